@@ -1,0 +1,3 @@
+"""carico: how many more Pods can this node take, right now?"""
+
+__version__ = "0.1.0"

@@ -1,0 +1,127 @@
+"""The low-rank memory of recent usage: σ₁u₁ is the RMS usage vector of the workload seen lately.
+
+Batches are scaled by 1/√n, and merges are √w-weighted, so that σ₁ keeps its meaning for ever: constant usage keeps σ₁
+constant, and nodes with different numbers of samples stay comparable. (Plain concatenation lets σ₁ grow without
+bound, paper 000 appendix A.3.)
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+Vector = NDArray[np.float64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Subspace:
+    """Orthonormal directions `u` (m×r) of usage and their magnitudes `sigma` (r, falling).
+
+    >>> s = Subspace.of_batch([[0.6, 0.6], [0.8, 0.8]])
+    >>> round(s.magnitude, 12), s.direction.round(12).tolist()
+    (1.0, [0.6, 0.8])
+    >>> round(s.merge(s, 0.5).magnitude, 12)
+    1.0
+
+    Source: paper 000, 3.2 and 3.3; u₁ ≥ 0 by Perron–Frobenius, appendix A.1.
+    """
+
+    u: Vector
+    sigma: Vector
+
+    @classmethod
+    def empty(cls, m: int) -> "Subspace":
+        """Nothing seen yet."""
+        return cls(np.zeros((m, 0)), np.zeros(0))
+
+    @classmethod
+    def of_batch(cls, batch: ArrayLike, rank: int | None = None) -> "Subspace":
+        """The subspace of an m×n batch, one column per sample."""
+        a = np.asarray(batch, dtype=np.float64)
+        if a.ndim != 2:
+            raise ValueError(f"a batch is m×n, one column per sample; got shape {a.shape}")
+        if not np.isfinite(a).all():
+            raise ValueError("a batch must be finite; mask unknown values first")
+        return cls._decompose(a / np.sqrt(max(a.shape[1], 1)), rank)
+
+    @classmethod
+    def _decompose(cls, a: Vector, rank: int | None) -> "Subspace":
+        if a.shape[1] == 0:
+            return cls.empty(a.shape[0])
+        u, sigma, _ = np.linalg.svd(a, full_matrices=False)
+        keep = min(rank or len(sigma), len(sigma))
+        u, sigma = u[:, :keep], sigma[:keep]
+        # The sign of a singular vector is free: each gets a positive sum, so that equal inputs give equal outputs.
+        # Usage is non-negative, so u₁ is too; what rounding leaves below zero there is cut off.
+        u = u * np.where(u.sum(axis=0) < 0, -1.0, 1.0)
+        u[:, :1] = np.maximum(u[:, :1], 0.0)
+        return cls(u, sigma)
+
+    @property
+    def m(self) -> int:
+        return int(self.u.shape[0])
+
+    @property
+    def rank(self) -> int:
+        return len(self.sigma)
+
+    @property
+    def magnitude(self) -> float:
+        """σ₁: how heavy the recent workload is; 0 when nothing was seen."""
+        return float(self.sigma[0]) if self.rank else 0.0
+
+    @property
+    def direction(self) -> Vector:
+        """u₁ ≥ 0: which resources the recent workload uses."""
+        return self.u[:, 0] if self.rank else np.zeros(self.m)
+
+    @property
+    def unit(self) -> Vector:
+        """σ₁u₁: one "unit of workload" in the usage space [0,1]^m."""
+        return self.magnitude * self.direction
+
+    def merge(self, other: "Subspace", weight: float, rank: int | None = None) -> "Subspace":
+        """Both memories in one: SVD of [√(1−w)·UΣ, √w·U′Σ′], w = weight of `other` (paper 3.3)."""
+        if not 0 <= weight <= 1:
+            raise ValueError(f"weight {weight} is not in [0, 1]")
+        if other.m != self.m:
+            raise ValueError(f"cannot merge {other.m} resources into {self.m}")
+        if not self.rank or not other.rank:
+            return self if not other.rank else other
+        mine = self.u * (self.sigma * np.sqrt(1 - weight))
+        theirs = other.u * (other.sigma * np.sqrt(weight))
+        return self._decompose(np.hstack([mine, theirs]), rank)
+
+    def state(self) -> dict[str, Any]:
+        return {"u": self.u.tolist(), "sigma": self.sigma.tolist()}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any], m: int) -> "Subspace":
+        sigma = np.asarray(state["sigma"], dtype=np.float64)
+        u = np.asarray(state["u"], dtype=np.float64).reshape(m, len(sigma))
+        if not (np.isfinite(u).all() and np.isfinite(sigma).all()):
+            raise ValueError("a subspace must be finite")
+        return cls(u, sigma)
+
+
+def capacity(usage: Sequence[float] | Vector, unit: Vector, limits: Vector) -> tuple[float, int | None]:
+    """Capacity k: how many units σ₁u₁ fit on top of `usage`, and the resource that runs out first.
+
+    Unknown resources (NaN) and resources the workload does not use say nothing; if none speaks, k is infinite.
+
+    >>> k, first = capacity([0.5, 0.2], np.array([0.25, 0.1]), np.array([1.0, 1.0]))
+    >>> k, first
+    (2.0, 0)
+
+    Source: paper 000, equations 3.3 and 3.4: y + k·σ₁u₁ < 1 for all i.
+    """
+    best, limiting = float("inf"), None
+    for i, (y, step, limit) in enumerate(zip(usage, unit, limits, strict=True)):
+        if step > 1e-9 and y == y:
+            # k = min_i (limit_i − y_i)/(σ₁u₁ᵢ), never negative
+            room = max(0.0, (limit - y) / step)
+            if room < best:
+                best, limiting = float(room), i
+    return best, limiting

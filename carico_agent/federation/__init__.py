@@ -1,0 +1,1 @@
+"""Nodes learn from each other: subspaces over gRPC."""

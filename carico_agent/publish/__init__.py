@@ -1,0 +1,1 @@
+"""How others learn the number: local socket, metrics, status file."""

@@ -1,0 +1,1 @@
+"""Who runs here: containerd events or the cgroup tree; Pods and churn."""
