@@ -70,7 +70,7 @@ class TraceWriter:
 
 
 def _open(path: str | os.PathLike[str], mode: Literal["rb", "wb"]) -> IO[bytes]:
-    opened = gzip.open(path, mode) if os.fspath(path).endswith(".gz") else open(path, mode)
+    opened = gzip.open(path, mode) if os.fspath(path).endswith(".gz") else open(path, mode)  # noqa: SIM115
     return cast(IO[bytes], opened)
 
 
