@@ -7,8 +7,9 @@ at most as long as *all* CPUs are busy, and that is bounded by what utilisation 
     contention = min(pressure, u^√(2(c+1)))         u utilisation, c CPUs
 
 The bound is the share of time in which somebody waits in a queue with c servers and random arrivals, M/M/c
-(P(N > c) ≈ u^√(2(c+1)), after Sakasegawa 1977; exact for c = 1, at most .006 too low up to 64 CPUs).
-It rises with u, is 1 at u = 1, and knows that many CPUs even out: at u = .75 it is .56 on one CPU, .40 on four (the exact value is .38), .04 on 64.
+(P(N > c) ≈ u^√(2(c+1)), after Sakasegawa 1977; exact for c = 1, at most .008 too low up to 64 CPUs).
+It rises with u, is 1 at u = 1, and knows that many CPUs even out: at u = .75 it is .56 on one CPU,
+.40 on four (the exact value is .38), .04 on 64.
 
 Why a bound and not a weight (pressure × u^p): a weight also shrinks pressure that is real. Four CPUs at .75 with
 random work have a true pressure of .38; the bound leaves it whole, the weight u³ makes it .16, a smooth minimum
@@ -19,7 +20,8 @@ Why not procs_running, which leaves throttled tasks out: one instant of 100 ms i
 
 Measured (DESIGN.md §2, two CPUs): throttled rows .479 .382 .632 become .039 .159 .158, truth ≈ .04 .14 .14; the
 unthrottled table keeps its values (only the idle row moves, from .008 to .005). What remains: on a node that is
-*both* busy and full of throttled containers the bound leaves up to u^√(2(c+1))/2 too much (.20 at u = .75 on four CPUs). That errs towards "full".
+*both* busy and full of throttled containers the bound leaves up to u^√(2(c+1))/2 too much
+(.20 at u = .75 on four CPUs). That errs towards "full".
 """
 
 

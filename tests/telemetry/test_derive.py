@@ -51,7 +51,7 @@ def random_queue(cores: int, utilisation: float) -> float:
 @pytest.mark.parametrize("utilisation", [.1, .25, .5, .75, .9, .95, .99])
 def test_pressure_of_random_work_is_kept(cores, utilisation):
     real = random_queue(cores, utilisation)
-    # The closed form is an approximation; its worst is .005 too low, at .99 on 64 CPUs.
+    # The closed form is an approximation; in this grid its worst is .005 too low, at .99 on 64 CPUs.
     assert contention(real, utilisation, cores) == pytest.approx(real, abs=.006)
 
 
