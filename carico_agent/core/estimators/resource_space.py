@@ -50,7 +50,7 @@ class Channel:
         self._config = config
         self._prior = prior
         base, base_sd = (0.02, 0.05) if prior > 0 else (0.1, 0.3)
-        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, (prior or 0.1) ** 2]))
+        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, max(prior, 0.1) ** 2]))
         self.cluster: tuple[float, float] | None = None  # the others' cost and its variance
         self.batches = 0  # with Pods running: evidence about the cost
         self.surprises = 0
