@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-arg"
 from carico_agent.runtime.proto import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-arg"
 import datetime
 
 from google.protobuf import any_pb2 as _any_pb2

@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-arg"
 from google.protobuf import empty_pb2 as _empty_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
