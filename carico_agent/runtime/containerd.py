@@ -235,4 +235,5 @@ def _status(number: int) -> Status:
 
 
 def _lost(error: grpc.aio.AioRpcError) -> Lost:
-    return Lost(f"{error.code().name.lower()}: {error.details()}")
+    # grpc wraps the useful words: "failed to connect to …; last error: …: … error: Connection refused"
+    return Lost(f"{error.code().name.lower()}: {(error.details() or '').rpartition('error: ')[2]}")

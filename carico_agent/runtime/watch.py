@@ -83,6 +83,7 @@ class Watch:
         self._usage = UsageReader(self._locator)
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
+        self._said = ""
         self._listed = False
         self._sought: dict[str, tuple[int, ...]] = {}
 
@@ -128,6 +129,8 @@ class Watch:
 
     def _tell(self, change: Change | None, arrived_s: float) -> None:
         """The table has changed: count first, everything else after."""
+        key = self._table.pod_of(change.ref) if change else ""
+        pod = self.pods.get(key)  # the last event of a Pod still bears its name
         if change is None:
             self._listed = True
             self._sought.clear()
@@ -137,9 +140,8 @@ class Watch:
             self._place()
         if change is None:
             return
-        key = self._table.pod_of(change.ref)
         detail = {"pid": change.pid} if change.pid else {}
-        self._announce(key, Event(
+        self._announce(key, pod, Event(
             change.time_s, arrived_s, change.topic, *change.ref, churn=_is_churn(change),
             detail={**detail, "exec": change.process} if change.of_exec else detail))
 
@@ -167,18 +169,18 @@ class Watch:
     def _look_around(self, trouble: str) -> None:
         if self._table.pods:
             self._bury()
-            self._say("containerd", f"containerd: reconnecting after {trouble or 'its socket vanished'}")
+            self._say("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
             return
         namespaces = self._settings.containerd.namespaces
         found = tree.scan(self._locator.root, self._locator.layout, namespaces, self._selector)
         before = self.pods
         self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
         self._compare(before, found.pods)
-        suffix = f"; containerd: {trouble}" if trouble else ""
+        why = f"; containerd: {trouble}" if trouble else ""
         if found.holders or found.pods:
-            self._say("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind}){suffix}")
+            self._say("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
         else:
-            self._say("none", NOBODY + suffix)
+            self._say("none", NOBODY, why)
 
     def _bury(self) -> None:
         """containerd is away: take out what has ended meanwhile."""
@@ -187,11 +189,12 @@ class Watch:
             if pid and not (self._locator.root / f"proc/{pid}").exists():
                 change = Change("/tasks/exit", ref, time.time(), pid)
                 key = self._table.pod_of(ref)
+                pod = self.pods.get(key)
                 self._table.apply(change)
                 self._show(self._table.pods, self._table.count)
                 self._churn(now_s)
-                self._announce(key, Event(change.time_s, now_s, change.topic, *ref, churn=True,
-                                          detail={"pid": pid, "seen": "the process is gone"}))
+                self._announce(key, pod, Event(change.time_s, now_s, change.topic, *ref, churn=True,
+                                               detail={"pid": pid, "seen": "the process is gone"}))
 
     def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
         """Two scans make events: another inode under the same name is another Pod."""
@@ -201,8 +204,7 @@ class Watch:
         for topic, pods in (("/cgroups/delete", gone), ("/cgroups/create", new)):
             for pod in pods:
                 self._churn(now_s)
-                self._announce(pod.key, Event(wall_s, now_s, topic, pod_name=pod.name, churn=True,
-                                              detail={"cgroup": pod.cgroup}))
+                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=True, detail={"cgroup": pod.cgroup}))
 
     def _show(self, pods: Mapping[str, Pod], count: int) -> None:
         self.count, self.pods = count, pods
@@ -210,18 +212,19 @@ class Watch:
     def _churn(self, now_s: float) -> None:
         self.churn_until_s = now_s + self._settings.pods.churn_s
 
-    def _announce(self, key: str, event: Event) -> None:
-        pod = self.pods.get(key)
+    def _announce(self, key: str, before: Pod | None, event: Event) -> None:
+        pod = self.pods.get(key) or before
         event = replace(event, pod=key, count=self.count,
-                        pod_name=pod.name if pod else event.pod_name, pod_namespace=pod.namespace if pod else "")
+                        pod_name=pod.name if pod else "", pod_namespace=pod.namespace if pod else "")
         self.log.append(event)
         for callback in self._listeners:
             callback(event)
 
-    def _say(self, source: str, condition: str) -> None:
-        if condition != self.condition:
-            log.info("%s", condition)
-        self.source, self.condition = source, condition
+    def _say(self, source: str, condition: str, why: str = "") -> None:
+        """Said to the log when the condition changes, not when its reason does."""
+        if condition != self._said:
+            log.info("%s%s", condition, why)
+        self.source, self.condition, self._said = source, condition + why, condition
 
 
 def _is_churn(change: Change) -> bool:
