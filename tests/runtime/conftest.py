@@ -1,11 +1,16 @@
 import asyncio
+import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+
+from carico_agent.runtime.watch import Runtime, discover
+from carico_agent.settings import Settings
+from carico_agent.supervise.backoff import Backoff
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from containerd import PrivateContainerd, missing
@@ -26,3 +31,16 @@ async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < deadline_s, "did not come true"
         await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def running(config: Settings) -> AsyncIterator[Runtime]:
+    """A runtime at work, as the supervisor would run it."""
+    runtime = discover(config, Backoff(first_s=0.05, most_s=0.2))
+    task = asyncio.create_task(runtime.run())
+    try:
+        yield runtime
+        assert not task.done(), "run() must not end"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

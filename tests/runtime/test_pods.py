@@ -7,7 +7,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.runtime.pods import (
-    CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, Change, Container, PodTable, Selector, Snapshot, Status, Task,
+    CONTAINER_NAME,
+    KIND,
+    POD_NAME,
+    POD_NAMESPACE,
+    POD_UID,
+    Change,
+    Container,
+    PodTable,
+    Selector,
+    Snapshot,
+    Status,
+    Task,
 )
 
 
@@ -46,6 +57,13 @@ def test_counts(lines, count):
     table = PodTable()
     feed(table, *lines)
     assert table.count == len(table.pods) == count
+
+
+def test_execs_come_and_go_without_a_doubt():
+    table = PodTable()
+    feed(table, "create a", "task-create a 7", "start a 7")
+    feed(table, "exec-started a 9 probe", "exit a 9 probe", "exit a 7 probe")
+    assert (table.count, table.doubtful) == (1, False)
 
 
 def test_unexplained_events_raise_a_doubt():
