@@ -15,10 +15,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Protocol
 
-from carico_agent.runtime import tree
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.pods import Change, Pod, PodTable, Selector
+from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodUsage, UsageReader
 from carico_agent.settings import Settings
 from carico_agent.supervise.backoff import Backoff
@@ -77,9 +77,10 @@ class Watch:
         self.pods: Mapping[str, Pod] = {}
         self.log = EventLog()
         self._settings, self._backoff = settings, backoff
-        self._selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
-        self._table = PodTable(self._selector)
+        selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
+        self._table = PodTable(selector)
         self._locator = Locator(Path(settings.node.root))
+        self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
         self._usage = UsageReader(self._locator)
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
@@ -171,8 +172,7 @@ class Watch:
             self._bury()
             self._say("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
             return
-        namespaces = self._settings.containerd.namespaces
-        found = tree.scan(self._locator.root, self._locator.layout, namespaces, self._selector)
+        found = self._scanner.scan()
         before = self.pods
         self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
         self._compare(before, found.pods)

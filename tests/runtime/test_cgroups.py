@@ -171,7 +171,9 @@ def test_the_end_of_a_real_group_is_the_end_of_the_pod():
     (b"", {}),
 ])
 def test_cpu_stat_of_odd_kernels(text, values):
-    assert parse_cpu_stat(text) == values
+    usage = PodUsage(1.0)
+    parse_cpu_stat(text, usage)
+    assert usage == PodUsage(1.0, **values)
 
 
 def test_proc_cgroup_with_odd_lines():

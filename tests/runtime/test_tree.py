@@ -2,9 +2,9 @@
 
 import pytest
 
-from carico_agent.runtime import tree
 from carico_agent.runtime.cgroups import layout
 from carico_agent.runtime.pods import Selector
+from carico_agent.runtime.tree import Found, Scanner
 
 from .trees import ID, POD_PATHS, UID, FakeRoot
 
@@ -14,8 +14,8 @@ def fake(request, tmp_path):
     return FakeRoot(tmp_path, request.param)
 
 
-def scan(fake: FakeRoot, **more) -> tree.Found:
-    return tree.scan(fake.root, layout(fake.root), ("default", "k8s.io"), **more)
+def scan(fake: FakeRoot, **more) -> Found:
+    return Scanner(fake.root, layout(fake.root), ("default", "k8s.io"), **more).scan()
 
 
 @pytest.mark.parametrize("driver", POD_PATHS)
@@ -62,4 +62,17 @@ def test_selectors_know_names_only(fake):
 
 
 def test_nothing_mounted(tmp_path):
-    assert tree.scan(tmp_path, layout(tmp_path)).pods == {}
+    assert Scanner(tmp_path, layout(tmp_path)).scan().pods == {}
+
+
+def test_what_is_known_is_kept_and_what_was_recreated_is_not(fake):
+    fake.group("/docker/" + ID)
+    scanner = Scanner(fake.root, layout(fake.root))
+    (first,), (second,) = scanner.scan().pods.values(), scanner.scan().pods.values()
+    assert first is second
+    for mount in set(fake.mounts.values()):
+        (mount / "docker" / ID).rename(mount / "docker" / "old")  # keeps the old inode in use
+    assert scanner.scan().pods == {}
+    fake.group("/docker/" + ID)
+    (third,) = scanner.scan().pods.values()
+    assert third.key == first.key and third.inode != first.inode
