@@ -116,12 +116,58 @@ class Socket:
 
 
 @dataclass(frozen=True)
+class Containerd:
+    """Where containers are heard of. Without containerd Pods are found in the cgroup tree."""
+
+    enabled: bool = True
+    """false: never speak to containerd, look at the cgroup tree only (saves about 15 MB of memory)."""
+
+    socket: str = ""
+    """Path of containerd's socket. Empty: the usual places of containerd, k3s, RKE2, MicroK8s, k0s and Docker."""
+
+    namespaces: tuple[str, ...] = ("k8s.io", "default", "moby")
+    """containerd namespaces whose containers are Pods here: Kubernetes, plain ctr and nerdctl, Docker."""
+
+    topics: tuple[str, ...] = (
+        "/containers/", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete", "/tasks/paused",
+        "/tasks/resumed", "/tasks/oom",
+    )
+    """Beginnings of the event topics to subscribe to. All of these are needed for right counts but /tasks/oom;
+    add "/tasks/exec-" to see execs in /v1/events (every exec probe of every Pod is two events more)."""
+
+    resync_s: Annotated[float, Range(1.0, 86400.0)] = 300.0
+    """Time between full listings [s] that confirm what the events said. A listing asks every shim once."""
+
+
+@dataclass(frozen=True)
+class Pods:
+    """Which Pods count, and how they are watched."""
+
+    skip_namespaces: tuple[str, ...] = ()
+    """Pods in these Kubernetes (or else containerd) namespaces do not count. Globs: "kube-*"."""
+
+    skip_names: tuple[str, ...] = ()
+    """Pods with these names do not count. Globs: "node-exporter-*"."""
+
+    churn_s: Annotated[float, Range(0.0, 60.0)] = 1.5
+    """For this long [s] after a container was created, started or ended, usage says nothing about the cost of Pods."""
+
+    usage: bool = True
+    """Read CPU, throttling, memory and pressure of every Pod from its cgroup."""
+
+    usage_period_s: Annotated[float, Range(0.5, 60.0)] = 1.0
+    """Time between these readings [s]."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration, one field per TOML table."""
 
     node: Node = field(default_factory=Node)
     sampling: Sampling = field(default_factory=Sampling)
     model: Model = field(default_factory=Model)
+    containerd: Containerd = field(default_factory=Containerd)
+    pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
 
     @property
