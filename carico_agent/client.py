@@ -15,6 +15,7 @@ import json
 import os
 import socket
 from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 Status = dict[str, Any]
@@ -43,7 +44,7 @@ def default_path() -> str:
 
 
 class _UnixConnection(http.client.HTTPConnection):
-    def __init__(self, path: str, timeout_s: float) -> None:
+    def __init__(self, path: str, timeout_s: float | None) -> None:
         super().__init__("localhost", timeout=timeout_s)
         self._path = path
 
@@ -73,9 +74,9 @@ class Agent:
         """The status now, and again at every update, for as long as the agent lives."""
         return self.lines("/v1/watch")
 
-    def lines(self, path: str) -> Iterator[dict[str, Any]]:
-        """Any streaming path, one object per line."""
-        connection = _UnixConnection(self.path, self._timeout_s)
+    def lines(self, path: str, timeout_s: float | None = 60.0) -> Iterator[dict[str, Any]]:
+        """Any streaming path, one object per line; None waits for ever."""
+        connection = _UnixConnection(self.path, timeout_s)
         try:
             response = self._send(connection, "GET", path, None)
             if response.status != 200:
@@ -86,6 +87,20 @@ class Agent:
             raise self._unavailable(error) from error
         finally:
             connection.close()
+
+    @contextmanager
+    def reserve(self, pods: int, ttl_s: float, holder: str = "", pod_uid: str = "") -> Iterator[dict[str, Any]]:
+        """Room for `pods` Pods while inside; AgentError (409) says in `body["available"]` how many would fit."""
+        wanted = {"pods": pods, "ttl_s": ttl_s, "holder": holder, "pod_uid": pod_uid}
+        held = self.request("POST", "/v1/reservations", wanted)
+        try:
+            yield held
+        finally:
+            try:
+                self.request("DELETE", f"/v1/reservations/{held['id']}")
+            except AgentError as error:
+                if error.status != 404:  # it has expired, or its Pod has started: released already
+                    raise
 
     def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
         """One request; raises AgentError when the answer is not 2xx."""

@@ -45,12 +45,25 @@ def runtime_dir() -> Path:
     return Path(base) / "carico" if os.environ.get("XDG_RUNTIME_DIR") else Path(base)
 
 
+def state_dir() -> Path:
+    """What must survive a restart: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/carico")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
+
+
 @dataclass(frozen=True)
 class Node:
     """Who this node is."""
 
     name: str = ""
     """Name under which this node publishes. Empty: the host name (in Kubernetes: $NODE_NAME)."""
+
+    state: str = ""
+    """Folder for what must survive a restart. Empty: /var/lib/carico for root and services, else
+    $XDG_STATE_HOME/carico."""
 
     root: str = "/"
     """Folder under which proc/ and sys/ are found; in a container with the host mounted at /host: "/host"."""
@@ -160,6 +173,17 @@ class Pods:
 
 
 @dataclass(frozen=True)
+class Reservations:
+    """Room that local schedulers hold for Pods which are on their way."""
+
+    most: Annotated[int, Range(0, 100_000)] = 1000
+    """How many reservations may be held at once; 0 switches them off."""
+
+    most_ttl_s: Annotated[float, Range(1.0, 86_400.0)] = 600.0
+    """No reservation lasts longer than this [s]."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration, one field per TOML table."""
 
@@ -169,6 +193,11 @@ class Settings:
     containerd: Containerd = field(default_factory=Containerd)
     pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
+    reservations: Reservations = field(default_factory=Reservations)
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.node.state) if self.node.state else state_dir()
 
     @property
     def socket_path(self) -> Path:

@@ -33,7 +33,8 @@ def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
         while b"\r\n\r\n" not in answer:
             answer += connection.recv(65536)
         head, _, body = answer.partition(b"\r\n\r\n")
-        length = next(int(line.split(b":")[1]) for line in head.split(b"\r\n") if line.lower().startswith(b"content-length"))
+        lines = head.lower().split(b"\r\n")
+        length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
         while len(body) < length:
             body += connection.recv(65536)
     return int(head.split()[1]), json.loads(body)

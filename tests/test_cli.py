@@ -34,7 +34,7 @@ def test_check_config_names_every_error(tmp_path: Path, capsys: pytest.CaptureFi
     assert "nodee: unknown key, did you mean node?" in said
 
 
-def test_an_agent_with_a_broken_configuration_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_agent_with_broken_settings_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     config = tmp_path / "c.toml"
     config.write_text("[sampling]\nperiod_s = 0\n")
     assert main(["agent", "--config", str(config), "--socket", str(tmp_path / "s")]) == 2

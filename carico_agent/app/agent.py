@@ -7,19 +7,21 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
-
-from aiohttp import web
 
 from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.reserve import ReservationDesk
+from carico_agent.app.routes import Routes
 from carico_agent.app.sampling import Live, Replay, Sampling
-from carico_agent.app.status import human_line, self_body, self_metrics, status_metrics, status_of
-from carico_agent.publish import metrics
-from carico_agent.publish.api import Handler, LocalApi, answer, status_routes
+from carico_agent.app.status import human_line, status_of
+from carico_agent.publish.api import LocalApi, status_routes
 from carico_agent.publish.board import Board
-from carico_agent.publish.statusfile import write_status_file
+from carico_agent.publish.files import replace_file
+from carico_agent.runtime.events import Event
+from carico_agent.runtime.usage import PodUsage
+from carico_agent.runtime.watch import discover
+from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.notify import Notifier
@@ -27,15 +29,6 @@ from carico_agent.supervise.tasks import Supervisor
 from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
 
 log = logging.getLogger(__name__)
-
-
-class NoRuntime:
-    """Nobody to ask who runs here."""
-
-    count = 0
-    churn_until_s = 0.0
-    source = "none"
-    condition = "no container runtime: Pods are counted as 0"
 
 
 class Agent:
@@ -47,20 +40,26 @@ class Agent:
         self.node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
         self.cost = OwnCost()
         self.board = Board(settings.socket.ttl_s)
-        self.runtime = NoRuntime()
+        self.runtime = discover(settings)
+        self.supervisor = Supervisor()
+        self.absent: dict[str, str] = {}
+        self.pod_usage: Mapping[str, PodUsage] = {}
+        self.desk = ReservationDesk(
+            Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
+            settings.state_path / "reservations.json", self._room, self._publish_soon,
+        )  # fmt: skip
         self._say = say
-        self._supervisor = Supervisor()
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
-        self._absent: dict[str, str] = {}
-        self._cpu_ratio, self._looked_s = 0.0, time.monotonic()
         self._writing: asyncio.Future[None] | None = None
-        self._source = self._replay(replay, speed, repeat) if replay else self._live(record)
+        self._publishing = False
+        self._replaying = replay is not None
+        self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
 
     def _live(self, record: str | None) -> Live:
         sampling = self.settings.sampling
         reader = NodeReader(Root(self.settings.node.root), io=sampling.io, network=sampling.network)
-        self._absent = reader.absent
+        self.absent = reader.absent
         for why in reader.absent.values():
             log.warning("not available here: %s", why)
         self._open_pipeline(reader.resources, reader.cores)
@@ -81,14 +80,23 @@ class Agent:
     def _wake(self, call: Callable[[], None]) -> Callable[[], None]:
         """`call` in the event loop, from the sampling thread."""
         loop = asyncio.get_running_loop()
-        return lambda: None if loop.is_closed() else void(loop.call_soon_threadsafe(call))
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(call)
+
+        return wake
 
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi(self._routes())
+        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes()})
         await api.start(self.settings.socket_path, self.settings.socket.group)
-        self._source.start()
+        self.source.start()
+        if not self._replaying:
+            self.runtime.listen(self._on_event)
+            self.supervisor.start("runtime", self.runtime.run)
+            self.supervisor.start("pod-usage", self._read_pods)
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
@@ -96,17 +104,49 @@ class Agent:
             await self._stopping.wait()
         finally:
             self._notifier.stopping()
-            self._source.stop()
-            await self._supervisor.stop()
+            self.source.stop()
+            await self.supervisor.stop()
             await api.stop()
+
+    # ---- Pods
+
+    def _on_event(self, event: Event) -> None:
+        """A container came or went: the count is right at once, not at the next tick."""
+        self._sampling.count(time.monotonic(), self.runtime.count, event.churn)
+        if event.topic == "/tasks/start":
+            self.desk.pods_started([event.pod, event.pod_name])
+        if self.board.sequence and event.count != self.board.status["pods"]:
+            self._publish_soon()
+
+    async def _read_pods(self) -> None:
+        """Per-Pod usage, once a second: microseconds per Pod, so it may run in the loop."""
+        while self.settings.pods.usage:
+            with self.cost.timed("pod usage"):
+                self.pod_usage = self.runtime.read_usage(time.monotonic())
+            self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
+            await asyncio.sleep(self.settings.pods.usage_period_s)
 
     # ---- out
 
+    def _room(self) -> float | None:
+        """Pod-Capacity, as long as it is valid."""
+        return self.board.status["pod_capacity"] if self.board.fresh else None
+
+    def _publish_soon(self) -> None:
+        """Publish once, however many changes come in this turn of the loop."""
+        if not self._publishing and self.board.sequence:
+            self._publishing = True
+            asyncio.get_running_loop().call_soon(self._publish)
+
     def _publish(self) -> None:
         started_s = time.perf_counter()
+        self._publishing = False
         estimate, usage = self._sampling.look()
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
-        self.board.publish({**status, "runtime": self.runtime.condition, "absent": self._absent})
+        reserved = self.desk.reserved()
+        available = self.desk.book.available(time.time(), status["pod_capacity"])
+        self.board.publish({**status, "reserved": reserved, "available": available,
+                            "runtime": self.runtime.condition, "absent": self.absent})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
         self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")
@@ -120,51 +160,10 @@ class Agent:
         if self.settings.socket.status_file and (self._writing is None or self._writing.done()):
             path = Path(self.settings.socket.status_file)
             loop = asyncio.get_running_loop()
-            self._writing = loop.run_in_executor(None, write_status_file, path, self.board.encoded())
+            self._writing = loop.run_in_executor(None, replace_file, path, self.board.encoded() + b"\n")
             self._writing.add_done_callback(self._written)
 
     @staticmethod
     def _written(writing: asyncio.Future[None]) -> None:
         if not writing.cancelled() and (error := writing.exception()) is not None:
             log.warning("status file: %s", error)
-
-    def _routes(self) -> dict[str, dict[str, Handler]]:
-        return {
-            **status_routes(self.board),
-            "/v1/pods": {"GET": self._get_pods},
-            "/v1/self": {"GET": self._get_self},
-            "/metrics": {"GET": self._get_metrics},
-        }
-
-    async def _get_pods(self, request: web.BaseRequest) -> web.StreamResponse:
-        return answer({"source": self.runtime.source, "condition": self.runtime.condition, "pods": []})
-
-    async def _get_self(self, request: web.BaseRequest) -> web.StreamResponse:
-        body = self_body(self.cost, self._source.lateness, self._own_cpu_ratio(), self._source.failures)
-        tasks: dict[str, Any] = {
-            name: {"state": c.state, "failures": c.failures, "restarts": c.restarts, "last_error": c.last_error}
-            for name, c in self._supervisor.conditions.items()
-        }
-        return answer({**body, "tasks": tasks, "absent": self._absent, "runtime": self.runtime.condition})
-
-    def _own_cpu_ratio(self) -> float:
-        if time.monotonic() - self._looked_s > 1.0 or not self._cpu_ratio:
-            self._cpu_ratio, self._looked_s = self.cost.cpu_ratio(), time.monotonic()
-        return self._cpu_ratio
-
-    async def _get_metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        families = self_metrics(self.cost, self._source.lateness, self._source.failures)
-        if self.board.sequence:
-            families = status_metrics(self.board.status, self.board.age_s) + families
-        absent = metrics.Family("carico_absent", "gauge", "1 for each signal this node does not offer.")
-        for name in self._absent:
-            absent.add(1, signal=name)
-        text = metrics.render([*families, absent])
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
-
-
-def void(_: object) -> None:
-    """Drop a result."""
-
-
-

@@ -6,7 +6,7 @@ import sys
 
 from carico_agent import __version__
 
-COMMANDS = ("agent", "status", "top", "doctor", "replay", "check_config", "print_config")
+COMMANDS = ("agent", "status", "top", "events", "doctor", "replay", "check_config", "print_config")
 
 EXAMPLES = """examples:
   carico agent                          run here, print a line a second

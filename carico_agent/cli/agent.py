@@ -17,6 +17,7 @@ from carico_agent.settings import Settings, override
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
+    parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
     parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
@@ -29,6 +30,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     """Flags override the file."""
     settings = override(settings, "socket", path=given.socket)
+    settings = override(settings, "containerd", socket=given.containerd)
     return override(settings, "node", name=given.node)
 
 

@@ -191,7 +191,10 @@ def test_damaged_state_is_a_value_error(damage: object) -> None:
         CapacityModel.from_state(damage)  # type: ignore[arg-type]
 
 
-@given(st.sampled_from(["ema", "subspace", "workload", "estimator", "clock", "config"]), st.none() | st.just([]) | st.just({}))
+PARTS = ["ema", "subspace", "workload", "estimator", "clock", "config"]
+
+
+@given(st.sampled_from(PARTS), st.none() | st.just([]) | st.just({}))
 def test_state_with_a_part_broken_is_a_value_error(part: str, broken: object) -> None:
     state = {**fed(5).state(), part: broken}
     if part == "config" and broken == {}:
