@@ -1,6 +1,6 @@
 """What the runtime package costs and how fast it is. Prints a table; asserts nothing.
 
-    PYTHONPATH=.:tests python tests/runtime/lab_latency.py [latency] [usage] [scan] [idle N]
+    python -m tests.runtime.lab_latency [latency] [usage] [scan] [idle N]
 
 latency: containerd's own time stamp of an event -> our count, on a private containerd.
 usage:   one reading of every Pod, with real (empty) cgroups; kept descriptors against opening anew.
@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from containerd import PrivateContainerd
-
 from carico_agent import settings
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event
@@ -28,8 +26,10 @@ from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodFiles, UsageReader
 from carico_agent.runtime.watch import discover
+from tests.containerd import PrivateContainerd
 
 PODS = 110
+THIS = [sys.executable, "-m", "tests.runtime.lab_latency"]
 
 
 def quantiles_ms(values_s: list[float]) -> dict[str, float]:
@@ -56,7 +56,7 @@ async def latency(private: PrivateContainerd, containers: int = 100) -> list[flo
     while runtime.source != "containerd":
         await asyncio.sleep(0.01)
     # from another process: starting processes holds the interpreter lock of the one that is measured
-    command = [sys.executable, __file__, "_load", str(private.folder), private.cgroup, str(containers)]
+    command = [*THIS, "_load", str(private.folder), private.cgroup, str(containers)]
     await (await asyncio.create_subprocess_exec(*command)).wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
@@ -200,7 +200,7 @@ def main(arguments: list[str]) -> None:
             for number in range(int(arguments[arguments.index("idle") + 1])):
                 private.run(f"i{number}")
             for kind in ("aio", "thread"):
-                subprocess.run([sys.executable, __file__, "_idle", private.socket, "20", kind], check=True)
+                subprocess.run([*THIS, "_idle", private.socket, "20", kind], check=True)
 
 
 if __name__ == "__main__":
