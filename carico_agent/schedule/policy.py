@@ -1,0 +1,166 @@
+"""Which node takes the next Pod: the policy interface, and `pod-capacity`, the paper's own policy.
+
+A policy is pure: it is shown nodes, a Pod and the time, and answers. No watch, socket or clock is in here, so the
+extender, the local API and the simulator in lab/ run the same code. Another policy is a small class with the two
+methods of `Policy` and a row in POLICIES.
+
+Why `slots − assigned` and not the paper's `Pod-Capacity − reserved`: the paper drops a reservation when the Pod starts,
+but the node's number is older than that by then, so for a second nobody counts the Pod, and nodes overfill. Slots
+(Pods counted + Pod-Capacity, both of one instant) hardly move when Pods come and go, so they may be old. Measured by
+`python -m lab.report`: section "Job completion".
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from typing import ClassVar, Protocol
+
+TOP_SCORE = 10
+"""An extender's highest score; kube-scheduler decodes integers 0–10 only (FACTS.md B)."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodView:
+    """What a policy may know of a Pod. `kind` names what made it (its controller): Pods of a kind are alike."""
+
+    uid: str
+    kind: str = ""
+
+
+@dataclass(slots=True)
+class NodeView:
+    """What a policy is shown of one node. Whoever watches the cluster keeps one per node and changes it in place."""
+
+    name: str
+    slots: float = nan
+    """As published: Pods counted + Pod-Capacity. NaN when the node has never said."""
+    said_s: float = -inf
+    """When that was true [s], on the clock of `now_s`."""
+    ttl_s: float = 0.0
+    """How long it may be believed [s]."""
+    assigned: int = 0
+    """Pods that hold a place here: bound or assumed, not finished (`Ledger.count`)."""
+
+    def fresh(self, now_s: float) -> bool:
+        return now_s - self.said_s <= self.ttl_s
+
+    def available(self) -> float:
+        """Pods that still fit if the published number is believed; NaN if there is none."""
+        return self.slots - self.assigned
+
+
+class Policy(Protocol):
+    """What the extender asks. Both methods change nothing."""
+
+    name: ClassVar[str]
+
+    def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+        """Why `node` cannot take `pod`, in words for the event log; None if it can."""
+        ...
+
+    def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
+        """How well each of `nodes` suits, 0 to TOP_SCORE. Asked only for nodes that did not refuse."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class PodCapacity:
+    """Take nodes with room for one more, prefer the one with most room (paper 000, 3.6).
+
+    `least` is the room a Pod needs [Pods]; `open_when_stale` believes an expired number instead of closing the node.
+
+    >>> policy, pod = PodCapacity(), PodView("uid-1")
+    >>> roomy, full = NodeView("a", slots=8, said_s=0, ttl_s=150, assigned=2), NodeView("b", 8, 0, 150, assigned=8)
+    >>> policy.refusal(roomy, pod, now_s=10), policy.refusal(full, pod, now_s=10)
+    (None, 'no room: 8 slots, 8 Pods')
+    >>> policy.refusal(roomy, pod, now_s=200)
+    'stale: last heard 200 s ago, believed for 150 s'
+    >>> policy.scores([roomy, NodeView("c", 8, 0, 150, assigned=5)], pod, now_s=10)
+    [10, 5]
+    """
+
+    name: ClassVar[str] = "pod-capacity"
+    least: float = 1.0
+    open_when_stale: bool = False
+
+    def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+        if node.slots != node.slots:
+            return "unknown: this node has published no capacity"
+        if now_s - node.said_s > node.ttl_s and not self.open_when_stale:
+            return f"stale: last heard {now_s - node.said_s:.0f} s ago, believed for {node.ttl_s:.0f} s"
+        if node.slots - node.assigned < self.least:
+            return f"no room: {node.slots:g} slots, {node.assigned} Pods"
+        return None
+
+    def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
+        room = [node.slots - node.assigned for node in nodes]
+        most = max(room, default=0.0)
+        if not most > 0:
+            return [0] * len(room)
+        # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
+        return [max(0, int(TOP_SCORE * r / most)) if r == r else 0 for r in room]
+
+
+POLICIES: dict[str, type[Policy]] = {PodCapacity.name: PodCapacity}
+
+
+class Ledger:
+    """Who holds a place where, keyed by Pod: saying the same thing twice changes nothing.
+
+    An assumed place (chosen, but not yet seen bound) ends at `until_s` unless it is confirmed; `expire` drops it.
+
+    >>> ledger = Ledger()
+    >>> ledger.assign("uid-1", "a", until_s=30.0); ledger.assign("uid-1", "a"); ledger.assign("uid-2", "a")
+    >>> ledger.count("a"), ledger.expire(now_s=60.0)
+    (2, [])
+    >>> ledger.release("uid-1"), ledger.release("uid-1"), ledger.count("a")
+    ('a', None, 1)
+    """
+
+    def __init__(self) -> None:
+        self._where: dict[str, tuple[str, float]] = {}
+        self._counts: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._where)
+
+    def assign(self, uid: str, node: str, until_s: float = inf) -> None:
+        """`uid` holds a place on `node`. A confirmed place is never turned back into an assumed one."""
+        old = self._where.get(uid)
+        if old is not None and old[0] == node:
+            self._where[uid] = (node, max(old[1], until_s))
+            return
+        if old is not None:
+            self.release(uid)
+        self._where[uid] = (node, until_s)
+        self._counts[node] = self._counts.get(node, 0) + 1
+
+    def release(self, uid: str) -> str | None:
+        """`uid` finished or vanished: returns the node that it frees, None if it held nothing."""
+        old = self._where.pop(uid, None)
+        if old is None:
+            return None
+        left = self._counts[old[0]] - 1
+        if left:
+            self._counts[old[0]] = left
+        else:
+            del self._counts[old[0]]
+        return old[0]
+
+    def expire(self, now_s: float) -> list[str]:
+        """Drop assumptions that were never confirmed; returns their Pods."""
+        late = [uid for uid, (_, until_s) in self._where.items() if until_s < now_s]
+        for uid in late:
+            self.release(uid)
+        return late
+
+    def replace(self, bound: Iterable[tuple[str, str]]) -> None:
+        """A new snapshot (uid, node) of all unfinished Pods: what it does not name is gone, except assumptions."""
+        snapshot = dict(bound)
+        for uid in [uid for uid, (_, until_s) in self._where.items() if uid not in snapshot and until_s == inf]:
+            self.release(uid)
+        for uid, node in snapshot.items():
+            self.assign(uid, node)
+
+    def count(self, node: str) -> int:
+        return self._counts.get(node, 0)
