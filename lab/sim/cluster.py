@@ -29,8 +29,8 @@ class Machine:
     base_cpu: float = 0.03
     """CPUs that the system itself keeps busy."""
     base_memory: float = 0.12
-    start_threads: float = 1.5
-    stop_threads: float = 1.0
+    start_threads: float = 1.0
+    stop_threads: float = 0.5
     spike_s: float = 0.2
     """A container start or stop occupies that many CPUs for this long (paper 4.2.2: about 200 ms)."""
     noise: float = 0.015

@@ -5,14 +5,14 @@ import sys
 import time
 from collections import deque
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from lab.sim.cluster import RUNNING, STEP_S, WAITING, Cluster, Machine
 from lab.sim.schedulers.base import Scheduler
-from lab.sim.workload import Job, Kind, draw
+from lab.sim.workload import Job, Kind, PodTable, draw
 
 
 @dataclass(frozen=True)
@@ -29,6 +29,8 @@ class Setup:
     most_s: float = 1500.0
     warm_s: float = 10.0
     """Agents run this long before the jobs come, on idle nodes."""
+    rehearsal: Kind | None = None
+    """If given, before that every node sees bursts of 1 to 6 such Pods, placed by hand: no agent begins cold."""
 
 
 @dataclass
@@ -94,9 +96,14 @@ def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | Non
     began = time.perf_counter()
     drawn, noise, choice, hearing = (np.random.default_rng([seed, stream]) for stream in range(4))
     kinds, pods = draw(jobs, s.startup_s, drawn)
+    measured = len(pods)
+    hand: list[tuple[float, int, int]] = []
+    if s.rehearsal:
+        pods, hand, first_s = rehearse(pods, kinds, s, drawn)
+        s = replace(s, warm_s=s.warm_s + first_s)
     cluster = Cluster(s.nodes, s.machine, pods, noise)
     scheduler.begin(cluster, kinds, choice)
-    loop = _Loop(scheduler, cluster, s, hearing)
+    loop = _Loop(scheduler, cluster, s, hearing, measured, hand)
     most_s = min(s.most_s, until_s or s.most_s)
     traces: dict[str, list[np.ndarray]] = {name: [] for name in ("running", "assigned", "demand", "memory")}
     published: list[np.ndarray] = []
@@ -114,23 +121,49 @@ def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | Non
             break
     if progress:
         sys.stderr.write("\n")
-    since = s.warm_s
+    since, own = s.warm_s, slice(0, measured)
     return Result(
-        scheduler.name, kinds, pods.kind, cluster.node, pods.created_s, cluster.start_s - since, cluster.end_s - since,
+        scheduler.name, kinds, pods.kind[own], cluster.node[own], pods.created_s[own],
+        cluster.start_s[own] - since, cluster.end_s[own] - since,
         cluster.kills, getattr(getattr(scheduler, "fleet", None), "writes", 0), time.perf_counter() - began,
         *(np.array(traces[name]) for name in traces), np.array(published), s.machine, scheduler,
     )  # fmt: skip
 
 
+REHEARSAL_BURST_S = 25.0
+
+
+def rehearse(pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Generator
+             ) -> tuple[PodTable, list[tuple[float, int, int]], float]:
+    """Adds Pods of the rehearsal to the table; returns it, who is placed when and where, and how long it all takes."""
+    kind = setup.rehearsal
+    assert kind is not None
+    hand, first = [], len(pods)
+    for burst in range(5):
+        for node in range(setup.nodes):
+            at_s = burst * REHEARSAL_BURST_S + rng.uniform(0, 4)
+            for _ in range(int(rng.integers(1, 7))):
+                hand.append((at_s, first + len(hand), node))
+    if kind not in kinds:
+        kinds.append(kind)
+    _, extra = draw([Job(kind, len(hand), at_s=1e9)], setup.startup_s, rng)
+    extra.kind[:] = kinds.index(kind)
+    both = PodTable(**{name: np.concatenate([column, getattr(extra, name)]) for name, column in vars(pods).items()})
+    slowest_s = 6 * kind.work_core_s / setup.machine.cores + setup.startup_s[1]
+    return both, sorted(hand), 5 * REHEARSAL_BURST_S + max(0.0, slowest_s - REHEARSAL_BURST_S) + 4
+
+
 class _Loop:
     """Moves Pods from waiting to bound, and news from the cluster to the scheduler."""
 
-    def __init__(self, scheduler: Scheduler, cluster: Cluster, setup: Setup, rng: np.random.Generator) -> None:
+    def __init__(self, scheduler: Scheduler, cluster: Cluster, setup: Setup, rng: np.random.Generator,
+                 measured: int, hand: list[tuple[float, int, int]]) -> None:  # fmt: skip
         self.scheduler, self.cluster, self.setup, self.rng = scheduler, cluster, setup, rng
+        self._hand = deque(hand)
         self._queues: list[deque[int]] = [deque() for _ in scheduler.kinds]
         self._next = 0
         self._news: list[tuple[float, int, int, int, bool]] = []
-        self._left = len(cluster.pods)
+        self._left = self._measured = measured
         self._budget = 0.0
 
     @property
@@ -139,7 +172,7 @@ class _Loop:
 
     def step(self) -> None:
         started, ended, killed = self.cluster.step()
-        self._left -= len(ended)
+        self._left -= int((ended < self._measured).sum())
         self._tell(started, True)
         self._tell(ended, False)
         for pod in killed.tolist():
@@ -169,6 +202,11 @@ class _Loop:
         while self._next < len(table) and table.created_s[self._next] <= now_s:
             self._queues[table.kind[self._next]].append(self._next)
             self._next += 1
+
+        while self._hand and self._hand[0][0] <= self.cluster.t:
+            _, pod, node = self._hand.popleft()
+            self.cluster.bind(pod, node)
+            self.scheduler.bound(pod, node)
 
     def _schedule(self) -> None:
         """Oldest first over all kinds; a kind that fits nowhere waits for the next tick, the others go on."""

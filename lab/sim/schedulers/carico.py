@@ -57,11 +57,15 @@ class Extended(Scheduler):
 
     def bound(self, pod: int, node: int) -> None:
         self.ledger.assign(str(pod), str(node))
-        self.views[node].assigned = self.ledger.count(str(node))
+        self._count(node)
 
     def _free(self, pod: int, node: int) -> None:
         self.ledger.release(str(pod))
-        self.views[node].assigned = self.ledger.count(str(node))
+        self._count(node)
+
+    def _count(self, node: int) -> None:
+        view, name = self.views[node], str(node)
+        view.assigned, view.starting = self.ledger.count(name), self.ledger.starting(name)
 
 
 class Carico(Extended):
@@ -71,6 +75,10 @@ class Carico(Extended):
 
     def __init__(self, agents: AgentConfig | None = None, policy: Policy | None = None) -> None:
         super().__init__(agents or AgentConfig(), policy)
+
+    def heard_start(self, pod: int, node: int) -> None:
+        self.ledger.run(str(pod), str(node))
+        self._count(node)
 
     def heard_end(self, pod: int, node: int) -> None:
         self._free(pod, node)
@@ -82,7 +90,7 @@ class PaperCarico(Extended):
     name = "paper CARICO"
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
-        super().__init__(agents or AgentConfig(estimator="paper-dual", gate=None))
+        super().__init__(agents or AgentConfig(estimator="paper-dual", gate=None), PodCapacity(starting_ratio=1.0))
 
     def heard_start(self, pod: int, node: int) -> None:
         self._free(pod, node)
