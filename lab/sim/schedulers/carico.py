@@ -1,8 +1,11 @@
 """carico as shipped (production model, gate, policy and ledger), and the paper's CARICO for comparison."""
 
+from math import inf
+
 import numpy as np
 
-from carico_agent.schedule.policy import Ledger, NodeView, PodCapacity, PodView, Policy
+from carico_agent.schedule.ledger import Ledger, Place
+from carico_agent.schedule.policy import NodeView, PodCapacity, PodView, Policy
 from lab.sim.cluster import Cluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import Scheduler
@@ -25,14 +28,21 @@ class Extended(Scheduler):
 
     def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.views = [NodeView(str(i)) for i in range(cluster.n)]
+        self.views = [NodeView(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
         self.ledger = Ledger()
         self.fleet = Fleet(cluster, self.agents, self.hear)
         self._from = 0
         self._pods = [PodView("", kind.name) for kind in kinds]
 
+    def prior_slots(self) -> float:
+        return inf
+
     def tick(self) -> None:
         self.fleet.tick()
+        if round(self.cluster.t * 10) % 10 == 0:
+            for view in self.views:
+                if view.strangers:
+                    self.ledger.show(view, self.cluster.t)
 
     def hear(self, node: int, value: float, said_s: float, ttl_s: float) -> None:
         view = self.views[node]
@@ -56,16 +66,16 @@ class Extended(Scheduler):
         return fits[int(top[0] if len(top) == 1 else self.rng.choice(top))]
 
     def bound(self, pod: int, node: int) -> None:
-        self.ledger.assign(str(pod), str(node))
-        self._count(node)
+        self._put(pod, node, running=False)
+
+    def _put(self, pod: int, node: int, running: bool) -> None:
+        place = Place(str(node), self._pods[self.cluster.pods.kind[pod]].kind, running)
+        self.ledger.put(str(pod), place, self.cluster.t)
+        self.ledger.show(self.views[node], self.cluster.t)
 
     def _free(self, pod: int, node: int) -> None:
         self.ledger.release(str(pod))
-        self._count(node)
-
-    def _count(self, node: int) -> None:
-        view, name = self.views[node], str(node)
-        view.assigned, view.starting = self.ledger.count(name), self.ledger.starting(name)
+        self.ledger.show(self.views[node], self.cluster.t)
 
 
 class Carico(Extended):
@@ -76,9 +86,11 @@ class Carico(Extended):
     def __init__(self, agents: AgentConfig | None = None, policy: Policy | None = None) -> None:
         super().__init__(agents or AgentConfig(), policy)
 
+    def prior_slots(self) -> float:
+        return 2.0 * self.cluster.machine.cores
+
     def heard_start(self, pod: int, node: int) -> None:
-        self.ledger.run(str(pod), str(node))
-        self._count(node)
+        self._put(pod, node, running=True)
 
     def heard_end(self, pod: int, node: int) -> None:
         self._free(pod, node)
