@@ -31,7 +31,7 @@ class Sampling:
 
     def __init__(self, pipeline: Pipeline, cost: OwnCost, publish_s: float = 1.0) -> None:
         self._pipeline = pipeline
-        self._cost = cost
+        self._cost = cost.stage("model")
         self._publish_s = publish_s
         self._lock = threading.Lock()
         self._due_s = 0.0
@@ -41,7 +41,7 @@ class Sampling:
         started_s = time.perf_counter()
         with self._lock:
             known = self._pipeline.step(row.reading, row.pods, row.churn)
-        self._cost.stage("model").record(time.perf_counter() - started_s)
+        self._cost.record(time.perf_counter() - started_s)
         if not known or now_s < self._due_s:
             return False
         self._due_s = now_s + self._publish_s - 0.01
@@ -61,7 +61,7 @@ class Live:
 
     def __init__(self, reader: NodeReader, pods: PodCount, sampling: Sampling, cost: OwnCost, period_s: float,
                  niceness: int, on_update: Callable[[], None], recorder: TraceWriter | None = None) -> None:
-        self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost
+        self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost.stage("read")
         self._niceness, self._on_update, self._recorder = niceness, on_update, recorder
         self.ticker = Ticker(period_s, self._tick)
         self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
@@ -76,7 +76,7 @@ class Live:
     def _tick(self, now_s: float) -> None:
         started_s = time.perf_counter()
         reading = self._reader.read(now_s)
-        self._cost.stage("read").record(time.perf_counter() - started_s)
+        self._cost.record(time.perf_counter() - started_s)
         row = TraceRow(reading, self._pods.count, now_s < self._pods.churn_until_s)
         due = self._sampling.take(row, now_s)
         if self._recorder is not None:
