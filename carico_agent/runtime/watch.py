@@ -81,7 +81,7 @@ class Watch:
         self._table = PodTable(selector)
         self._locator = Locator(Path(settings.node.root))
         self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
-        self._usage = UsageReader(self._locator)
+        self._usage = UsageReader(self._locator, settings.pods.usage_batch)
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
         self._said = ""
@@ -92,7 +92,8 @@ class Watch:
         self._listeners.append(callback)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
-        """Every Pod's counters; call it from one thread, once a second. A Pod whose cgroup is gone is left out."""
+        """The newest counters of every Pod, each with its own time; call it from one thread, every usage_period_s.
+        A Pod whose cgroup is gone is left out."""
         return self._usage.read(self.pods, now_s) if self._settings.pods.usage else {}
 
     async def run(self) -> None:
