@@ -1,12 +1,12 @@
 """What each Pod uses, read from its cgroup once a second.
 
 Descriptors of the files, not of the directory, are kept and read with pread; finding and opening them anew costs
-five to ten times as much (`tests/runtime/lab_latency.py`). A kept descriptor is the strictest identity there is: a group that is
-gone answers ENODEV, even when another one has its name by now. That is the end of the Pod, not an error.
+five to ten times as much (`tests/runtime/lab_latency.py`). A kept descriptor is the strictest identity there is: a
+group that is gone answers ENODEV, even when another one has its name by now. That is the end of the Pod, not an error.
 
-Why not every Pod every second: on a hybrid tree (five files) a Pod costs 15 to 20 µs in a loop, but 35 µs when it is read
-once a second and everything is cold again; 110 Pods would take 0.4 % of a core, most of what the whole agent may use.
-So at most `batch` Pods are read at a time, in turn, and each reading has its own time: rates stay exact.
+Why not every Pod every second: on a hybrid tree (five files) a Pod costs 15 to 20 µs in a loop, but 35 µs when it is
+read once a second and everything is cold again; 110 Pods would take 0.4 % of a core, most of what the whole agent may
+use. So at most `batch` Pods are read at a time, in turn, and each reading has its own time: rates stay exact.
 
 v2: cpu.stat, memory.current, cpu.pressure, memory.pressure. v1: cpuacct.usage, cpu.stat, memory.usage_in_bytes; in a
 hybrid tree pressure comes from the Pod's directory under unified/, where the runtime made one.
