@@ -64,8 +64,8 @@ class Agent:
             log.warning("not available here: %s", why)
         self._open_pipeline(reader.resources, reader.cores)
         recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
-        return Live(reader, self.runtime, self._sampling, self.cost, sampling.period_s, sampling.niceness,
-                    self._wake(self._publish), recorder)  # fmt: skip
+        return Live(reader, self.runtime, self._sampling, self.cost, sampling.period_s, sampling.realtime,
+                    sampling.niceness, self._wake(self._publish), recorder)  # fmt: skip
 
     def _replay(self, path: str, speed: float, repeat: bool) -> Replay:
         header, _ = read_trace(path)
