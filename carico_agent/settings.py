@@ -111,9 +111,6 @@ class Model:
     forget: Annotated[float, Range(0.001, 1.0)] = 0.1
     """Weight of the newest second in the model of recent usage."""
 
-    settle_s: Annotated[float, Range(0.0, 60.0)] = 1.5
-    """After containers come or go, usage is not believed for this long [s]; Pod-Capacity is predicted meanwhile."""
-
 
 @dataclass(frozen=True)
 class Socket:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Protocol
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.core import Estimate
+from carico_agent.core import CapacityModel, Estimate
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker
 from carico_agent.telemetry import NodeReader, TraceRow, TraceWriter, Usage
@@ -50,6 +50,10 @@ class Sampling:
     def count(self, t: float, pods: int, churn: bool) -> None:
         with self._lock:
             self._pipeline.model.count(t, pods, churn)
+
+    def encoded_state(self, encode: Callable[[CapacityModel], bytes]) -> bytes:
+        with self._lock:
+            return encode(self._pipeline.model)
 
     def look(self) -> tuple[Estimate, Usage | None]:
         with self._lock:
