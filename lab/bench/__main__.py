@@ -22,6 +22,7 @@ def main() -> int:
     quick = given.quick
     sections: dict[str, tuple[str, Callable[[], list[Row]]]] = {
         "whole": ("the whole agent at 10 Hz", lambda: whole.measure(6 if quick else 30)),
+        "pods": ("the same with a containerd", lambda: whole.with_containers(6 if quick else 30)),
         "timer": ("timer", lambda: timer.measure(6 if quick else 20)),
         "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),
         "api": ("local socket", lambda: api.measure(2000 if quick else 10_000)),

@@ -1,5 +1,6 @@
 """The whole agent, node_exporter and a C loop, all at 10 Hz in the same window."""
 
+import json
 import shutil
 import socket
 import subprocess
@@ -12,8 +13,11 @@ from pathlib import Path
 
 from lab.bench.process import Http, agent, cpu_s, memory_mb, running
 from lab.bench.table import Row, missing
+from tests.containerd import PrivateContainerd
+from tests.containerd import missing as containerd_missing
 
 PERIOD_S = 0.1
+PODS = 10
 EXPORTER = "prometheus-node-exporter"
 CPU_BUDGET_PERCENT, MEMORY_BUDGET_MB, EXPORTER_SHARE = 0.5, 64.0, 1 / 3
 
@@ -97,7 +101,7 @@ def measure(window_s: float) -> list[Row]:
         percent = {name: 100 * (cpu_s(pid) - before[name]) / elapsed_s for name, pid in pids.items()}
         memory = {name: memory_mb(pid) for name, pid in pids.items()}
         stages = own.about_itself()["stages"]
-    return [*_rows(percent, memory, lacking), *_in_situ(stages), *_with_grpc()]
+    return [*_rows(percent, memory, lacking), *_in_situ(stages)]
 
 
 def _rows(percent: dict[str, float], memory: dict[str, dict[str, float]], lacking: dict[str, str]) -> list[Row]:
@@ -126,12 +130,31 @@ def _in_situ(stages: dict[str, dict[str, float]]) -> list[Row]:
             for name, stage in stages.items()]
 
 
+def with_containers(window_s: float) -> list[Row]:
+    """The agent with what a real node adds: a containerd that is listened to, and Pods whose cgroups are read."""
+    label = f"agent, containerd and {PODS} Pods"
+    if why := containerd_missing():
+        return [*_with_grpc(), missing(label, why)]
+    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))) as containerd:
+        for number in range(PODS):
+            containerd.run(f"pod{number}")
+        with agent("--containerd", containerd.socket) as own:
+            time.sleep(3.0)
+            used_s, started_s = cpu_s(own.pid), time.monotonic()
+            time.sleep(window_s)
+            percent = 100 * (cpu_s(own.pid) - used_s) / (time.monotonic() - started_s)
+            pods = json.loads(Http(own.path).get("/v1/status"))["pods"]
+            memory, stages = memory_mb(own.pid), own.about_itself()["stages"]
+    return [
+        Row(f"{label}: CPU", percent, "% of a core", CPU_BUDGET_PERCENT, note=f"{pods} Pods counted"),
+        Row(f"{label}: resident (RSS)", memory["Rss"], "MB", MEMORY_BUDGET_MB),
+        Row(f"{label}: its share of memory (PSS)", memory["Pss"], "MB"),
+        *_in_situ(stages),
+    ]
+
+
 def _with_grpc() -> list[Row]:
-    """As it will be with the containerd client, whether that is connected here or not."""
-    try:
-        with agent(preload="grpc, google.protobuf.message") as own:
-            time.sleep(1.0)
-            resident = memory_mb(own.pid)["Rss"]
-    except RuntimeError as error:
-        return [missing("agent with grpc loaded: resident (RSS)", str(error))]
-    return [Row("agent with grpc loaded: resident (RSS)", resident, "MB", MEMORY_BUDGET_MB)]
+    """What can be said without a containerd: the same agent with its client's library loaded."""
+    with agent(preload="grpc, google.protobuf.message") as own:
+        time.sleep(1.0)
+        return [Row("agent with grpc loaded: resident (RSS)", memory_mb(own.pid)["Rss"], "MB", MEMORY_BUDGET_MB)]
