@@ -130,7 +130,7 @@ def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | Non
     )  # fmt: skip
 
 
-BURSTS = 5
+BURSTS = 3
 Placing = tuple[float, int, int]
 """When [s], which Pod, where."""
 
