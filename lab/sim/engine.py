@@ -29,8 +29,8 @@ class Setup:
     most_s: float = 1500.0
     warm_s: float = 10.0
     """Agents run this long before the jobs come, on idle nodes."""
-    rehearsal: Kind | None = None
-    """If given, before that every node sees bursts of 1 to 6 such Pods, placed by hand: no agent begins cold."""
+    rehearsal: tuple[Kind, ...] = ()
+    """Before that every node sees bursts of these Pods, placed by hand, up to 1.5 × its cores: no agent begins cold."""
 
 
 @dataclass
@@ -97,7 +97,7 @@ def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | Non
     drawn, noise, choice, hearing = (np.random.default_rng([seed, stream]) for stream in range(4))
     kinds, pods = draw(jobs, s.startup_s, drawn)
     measured = len(pods)
-    hand: list[tuple[float, int, int]] = []
+    hand: list[Placing] = []
     if s.rehearsal:
         pods, hand, first_s = rehearse(pods, kinds, s, drawn)
         s = replace(s, warm_s=s.warm_s + first_s)
@@ -130,34 +130,39 @@ def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | Non
     )  # fmt: skip
 
 
-REHEARSAL_BURST_S = 25.0
+BURSTS = 3
+Placing = tuple[float, int, int]
+"""When [s], which Pod, where."""
 
 
 def rehearse(pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Generator
-             ) -> tuple[PodTable, list[tuple[float, int, int]], float]:
-    """Adds Pods of the rehearsal to the table; returns it, who is placed when and where, and how long it all takes."""
-    kind = setup.rehearsal
-    assert kind is not None
-    hand, first = [], len(pods)
-    for burst in range(5):
-        for node in range(setup.nodes):
-            at_s = burst * REHEARSAL_BURST_S + rng.uniform(0, 4)
-            for _ in range(int(rng.integers(1, 7))):
-                hand.append((at_s, first + len(hand), node))
-    if kind not in kinds:
-        kinds.append(kind)
-    _, extra = draw([Job(kind, len(hand), at_s=1e9)], setup.startup_s, rng)
-    extra.kind[:] = kinds.index(kind)
-    both = PodTable(**{name: np.concatenate([column, getattr(extra, name)]) for name, column in vars(pods).items()})
-    slowest_s = 6 * kind.work_core_s / setup.machine.cores + setup.startup_s[1]
-    return both, sorted(hand), 5 * REHEARSAL_BURST_S + max(0.0, slowest_s - REHEARSAL_BURST_S) + 4
+             ) -> tuple[PodTable, list[Placing], float]:  # fmt: skip
+    """Adds the Pods of the rehearsal to the table; returns it, the placings, and how long it takes [s]."""
+    cores, hand, now_s, parts = setup.machine.cores, [], 0.0, [pods]
+    kinds += [kind for kind in setup.rehearsal if kind not in kinds]
+    for kind in setup.rehearsal:
+        most = max(2, int(1.5 * cores / kind.threads))
+        first = sum(map(len, parts))
+        placed: list[Placing] = []
+        for _ in range(BURSTS):
+            for node in range(setup.nodes):
+                at_s = now_s + rng.uniform(0, 4)
+                placed += [(at_s, 0, node)] * int(rng.integers(1, most + 1))
+            alone_s = kind.work_core_s / kind.threads
+            now_s += 12 + setup.startup_s[1] + max(alone_s, most * kind.work_core_s / cores)
+        hand += [(at_s, first + i, node) for i, (at_s, _, node) in enumerate(placed)]
+        _, extra = draw([Job(kind, len(placed), at_s=1e9)], setup.startup_s, rng)
+        extra.kind[:] = kinds.index(kind)
+        parts.append(extra)
+    table = PodTable(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(pods)})
+    return table, sorted(hand), now_s
 
 
 class _Loop:
     """Moves Pods from waiting to bound, and news from the cluster to the scheduler."""
 
     def __init__(self, scheduler: Scheduler, cluster: Cluster, setup: Setup, rng: np.random.Generator,
-                 measured: int, hand: list[tuple[float, int, int]]) -> None:  # fmt: skip
+                 measured: int, hand: list[Placing]) -> None:  # fmt: skip
         self.scheduler, self.cluster, self.setup, self.rng = scheduler, cluster, setup, rng
         self._hand = deque(hand)
         self._queues: list[deque[int]] = [deque() for _ in scheduler.kinds]

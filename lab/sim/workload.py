@@ -79,5 +79,6 @@ def draw(jobs: Sequence[Job], startup_s: tuple[float, float], rng: np.random.Gen
     low, high = startup_s
     startup = rng.triangular(low, low + (high - low) / 3, high, len(columns[0])) if high > low else \
         np.full(len(columns[0]), low)
-    order = np.argsort(columns[1], kind="stable")
+    # Pods of the same instant come in any order: the controllers of two Jobs work side by side.
+    order = np.lexsort((rng.permutation(len(columns[0])), columns[1]))
     return kinds, PodTable(*(column[order] for column in columns), startup_s=startup)
