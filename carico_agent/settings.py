@@ -18,6 +18,10 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from carico_agent.settings_kube import Extender as Extender
+from carico_agent.settings_kube import Kubernetes as Kubernetes
+from carico_agent.settings_range import Range as Range
+
 
 class BadSettings(ValueError):
     """The configuration has errors; all of them, one per line."""
@@ -25,14 +29,6 @@ class BadSettings(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
         self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both included."""
-
-    least: float
-    most: float
 
 
 def runtime_dir() -> Path:
@@ -189,66 +185,6 @@ class Reservations:
 
 
 @dataclass(frozen=True)
-class Kubernetes:
-    """The node's number on its Node object, and as a resource that kube-scheduler counts by itself."""
-
-    enabled: bool = False
-    """true: publish with the Pod's own service account (in a cluster). A kubeconfig, below or given with
-    --kubeconfig, switches this on by itself."""
-
-    kubeconfig: str = ""
-    """Kubeconfig with a token, a client certificate or an exec plugin. Empty: the Pod's own service account."""
-
-    context: str = ""
-    """Context of that kubeconfig. Empty: its current one."""
-
-    resource: str = "carico.dev/pods"
-    """Extended resource that Pods ask for, one each. Empty: publish annotations only."""
-
-    min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
-    """Least time between two writes to the API server [s]."""
-
-    heartbeat_s: Annotated[float, Range(5.0, 600.0)] = 60.0
-    """Write again after this long without a change [s]."""
-
-    ttl_s: Annotated[float, Range(10.0, 3600.0)] = 150.0
-    """How long others may believe a write [s]; at least twice heartbeat_s, so that one may get lost."""
-
-
-@dataclass(frozen=True)
-class Extender:
-    """`carico extender`: a webhook through which kube-scheduler asks for nodes with room."""
-
-    listen: str = "127.0.0.1:9750"
-    """Address and port. It has no authentication of its own: listen on loopback beside kube-scheduler, or restrict
-    who may connect with a NetworkPolicy, or give tls_certificate and tls_client_ca."""
-
-    tls_certificate: str = ""
-    """PEM file with certificate and key, to serve https. Empty: plain http."""
-
-    tls_client_ca: str = ""
-    """PEM file with authorities: only clients with a certificate of theirs may ask. Needs tls_certificate."""
-
-    policy: str = "pod-capacity"
-    """Which policy filters and scores nodes."""
-
-    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.5
-    """The part of a node's slots that may be starting at once; 1 for all of them."""
-
-    open_when_stale: bool = False
-    """true: believe expired numbers instead of closing their nodes."""
-
-    only_known: bool = False
-    """true: nodes without carico are closed. false: they are left to the other filters, with the lowest score."""
-
-    claim_namespace: str = "carico"
-    """Namespace of the Leases through which several replicas agree on who takes a place (bind verb)."""
-
-    claim_s: Annotated[float, Range(5.0, 600.0)] = 30.0
-    """A place taken for a Pod that is never seen bound is free again after this long [s]."""
-
-
-@dataclass(frozen=True)
 class Settings:
     """The whole configuration, one field per TOML table."""
 
@@ -307,7 +243,7 @@ def _cross_checks(settings: Settings) -> list[str]:
                 errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
     writes = settings.kubernetes
     if not writes.min_interval_s <= writes.heartbeat_s <= writes.ttl_s / 2:
-        errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed, or one lost write closes the node")
+        errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed: one write may get lost")
     if settings.extender.tls_client_ca and not settings.extender.tls_certificate:
         errors.append("extender.tls_client_ca: needs tls_certificate as well")
     return errors

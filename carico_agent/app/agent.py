@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 
 from carico_agent.app import state
+from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.reserve import ReservationDesk
 from carico_agent.app.routes import Routes
@@ -52,6 +53,7 @@ class Agent:
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
+        self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
         self._say = say
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
@@ -105,6 +107,8 @@ class Agent:
             self.supervisor.start("runtime", self.runtime.run)
             self.supervisor.start("pod-usage", self._read_pods)
             self.supervisor.start("state", self._keep_state)
+        if self.kube is not None:
+            self.supervisor.start("kubernetes", self.kube.run)
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
@@ -114,6 +118,8 @@ class Agent:
             self._notifier.stopping()
             self.source.stop()
             await self.supervisor.stop()
+            if self.kube is not None:
+                await self.kube.stop()
             await api.stop()
             self._save_state()
 
@@ -158,6 +164,10 @@ class Agent:
             self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
             await asyncio.sleep(self.settings.pods.usage_period_s)
 
+    def _counted(self) -> dict[str, bool]:
+        """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
+        return {} if self._replaying else {pod.uid: pod.counts for pod in self.runtime.pods.values() if pod.uid}
+
     # ---- out
 
     def _room(self) -> float | None:
@@ -178,7 +188,8 @@ class Agent:
         reserved = self.desk.reserved()
         available = self.desk.book.available(time.time(), status["pod_capacity"])
         self.board.publish({**status, "reserved": reserved, "available": available,
-                            "runtime": self.runtime.condition, "absent": self.absent})  # fmt: skip
+                            "runtime": self.runtime.condition, "absent": self.absent,
+                            **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
         self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")

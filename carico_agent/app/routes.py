@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.status import self_body, self_metrics, status_metrics
 from carico_agent.publish import metrics
 from carico_agent.publish.api import Handler, answer, stream_lines
@@ -55,7 +56,8 @@ class Routes:
             name: {"state": c.state, "failures": c.failures, "restarts": c.restarts, "last_error": c.last_error}
             for name, c in agent.supervisor.conditions.items()
         }
-        return answer({**body, "tasks": tasks, "absent": agent.absent, "runtime": agent.runtime.condition})
+        return answer({**body, "tasks": tasks, "absent": agent.absent, "runtime": agent.runtime.condition,
+                       **({"kubernetes": kube_body(agent.kube)} if agent.kube else {})})  # fmt: skip
 
     def _own_cpu_ratio(self) -> float:
         """CPU since the last time somebody asked, at least a second ago."""
@@ -74,6 +76,10 @@ class Routes:
         events = metrics.Family("carico_container_events_total", "counter", "Container events heard.")
         text = metrics.render([*families, absent, events.add(agent.runtime.log.total)])
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+def kube_body(kube: KubeSide) -> dict[str, Any]:
+    return {"condition": kube.condition, "requests": kube.client.requests, "writes": kube.publisher.writes}
 
 
 def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:

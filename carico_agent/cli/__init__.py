@@ -6,7 +6,7 @@ import sys
 
 from carico_agent import __version__
 
-COMMANDS = ("agent", "status", "top", "events", "doctor", "replay", "check_config", "print_config")
+COMMANDS = ("agent", "status", "top", "events", "doctor", "replay", "extender", "kube", "check_config", "print_config")
 
 EXAMPLES = """examples:
   carico agent                          run here, print a line a second
@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   carico agent --record day.trace.gz    keep what was read
   carico replay day.trace.gz            run it through the model again
   carico doctor                         what this node offers, what is missing and what to do
+  carico extender --listen :9750        let kube-scheduler ask for nodes with room
 
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 

@@ -19,6 +19,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
     parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="publish on the Kubernetes node of that name, too")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
     parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
     parser.add_argument("--speed", metavar="X", type=float, default=1.0, help="replay this many times faster")
@@ -31,6 +32,7 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     """Flags override the file."""
     settings = override(settings, "socket", path=given.socket)
     settings = override(settings, "containerd", socket=given.containerd)
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     return override(settings, "node", name=given.node)
 
 
@@ -46,6 +48,7 @@ def run(given: argparse.Namespace) -> int:
     # numpy's BLAS starts a thread per core, each with its own memory, for matrices of 4×20: one is plenty.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from carico_agent.app.agent import Agent
+    from carico_agent.kube.errors import BadAccess
     from carico_agent.telemetry import BadTrace
 
     quiet = given.quiet or bool(os.environ.get("INVOCATION_ID"))  # set by systemd: the journal needs no ticker
@@ -57,7 +60,7 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         asyncio.run(whole_life())
-    except (OSError, BadTrace, LookupError) as error:
+    except (OSError, BadTrace, LookupError, BadAccess) as error:
         complain(str(error))
         return 1
     return 0

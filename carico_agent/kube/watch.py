@@ -36,8 +36,11 @@ class Watch(Generic[T]):
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
         self.lists = 0
         self.synced = asyncio.Event()
-        self.heard_s = -float("inf")
-        """When the server last said anything here (monotonic)."""
+        self._lost_s: float | None = -float("inf")  # None while it is open
+
+    def closed_s(self) -> float:
+        """For how long this watch has not been open [s]; 0 while it is."""
+        return 0.0 if self._lost_s is None else time.monotonic() - self._lost_s
 
     async def run(self) -> None:
         """For ever. Failures are reported to `health` and tried again."""
@@ -70,7 +73,6 @@ class Watch(Generic[T]):
                 break
         self._version = page["metadata"]["resourceVersion"]
         self.lists += 1
-        self._heard()
         self._snapshot(things)
         self.synced.set()
 
@@ -80,9 +82,12 @@ class Watch(Generic[T]):
             "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version,
             "timeoutSeconds": str(random.randint(240, 300)), **self._select,
         }  # fmt: skip
-        async for line in self._client.lines(self._path, params, self._heard):
-            self._heard()
-            self._take(line)
+        try:
+            async for line in self._client.lines(self._path, params, self._opened):
+                self._take(line)
+        finally:
+            if self._lost_s is None:
+                self._lost_s = time.monotonic()
         await asyncio.sleep(max(0.0, LEAST_S - (time.monotonic() - opened_s)))
 
     def _take(self, line: dict[str, Any]) -> None:
@@ -93,6 +98,6 @@ class Watch(Generic[T]):
         if kind != "BOOKMARK":
             self._event(kind == "DELETED", self._pick(thing))
 
-    def _heard(self) -> None:
-        self.heard_s = time.monotonic()
+    def _opened(self) -> None:
+        self._lost_s = None
         self._health.good(self._path)

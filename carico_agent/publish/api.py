@@ -10,6 +10,7 @@ import json
 import logging
 import os
 import socket
+import ssl
 import stat
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -103,7 +104,7 @@ class _Server(web.Server):
 
 
 class LocalApi:
-    """Serves `routes` on a unix socket of mode 0660."""
+    """Serves `routes` on a unix socket of mode 0660, or on TCP."""
 
     def __init__(self, routes: Routes) -> None:
         self._routes = routes
@@ -115,6 +116,9 @@ class LocalApi:
         listener = bind(path, group)
         self._path = path
         self._server = await asyncio.get_running_loop().create_unix_server(self._http, sock=listener)
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        self._server = await asyncio.get_running_loop().create_server(self._http, host, port, ssl=tls)
 
     async def stop(self) -> None:
         if self._server is not None:

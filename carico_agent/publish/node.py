@@ -280,3 +280,15 @@ async def remove(client: Client, node: str, resource: str = RESOURCE) -> int:
     return held
 
 
+
+
+async def marked(client: Client, resource: str = RESOURCE) -> list[str]:
+    """Nodes that carry something of ours."""
+    nodes = (await client.get("/api/v1/nodes")).get("items") or ()
+    return [node["metadata"]["name"] for node in nodes if _is_marked(node, resource)]
+
+
+def _is_marked(node: Object, resource: str) -> bool:
+    annotations, status = node["metadata"].get("annotations") or {}, node.get("status") or {}
+    return (not annotations.keys().isdisjoint((POD_CAPACITY, SLOTS, STATUS))
+            or resource in (status.get("capacity") or {}) or resource in (status.get("allocatable") or {}))  # fmt: skip

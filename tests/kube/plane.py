@@ -201,7 +201,8 @@ class Plane:
         flags = ["--port=0"] if self.version < (1, 23) else []
         self._run("kube-scheduler", f"--config={path}", f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
                   f"--cert-dir={self.folder}/{name}", f"--authentication-kubeconfig={own}",
-                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", *flags, name=name)  # fmt: skip
+                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", *flags,
+                  name=name)  # fmt: skip
 
     def stop_scheduler(self, name: str = "kube-scheduler") -> None:
         if name in self._processes:
@@ -247,15 +248,17 @@ class Plane:
         """A client certificate for `user`, good for a day or ended in 2020."""
         self._openssl(f"req -new -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={user}")
         (self.folder / "index.txt").write_text("")
-        (self.folder / "ca.cnf").write_text("[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\npolicy=p\n"
-                                            "default_md=sha256\nrand_serial=yes\n[p]\ncommonName=supplied\n")  # fmt: skip
+        (self.folder / "ca.cnf").write_text(
+            "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\npolicy=p\ndefault_md=sha256\n"
+            "rand_serial=yes\n[p]\ncommonName=supplied\n")  # fmt: skip
         span = "-startdate 20200101000000Z -enddate 20200102000000Z" if ended else "-days 1"
-        self._openssl(f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt -notext {span}")
+        self._openssl(f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt "
+                      f"-notext {span}")  # fmt: skip
         return self.folder / f"{name}.crt", self.folder / f"{name}.key"
 
     def _certificates(self) -> None:
-        (self.folder / "server.ext").write_text("subjectAltName=IP:127.0.0.1,DNS:localhost\n"
-                                                "extendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")  # fmt: skip
+        (self.folder / "server.ext").write_text(
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")
         new = "-newkey rsa:2048 -nodes"
         self._openssl(f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
                       "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature")  # fmt: skip
