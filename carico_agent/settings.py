@@ -244,8 +244,9 @@ def _cross_checks(settings: Settings) -> list[str]:
     writes = settings.kubernetes
     if not writes.min_interval_s <= writes.heartbeat_s <= writes.ttl_s / 2:
         errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed: one write may get lost")
-    if settings.extender.tls_client_ca and not settings.extender.tls_certificate:
-        errors.append("extender.tls_client_ca: needs tls_certificate as well")
+    tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
+    if any(tls) and not all(tls):
+        errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
     return errors
 
 

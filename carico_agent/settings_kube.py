@@ -38,14 +38,19 @@ class Extender:
     """`carico extender`: a webhook through which kube-scheduler asks for nodes with room."""
 
     listen: str = "127.0.0.1:9750"
-    """Address and port. It has no authentication of its own: listen on loopback beside kube-scheduler, or restrict
-    who may connect with a NetworkPolicy, or give tls_certificate and tls_client_ca."""
+    """Address and port for kube-scheduler, /metrics, /healthz and /readyz."""
 
-    tls_certificate: str = ""
-    """PEM file with certificate and key, to serve https. Empty: plain http."""
+    tls_ca: str = ""
+    """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""
 
-    tls_client_ca: str = ""
-    """PEM file with authorities: only clients with a certificate of theirs may ask. Needs tls_certificate."""
+    tls_cert: str = ""
+    """This extender's certificate (PEM file)."""
+
+    tls_key: str = ""
+    """Key of it (PEM file)."""
+
+    allow_plaintext: bool = False
+    """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
 
     policy: str = "pod-capacity"
     """Which policy filters and scores nodes."""

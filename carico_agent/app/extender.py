@@ -88,7 +88,7 @@ class ExtenderServer:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         api = LocalApi(self.routes())
-        await api.listen(*self._listen, tls_of(self._settings))
+        await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("house", self.extender.keep_house)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
@@ -182,13 +182,14 @@ async def _body(request: web.BaseRequest) -> dict[str, Any]:
     return value
 
 
-def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
-    """How to serve https, and to whom; None for plain http."""
-    if not settings.tls_certificate:
-        return None
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_certificate)
-    if settings.tls_client_ca:
-        context.load_verify_locations(settings.tls_client_ca)
+def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
+    """How to serve, and to whom; None for plain http, which must be asked for beyond this machine."""
+    if settings.tls_cert:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=settings.tls_ca)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
         context.verify_mode = ssl.CERT_REQUIRED
-    return context
+        return context
+    if host not in ("localhost", "127.0.0.1", "::1") and not settings.allow_plaintext:
+        raise ValueError(f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
+                         "set extender.tls_* or allow_plaintext")  # fmt: skip
+    return None

@@ -15,7 +15,7 @@ EXAMPLES = """examples:
   carico agent --record day.trace.gz    keep what was read
   carico replay day.trace.gz            run it through the model again
   carico doctor                         what this node offers, what is missing and what to do
-  carico extender --listen :9750        let kube-scheduler ask for nodes with room
+  carico extender --kubeconfig FILE     let kube-scheduler ask for nodes with room
 
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 

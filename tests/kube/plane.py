@@ -19,6 +19,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
 
 USERS = {  # token: user, groups
@@ -204,6 +206,39 @@ class Plane:
                   f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", *flags,
                   name=name)  # fmt: skip
 
+    def schedulers(self) -> list[str]:
+        return [name for name in self._processes if name.startswith("kube-scheduler")]
+
+    def apply(self, *files: Path) -> dict[str, str]:
+        """Create or replace every object in these files; what the server is too old for is returned with the reason."""
+        skipped = {}
+        for document in documents(*files):
+            name = f"{document['kind']}/{document['metadata']['name']}"
+            if why := self._apply(document):
+                skipped[name] = why
+        return skipped
+
+    def _apply(self, document: dict[str, Any]) -> str:
+        version = document["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        try:
+            kinds = {r["kind"]: r for r in self.admin.get(root)["resources"] if "/" not in r["name"]}
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            kinds = {}
+        if document["kind"] not in kinds:
+            return f"{version} {document['kind']} is newer than this server ({self.version[0]}.{self.version[1]})"
+        kind, name = kinds[document["kind"]], document["metadata"]["name"]
+        where = f"/namespaces/{document['metadata']['namespace']}" if kind["namespaced"] else ""
+        try:
+            self.admin.post(f"{root}{where}/{kind['name']}", document)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            self.admin.merge(f"{root}{where}/{kind['name']}/{name}", document)
+        return ""
+
     def stop_scheduler(self, name: str = "kube-scheduler") -> None:
         if name in self._processes:
             self._end(name)
@@ -289,6 +324,12 @@ class Plane:
         found = re.search(r"v(\d+)\.(\d+)", said.stdout)
         assert found is not None
         return int(found[1]), int(found[2])
+
+
+def documents(*files: Path) -> list[Any]:
+    """The Kubernetes objects in YAML files; kustomizations are none."""
+    found = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+    return [document for document in found if document["kind"] != "Kustomization"]
 
 
 def wait_for(ready: Callable[[], Any], what: str, timeout_s: float = 60.0, every_s: float = 0.1) -> Any:
