@@ -3,7 +3,7 @@
 import logging
 import time
 
-from carico_agent.kube.errors import KubeError, Unreachable
+from carico_agent.kube.errors import KubeError, Refused, Unreachable
 
 log = logging.getLogger(__name__)
 
@@ -15,6 +15,7 @@ class Health:
         self._name, self._fine = name, fine
         self._troubles: dict[str, str] = {}
         self._said: set[str] = set()
+        self._suspected: set[tuple[str, str]] = set()
         self._since_s = 0.0
 
     @property
@@ -31,11 +32,14 @@ class Health:
             self._since_s = time.monotonic()
         self._troubles[part] = str(error)
         key = "unreachable" if isinstance(error, Unreachable) else str(error)
-        if key not in self._said:
+        if isinstance(error, Refused) and error.status == 403 and (part, key) not in self._suspected:
+            self._suspected.add((part, key))  # a server that has just started refuses everybody for a second or two
+        elif key not in self._said:
             self._said.add(key)
             log.warning("%s: %s", self._name, error)
 
     def good(self, part: str) -> None:
         if self._troubles.pop(part, None) is not None and not self._troubles:
             self._said.clear()
+            self._suspected.clear()
             log.info("%s: works again after %.0f s", self._name, time.monotonic() - self._since_s)

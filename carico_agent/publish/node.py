@@ -70,7 +70,7 @@ class NodePublisher:
         self.health = Health(f"Kubernetes node {config.node}", "published")
         self.gate = Gate(config.gate)
         self.writes = 0
-        self._backoff = Backoff(first_s=config.gate.min_interval_s, factor=2.0, most_s=60.0)
+        self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
         self._failures, self._not_before_s = 0, 0.0
         self._was_well = True
         self._pods: dict[str, PodFacts] = {}

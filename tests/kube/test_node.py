@@ -2,10 +2,10 @@
 
 import json
 import re
-import threading
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +19,19 @@ from tests.kube.plane import ApiError, Plane, wait_for
 Start = Callable[..., AgentProcess]
 TRACE = str(Path(__file__).parent.parent / "golden/bursts.trace.gz")
 RESOURCE = "carico.dev/pods"
+STEADY = ("--replay", TRACE, "--speed", "0.1")
+"""A trace's first seconds, slowly: an idle node with room, whatever else the machine of the tests is doing."""
+
+
+def set_amount(cluster: Plane, node: str, amount: int) -> None:
+    """As somebody else would write it."""
+    have = {RESOURCE: str(amount)}
+    cluster.admin.merge(f"/api/v1/nodes/{node}/status", {"status": {"capacity": have, "allocatable": have}})
 
 
 def annotations(node: Any) -> dict[str, str]:
-    return {key: text for key, text in (node["metadata"].get("annotations") or {}).items() if key.startswith("carico.dev/")}
+    found = node["metadata"].get("annotations") or {}
+    return {key: text for key, text in found.items() if key.startswith("carico.dev/")}
 
 
 def amounts(node: Any) -> tuple[str | None, str | None]:
@@ -37,7 +46,7 @@ def published(cluster: Plane, name: str) -> Any:
 
 def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: Start) -> None:
     cluster.admin.add_node("n1")
-    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")))
+    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
     node = published(cluster, "n1")
     said = annotations(node)
     status = json.loads(said["carico.dev/status"])
@@ -45,11 +54,12 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     assert {"v", "mode", "ttl_s", "seq", "time", "low", "high", "limiting", "pods", "slots", "places"} <= status.keys()
     assert abs(datetime.fromisoformat(status["time"]) - datetime.now(UTC)).total_seconds() < 30
     assert status["time"].endswith("Z")
-    assert status["places"] == int(said["carico.dev/slots"])
-    assert amounts(node)[0] == amounts(node)[1] == said["carico.dev/slots"]
+    # The trace's Pods ran on another machine: the API server knows none of them.
+    assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
+    assert amounts(node) == (str(status["places"]),) * 2
     own = agent.client().request("GET", "/v1/self")
     assert own["kubernetes"]["condition"] == "published"
-    assert agent.client().status()["kubernetes"] == "published"
+    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     # What was not held is taken back when the agent stops: nobody would correct it.
     assert agent.stop() == 0
     node = cluster.admin.node("n1")
@@ -61,10 +71,10 @@ def test_it_is_reasserted_after_a_kubelet_restart_and_removed_by_command(
     cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]
 ) -> None:
     cluster.admin.add_node("n1")
-    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")))
+    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
     before = amounts(published(cluster, "n1"))
     # A kubelet that restarts zeroes extended resources it does not know.
-    cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": {RESOURCE: "0"}, "allocatable": {RESOURCE: "0"}}})
+    set_amount(cluster, "n1", 0)
     wait_for(lambda: amounts(cluster.admin.node("n1"))[0] not in ("0", None), "the resource is back", 20)
     assert abs(int(amounts(cluster.admin.node("n1"))[1] or 0) - int(before[1] or 0)) <= 2
     # Somebody deletes the annotations.
@@ -82,7 +92,7 @@ def test_it_is_reasserted_after_a_kubelet_restart_and_removed_by_command(
 
 def test_removal_leaves_what_pods_hold(cluster: Plane, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.admin.add_node("n1")
-    cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": {RESOURCE: "5"}, "allocatable": {RESOURCE: "5"}}})
+    set_amount(cluster, "n1", 5)
     cluster.admin.add_pod("holder", 2, nodeName="n1")
     assert main(["kube", "remove", "n1", "--kubeconfig", str(cluster.kubeconfig("admin-token"))]) == 1
     assert "still hold 2" in capsys.readouterr().out
@@ -92,10 +102,10 @@ def test_removal_leaves_what_pods_hold(cluster: Plane, capsys: pytest.CaptureFix
 def test_pods_are_bound_exactly_up_to_the_slots_of_real_agents(cluster: Plane, start_agents: Start) -> None:
     """Three real agents replay a trace; an unmodified kube-scheduler does the rest."""
     cluster.start_scheduler()
-    names = ["n1", "n2", "n3"]
+    names, kubeconfig = ["n1", "n2", "n3"], str(cluster.kubeconfig("agent-token"))
     for name in names:
         cluster.admin.add_node(name)
-        start_agents(name, "--kubeconfig", str(cluster.kubeconfig("agent-token")), "--replay", TRACE, "--speed", "0.001")
+        start_agents(name, "--kubeconfig", kubeconfig, *STEADY)
     for name in names:
         published(cluster, name)
     slots = {name: int(amounts(cluster.admin.node(name))[1] or 0) for name in names}
@@ -106,15 +116,18 @@ def test_pods_are_bound_exactly_up_to_the_slots_of_real_agents(cluster: Plane, s
     # Full: five wait. One ends, one of the five comes.
     full = next(pod for pod in cluster.admin.pods() if pod["spec"].get("nodeName") == "n2")
     cluster.admin.delete(f"/api/v1/namespaces/default/pods/{full['metadata']['name']}")
-    wait_for(lambda: len(cluster.admin.pods()) == sum(slots.values()) + 4 and cluster.admin.bound() == slots, "the place is taken")
+    wait_for(lambda: len(cluster.admin.pods()) == sum(slots.values()) + 4, "it is gone")
+    wait_for(lambda: cluster.admin.bound() == slots, "the place is taken")
 
 
 def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
     cluster.admin.add_node("n1")
     agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")))
     published(cluster, "n1")
-    # Two samples with the server there tell the lists that were there before.
-    before = json.loads(annotations(cluster.admin.node("n1"))["carico.dev/status"])["seq"]
+    def sequence() -> int:
+        return int(json.loads(annotations(cluster.admin.node("n1"))["carico.dev/status"])["seq"])
+
+    before = sequence()
     cluster.stop_api()
     away_s = time.monotonic()
     ticks = agent.client().request("GET", "/v1/self")["ticks"]
@@ -124,17 +137,23 @@ def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
     assert "cannot be reached" in agent.client().status()["kubernetes"]
     requests = len(cluster.audit())
     cluster.start_api()
-    back_s = time.monotonic()
-    wait_for(lambda: json.loads(annotations(cluster.admin.node("n1"))["carico.dev/status"])["seq"] > before + 10, "published again")
-    took_s = time.monotonic() - back_s
+    back_s = time.time()
+    wait_for(lambda: sequence() > before + 10, "published again")
     time.sleep(6)
     new = [entry for entry in cluster.audit()[requests:] if "carico-agent" in entry["user"]["username"]]
-    print(f"published {took_s:.1f} s after the return, {len(new)} requests")
-    assert took_s < 8  # 5 s is promised from the moment it listens; the machine of the tests is shared
-    assert len(new) <= 10
+    first_s = min(when(entry) for entry in new if entry["verb"] == "patch" and entry["responseStatus"]["code"] == 200)
+    asked = [f"{entry['verb']} {entry['objectRef']['resource']} {entry['responseStatus']['code']}" for entry in new]
+    print(f"published {first_s - back_s:+.1f} s from the moment the server was ready; asked: {asked}")
+    assert first_s - back_s < 5
+    assert len(new) <= 12
     log = agent.log.read_text()
     assert len(re.findall("WARNING.*cannot be reached", log)) == 1
     assert len(re.findall("INFO.*works again", log)) == 1
+
+
+def when(entry: Any) -> float:
+    """When the server received a request [s since 1970]."""
+    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
 
 
 # ---- what can be wrong
@@ -194,11 +213,12 @@ def test_untrusted_server(cluster: Plane, start_agents: Start, tmp_path: Path) -
 
 def test_missing_right(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.admin.add_node("n1")
-    role = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole", "metadata": {"name": "reader"},
+    group, meta = "rbac.authorization.k8s.io", {"name": "reader"}
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta,
             "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}]}  # fmt: skip
-    binding = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding", "metadata": {"name": "reader"},
-               "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "reader"},
-               "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "nobody"}]}  # fmt: skip
+    binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
+               "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
+               "subjects": [{"apiGroup": group, "kind": "User", "name": "nobody"}]}  # fmt: skip
     for path, body in (("clusterroles", role), ("clusterrolebindings", binding)):
         try:
             cluster.admin.post(f"/apis/rbac.authorization.k8s.io/v1/{path}", body)
@@ -226,10 +246,10 @@ def test_deleted_node_and_its_return(cluster: Plane, start_agents: Start, capsys
     wait_for(lambda: agent.client().status()["kubernetes"] == "published", "it is published again")
 
 
-def test_service_account_token_in_cluster(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
+def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
     """A real, expiring service account token, from the files a Pod finds."""
-    answer = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", {
-        "apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}})  # fmt: skip
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    answer = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
     (tmp_path / "token").write_text(answer["status"]["token"])
     cluster.admin.add_node("n1")
     kubeconfig = cluster.kubeconfig(tokenFile=str(tmp_path / "token"))
@@ -241,11 +261,11 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     """A busy trace, ten times too fast: at most one write in five seconds."""
     cluster.admin.add_node("n1")
     since = len(cluster.audit())
-    start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), "--replay", TRACE, "--speed", "10", "--repeat")
+    kubeconfig = str(cluster.kubeconfig("agent-token"))
+    start_agents("n1", "--kubeconfig", kubeconfig, "--replay", TRACE, "--speed", "10", "--repeat")
     published(cluster, "n1")
-    stop = threading.Event()
-    stop.wait(25)
+    time.sleep(25)
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
-    times = [datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp() for entry in entries]
+    times = [when(entry) for entry in entries]
     assert len(times) >= 2
-    assert all(later - earlier >= 4.9 for earlier, later in zip(times, times[1:], strict=False)), times
+    assert all(later - earlier >= 4.9 for earlier, later in pairwise(times)), times
