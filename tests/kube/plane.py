@@ -197,14 +197,15 @@ class Plane:
             "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
             **(config or {}),
         }  # fmt: skip
+        if old:
+            insecure = f"127.0.0.1:{free_port()}"
+            document |= {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
         own = self.kubeconfig("scheduler-token")
-        flags = ["--port=0"] if self.version < (1, 23) else []
         self._run("kube-scheduler", f"--config={path}", f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
                   f"--cert-dir={self.folder}/{name}", f"--authentication-kubeconfig={own}",
-                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", *flags,
-                  name=name)  # fmt: skip
+                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", name=name)  # fmt: skip
 
     def schedulers(self) -> list[str]:
         return [name for name in self._processes if name.startswith("kube-scheduler")]

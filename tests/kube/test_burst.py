@@ -34,7 +34,7 @@ async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 150.0) 
 
 def report(name: str, verdict: Verdict) -> None:
     print(f"{name}: {verdict.bindings} bindings, most per node {sorted(verdict.most.values())}, "
-          f"beyond that revision's number {len(verdict.over_now)}, the last two's {len(verdict.over_lately)}")  # fmt: skip
+          f"beyond the number then: {len(verdict.over_now)}, the last two: {len(verdict.over_lately)}")  # fmt: skip
 
 
 @pytest.mark.parametrize("wobble", [0.0, 3.0], ids=["constant", "changing"])
