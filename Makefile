@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test check bench accuracy lab-node proto tools clean
+.PHONY: help run test test-kube check bench accuracy lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -15,7 +15,11 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 	@$(BIN)/carico agent
 
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -m "not kube"
+
+test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built once, some minutes, into a cache)
+	@./tests/kube/build.sh || true
+	@$(BIN)/python -m pytest -m kube tests/kube -rs
 
 check: $(VENV)/.dev ## style, types, layers
 	@$(BIN)/ruff check .

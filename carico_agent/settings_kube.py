@@ -21,7 +21,8 @@ class Kubernetes:
     """Context of that kubeconfig. Empty: its current one."""
 
     resource: str = "carico.dev/pods"
-    """Extended resource that Pods ask for, one each. Empty: publish annotations only."""
+    """Extended resource that Pods ask for, one each. Empty: publish annotations only; Pods that wait for the extender
+    are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
 
     min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
     """Least time between two writes to the API server [s]."""

@@ -8,6 +8,7 @@ Wire types have no JSON tags in Go, hence the capital letters; scores must be in
 """
 
 import asyncio
+import json
 import time
 from collections import OrderedDict, defaultdict
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from carico_agent.schedule.policy import NodeView, PodView, Policy
 
 MOST_KINDS = 10_000
 CLAIM_TRIES = 5
+NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
 
 
@@ -57,11 +59,13 @@ class Extender:
             return {"Error": "carico extender: nodes and Pods are not known yet"}
         now_s = time.monotonic()
         pod, whole = self._pod(arguments), arguments.get("Nodes")
+        nodes, refusal, lenient = self._cluster.nodes, self._policy.refusal, self._config.open_when_unknown
         failed: dict[str, str] = {}
         passed: list[str] = []
-        for name in _names(arguments):
-            why = self._refusal(name, pod, now_s)
-            if why is None:
+        for name in _names(arguments):  # 5,000 of them: no call more than needed
+            view = nodes.get(name)
+            why = refusal(view, pod, now_s) if view is not None else NO_SUCH_NODE
+            if why is None or (lenient and view is not None and view.slots != view.slots):
                 passed.append(name)
             else:
                 failed[name] = why
@@ -70,18 +74,21 @@ class Extender:
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
         return {"NodeNames": passed, "FailedNodes": failed, "Error": ""}
 
-    def prioritize(self, arguments: Object) -> list[Object]:
-        """ExtenderArgs → HostPriorityList."""
+    def prioritize(self, arguments: Object) -> bytes:
+        """ExtenderArgs → HostPriorityList, as JSON: encoding 5,000 dictionaries would take a third of the time."""
         now_s, pod, names = time.monotonic(), self._pod(arguments), _names(arguments)
-        nobody = NodeView("")
-        views = [self._cluster.view(name, now_s) or nobody for name in names]
-        scores = self._policy.scores(views, pod, now_s)
-        return [{"Host": name, "Score": score} for name, score in zip(names, scores, strict=True)]
+        nodes, nobody = self._cluster.nodes, NodeView("")
+        scores = self._policy.scores([nodes.get(name, nobody) for name in names], pod, now_s)
+        if not names:
+            return b"[]"
+        hosts = json.dumps(names)[2:-2].split('", "')  # quoted by the book, whatever the names are
+        rows = [f'"Host":"{host}","Score":{score}' for host, score in zip(hosts, scores, strict=True)]
+        return f"[{{{'},{'.join(rows)}}}]".encode()
 
     def _refusal(self, name: str, pod: PodView, now_s: float) -> str | None:
-        view = self._cluster.view(name, now_s)
+        view = self._cluster.nodes.get(name)
         if view is None:
-            return "unknown: no such node"
+            return NO_SUCH_NODE
         if view.slots != view.slots and self._config.open_when_unknown:
             return None
         return self._policy.refusal(view, pod, now_s)
@@ -146,10 +153,9 @@ class Extender:
                 self._cluster.assume(uid, node, "", until_s + ahead_s)
 
     async def keep_house(self) -> None:
-        """Drop assumptions that were never confirmed, once a second."""
         while True:
-            await asyncio.sleep(1.0)
-            self._cluster.expire(time.monotonic())
+            await asyncio.sleep(0.1)
+            self._cluster.keep_house(time.monotonic())
 
 
 def _names(arguments: Object) -> list[str]:
