@@ -29,7 +29,7 @@ class BadSettings(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Bounds of a number, both included."""
+    """Bounds of a number, both included. Recognised by its two fields: plugin_api, a sibling, has its own."""
 
     least: float
     most: float
@@ -43,6 +43,15 @@ def runtime_dir() -> Path:
         return Path("/run/carico")
     base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/carico-{os.geteuid()}"
     return Path(base) / "carico" if os.environ.get("XDG_RUNTIME_DIR") else Path(base)
+
+
+def state_dir() -> Path:
+    """What must outlive the agent: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/carico")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
 
 
 @dataclass(frozen=True)
@@ -116,6 +125,43 @@ class Socket:
 
 
 @dataclass(frozen=True)
+class Plugins:
+    """Plugins look closer at Pods and, when allowed, tune their cgroups. Nothing is written unless dry_run = false."""
+
+    enabled: tuple[str, ...] = ()
+    """Names of the plugins to run; `carico plugins` lists those installed. Each has its own table below this one:
+    [plugins.settings.NAME], documented in the plugin's README."""
+
+    site_folder: str = "/etc/carico/plugins"
+    """Folder with your own plugins, one folder each (plugins/template is the manual). Only root may own its content."""
+
+    dry_run: bool = True
+    """Show what would be written, and write nothing."""
+
+    journal: str = ""
+    """File that remembers every value we replaced, so that it can be put back. Empty: /var/lib/carico/journal for root
+    and services, $XDG_STATE_HOME/carico/journal otherwise."""
+
+    tick_deadline_s: Annotated[float, Range(0.1, 60.0)] = 2.0
+    """A plugin whose tick takes longer than this [s] counts as failing and is called less often."""
+
+    write_deadline_s: Annotated[float, Range(0.1, 60.0)] = 2.0
+    """A write to a cgroup that takes longer than this [s] is left to finish on its own and reported as pending."""
+
+    rewrite_after_s: Annotated[float, Range(0.0, 3600.0)] = 10.0
+    """Least time between two writes to the same file [s]; undoing harm is never delayed."""
+
+    writes_per_minute: Annotated[int, Range(1, 10_000)] = 120
+    """Most writes of all plugins together in one minute; undoing harm is not counted."""
+
+    min_step_ratio: Annotated[float, Range(0.0, 1.0)] = 0.05
+    """A number that would change by less than this share of itself is left as it is."""
+
+    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The plugins' own settings, one table each, checked against what the plugin declares."""
+
+
+@dataclass(frozen=True)
 class Settings:
     """The whole configuration, one field per TOML table."""
 
@@ -123,10 +169,15 @@ class Settings:
     sampling: Sampling = field(default_factory=Sampling)
     model: Model = field(default_factory=Model)
     socket: Socket = field(default_factory=Socket)
+    plugins: Plugins = field(default_factory=Plugins)
 
     @property
     def socket_path(self) -> Path:
         return Path(self.socket.path) if self.socket.path else runtime_dir() / "agent.sock"
+
+    @property
+    def journal_path(self) -> Path:
+        return Path(self.plugins.journal) if self.plugins.journal else state_dir() / "journal"
 
 
 def load(path: str | os.PathLike[str]) -> Settings:
@@ -149,6 +200,15 @@ def parse(table: Mapping[str, Any]) -> Settings:
     if errors:
         raise BadSettings(errors)
     return settings  # type: ignore[no-any-return]
+
+
+def build(kind: type, table: Mapping[str, Any], path: str) -> Any:
+    """Somebody else's dataclass (a plugin's) from one TOML table at `path`; raises BadSettings with every error."""
+    errors: list[str] = []
+    made = _section(kind, table, f"{path}.", errors)
+    if errors:
+        raise BadSettings(errors)
+    return made
 
 
 def override(settings: Settings, section: str, **values: Any) -> Settings:
@@ -212,7 +272,7 @@ def _problem(hint: Any, value: Any) -> str | None:
     if origin is Annotated:
         problem = _problem(args[0], value)
         bounds = args[1]
-        if problem or not isinstance(bounds, Range):
+        if problem or not _is_range(bounds):
             return problem
         if not bounds.least <= value <= bounds.most:
             return f"{value} is not between {bounds.least:g} and {bounds.most:g}"
@@ -235,6 +295,10 @@ def _problem(hint: Any, value: Any) -> str | None:
     return _scalar_problem(hint, value)
 
 
+def _is_range(bounds: Any) -> bool:
+    return hasattr(bounds, "least") and hasattr(bounds, "most")
+
+
 _NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text in quotes"}
 
 
@@ -253,8 +317,13 @@ def example() -> str:
               "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"]
     for section in fields(Settings):
         kind = get_type_hints(Settings)[section.name]
-        blocks.append("\n".join(_example_section(section.name, kind)) + "\n")
+        blocks.append(example_table(section.name, kind))
     return "\n".join(blocks)
+
+
+def example_table(name: str, kind: type) -> str:
+    """One section as commented TOML with its defaults; also prints the plugins' sample configurations."""
+    return "\n".join(_example_section(name, kind)) + "\n"
 
 
 def _example_section(name: str, kind: type) -> list[str]:
@@ -271,7 +340,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _bounds_text(hint: Any) -> str:
-    if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], Range):
+    if get_origin(hint) is Annotated and _is_range(get_args(hint)[1]):
         bounds = get_args(hint)[1]
         return f" Between {bounds.least:g} and {bounds.most:g}."
     if get_origin(hint) is Literal:
