@@ -237,7 +237,7 @@ def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str])
             errors.append(f"{where}: unknown key{_suggest(key, known)}")
         elif is_dataclass(hints[key]):
             if isinstance(value, Mapping):
-                values[key] = _section(hints[key], value, f"{where}.", errors)  # type: ignore[arg-type]
+                values[key] = _section(hints[key], value, f"{where}.", errors)
             else:
                 errors.append(f"{where}: a table is expected, write [{where}]")
         else:
@@ -330,7 +330,7 @@ def _example_section(name: str, kind: type) -> list[str]:
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
     hints, docs = get_type_hints(kind, include_extras=True), _field_docs(kind)
     for item in fields(kind):
-        default = item.default if item.default is not MISSING else item.default_factory()  # type: ignore[misc]
+        default = item.default if item.default is not MISSING else item.default_factory()  # type: ignore[operator]
         lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), f"{item.name} = {_toml(default)}"]
     return lines
 
