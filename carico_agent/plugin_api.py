@@ -112,6 +112,7 @@ class NodeFacts:
     page_bytes: int = 4096
     topology: tuple[Cpu, ...] = ()
     cgroup_root: str = "/sys/fs/cgroup"
+    proc_root: str = "/proc"
 
 
 class Reader(Protocol):
@@ -273,6 +274,6 @@ def parse_bytes(text: str) -> int:
     """
     number = text.rstrip("kKMGTi")
     unit = text[len(number):]
-    if unit not in _UNITS:
+    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
         raise ValueError(f"{text!r} is not an amount of memory; write it like 256Mi")
     return int(float(number) * _UNITS[unit])

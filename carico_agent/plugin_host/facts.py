@@ -18,7 +18,8 @@ def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/c
     return NodeFacts(cores=len(topology) or os.cpu_count() or 1, topology=topology,
                      memory_total_bytes=meminfo.get("MemTotal", 0) * 1024,
                      swap_total_bytes=meminfo.get("SwapTotal", 0) * 1024,
-                     page_bytes=os.sysconf("SC_PAGE_SIZE"), cgroup_root=cgroup_root)
+                     page_bytes=os.sysconf("SC_PAGE_SIZE"), cgroup_root=cgroup_root,
+                     proc_root=str(base / "proc"))
 
 
 def read_topology(base: Path) -> tuple[Cpu, ...]:
