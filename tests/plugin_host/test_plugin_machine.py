@@ -51,11 +51,13 @@ class Agent(RuleBasedStateMachine):
     @initialize()
     def boot(self) -> None:
         for group in GROUPS:
-            self._born(group)
+            self._born(group, {})
         self._start()
 
-    def _born(self, group: str) -> None:
+    def _born(self, group: str, values: dict[str, str]) -> None:
         self.inodes[group] = make_cgroup(self.tree / group)
+        for key, value in values.items():
+            FakeKernel().write(str(self.tree / group), self.inodes[group], key, value)
         for key in OURS:
             self.baseline[group, key] = value_of(self.tree / group, key)
 
@@ -63,7 +65,7 @@ class Agent(RuleBasedStateMachine):
         """As the agent does: open the journal, put back what an earlier life left, then work."""
         self.journal = FakeDisk(self.folder / "journal", self.fuse)
         restore_all(self.journal, self.kernel)
-        self.writer = CgroupWriter(self.journal, dry_run=False, limits=Limits(), files=self.kernel,
+        self.writer = CgroupWriter(self.journal, dry_run=False, limits=Limits(rewrite_after_s=0, min_step_ratio=0), files=self.kernel,
                                    clock=lambda: self.clock_s)
 
     def _live(self, deed, kept_ratio: float = 0.0) -> None:
@@ -94,6 +96,13 @@ class Agent(RuleBasedStateMachine):
     def write_and_power_loss(self, where, left, kept, after) -> None:
         self.fuse.arm(left, PowerLoss(), after)
         self._live(lambda: self._write(where), kept)
+
+    @precondition(lambda self: self.inodes and self.journal.entries)
+    @rule(which=st.integers(0, 20), n=st.integers(0, 2), left=st.integers(0, 7), kept=st.floats(0, 1),
+          after=st.booleans())
+    def rewrite_and_power_loss(self, which, n, left, kept, after) -> None:
+        knob = list(self.journal.entries)[which % len(self.journal.entries)]
+        self.write_and_power_loss([(os.path.relpath(knob.cgroup, self.tree), knob.key, n)], left, kept, after)
 
     @rule(where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=4),
           left=st.integers(0, 12), number=faults, after=st.booleans())
@@ -128,14 +137,31 @@ class Agent(RuleBasedStateMachine):
         spelled.write(str(self.tree / group), self.inodes[group], key, value)
         self.baseline[group, key] = value_of(self.tree / group, key)
 
-    @rule(group=groups)
-    def die_and_be_reborn(self, group) -> None:
+    @precondition(lambda self: self.inodes and self.journal.entries)
+    @rule(which=st.integers(0, 20), n=st.integers(0, 2))
+    def somebody_else_writes_over_ours(self, which, n) -> None:
+        knob = list(self.journal.entries)[which % len(self.journal.entries)]
+        group = os.path.relpath(knob.cgroup, self.tree)
+        self.somebody_else_writes(group, knob.key, n)
+
+    @precondition(lambda self: self.buried)
+    @rule(where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=2))
+    def a_wish_for_a_cgroup_that_was_reborn(self, where) -> None:
+        """The plugin has not noticed yet: it names the old inode, which lives on in the grave."""
+        old = self.buried[-1][0].stat().st_ino
+        outcomes = self.writer.write("machine", [
+            Change(str(self.tree / group), old, key, OURS[key][n % len(OURS[key])], "test") for group, key, n in where])
+        assert {outcome.state for outcome in outcomes} == {"gone"}
+
+    @rule(group=groups, ours=st.booleans())
+    def die_and_be_reborn(self, group, ours) -> None:
+        """Somebody may even give it, at birth, the very value that we had written."""
         for name in [g for g in GROUPS if g == group or g.startswith(group + "/")][::-1]:
             grave = self.grave / f"{len(self.buried)}"
             (self.tree / name).rename(grave)  # kept, so that its inode is not given out again
             self.buried.append((grave, {key: value_of(grave, key) for key in OURS}))
         for name in [g for g in GROUPS if g == group or g.startswith(group + "/")]:
-            self._born(name)
+            self._born(name, {key: values[0] for key, values in OURS.items()} if ours else {})
 
     @rule()
     def compact(self) -> None:
