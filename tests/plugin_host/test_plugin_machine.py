@@ -65,7 +65,8 @@ class Agent(RuleBasedStateMachine):
         """As the agent does: open the journal, put back what an earlier life left, then work."""
         self.journal = FakeDisk(self.folder / "journal", self.fuse)
         restore_all(self.journal, self.kernel)
-        self.writer = CgroupWriter(self.journal, dry_run=False, limits=Limits(rewrite_after_s=0, min_step_ratio=0), files=self.kernel,
+        limits = Limits(rewrite_after_s=0, min_step_ratio=0)
+        self.writer = CgroupWriter(self.journal, dry_run=False, limits=limits, files=self.kernel,
                                    clock=lambda: self.clock_s)
 
     def _live(self, deed, kept_ratio: float = 0.0) -> None:
