@@ -13,10 +13,13 @@ import textwrap
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from carico_agent.settings_plugins import Plugins as Plugins
+from carico_agent.settings_range import Range as Range
 
 
 class BadSettings(ValueError):
@@ -25,14 +28,6 @@ class BadSettings(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
         self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both included. Recognised by its two fields: plugin_api, a sibling, has its own."""
-
-    least: float
-    most: float
 
 
 def runtime_dir() -> Path:
@@ -46,7 +41,7 @@ def runtime_dir() -> Path:
 
 
 def state_dir() -> Path:
-    """What must outlive the agent: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    """What must survive a restart: /var/lib/carico for root and services, the user's own state folder otherwise."""
     if given := os.environ.get("STATE_DIRECTORY"):
         return Path(given.split(":")[0])
     if os.geteuid() == 0:
@@ -60,6 +55,10 @@ class Node:
 
     name: str = ""
     """Name under which this node publishes. Empty: the host name (in Kubernetes: $NODE_NAME)."""
+
+    state: str = ""
+    """Folder for what must survive a restart. Empty: /var/lib/carico for root and services, else
+    $XDG_STATE_HOME/carico."""
 
     root: str = "/"
     """Folder under which proc/ and sys/ are found; in a container with the host mounted at /host: "/host"."""
@@ -78,9 +77,13 @@ class Sampling:
     network: bool = False
     """Also sample the busiest physical link as a resource named "network"."""
 
+    realtime: bool = True
+    """Sample in the real-time class (SCHED_RR, lowest priority; only this thread), so that ticks come in time on an
+    overloaded node: p99 of lateness 0.5 ms where niceness -10 had 100 (2 cores, load 8). Needs CAP_SYS_NICE."""
+
     niceness: Annotated[int, Range(-20, 19)] = -10
-    """Niceness of the sampling thread, so that it keeps its time on a busy node. Needs CAP_SYS_NICE; without it the
-    thread stays at 0, which was enough in our measurements up to two busy loops per core."""
+    """Niceness of the sampling thread where it is not real time. Counts only against threads of the same cgroup or
+    session. Below 0 needs CAP_SYS_NICE; without it the thread stays at 0."""
 
 
 @dataclass(frozen=True)
@@ -125,40 +128,62 @@ class Socket:
 
 
 @dataclass(frozen=True)
-class Plugins:
-    """Plugins look closer at Pods and, when allowed, tune their cgroups. Nothing is written unless dry_run = false."""
+class Containerd:
+    """Where containers are heard of. Without containerd Pods are found in the cgroup tree."""
 
-    enabled: tuple[str, ...] = ()
-    """Names of the plugins to run; `carico plugins` lists those installed. Each has its own table below this one:
-    [plugins.settings.NAME], documented in the plugin's README."""
+    enabled: bool = True
+    """false: never speak to containerd, look at the cgroup tree only (saves about 15 MB of memory)."""
 
-    site_folder: str = "/etc/carico/plugins"
-    """Folder with your own plugins, one folder each (plugins/template is the manual). Only root may own its content."""
+    socket: str = ""
+    """Path of containerd's socket. Empty: the usual places of containerd, k3s, RKE2, MicroK8s, k0s and Docker."""
 
-    dry_run: bool = True
-    """Show what would be written, and write nothing."""
+    namespaces: tuple[str, ...] = ("k8s.io", "default", "moby")
+    """containerd namespaces whose containers are Pods here: Kubernetes, plain ctr and nerdctl, Docker."""
 
-    journal: str = ""
-    """File that remembers every value we replaced, so that it can be put back. Empty: /var/lib/carico/journal for root
-    and services, $XDG_STATE_HOME/carico/journal otherwise."""
+    topics: tuple[str, ...] = (
+        "/containers/", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete", "/tasks/paused",
+        "/tasks/resumed", "/tasks/oom",
+    )
+    """Beginnings of the event topics to subscribe to. All of these are needed for right counts but /tasks/oom;
+    add "/tasks/exec-" to see execs in /v1/events (every exec probe of every Pod is two events more)."""
 
-    tick_deadline_s: Annotated[float, Range(0.1, 60.0)] = 2.0
-    """A plugin whose tick takes longer than this [s] counts as failing and is called less often."""
+    resync_s: Annotated[float, Range(1.0, 86400.0)] = 300.0
+    """Time between full listings [s] that confirm what the events said. A listing asks every shim once."""
 
-    write_deadline_s: Annotated[float, Range(0.1, 60.0)] = 2.0
-    """A write to a cgroup that takes longer than this [s] is left to finish on its own and reported as pending."""
 
-    rewrite_after_s: Annotated[float, Range(0.0, 3600.0)] = 10.0
-    """Least time between two writes to the same file [s]; undoing harm is never delayed."""
+@dataclass(frozen=True)
+class Pods:
+    """Which Pods count, and how they are watched."""
 
-    writes_per_minute: Annotated[int, Range(1, 10_000)] = 120
-    """Most writes of all plugins together in one minute; undoing harm is not counted."""
+    skip_namespaces: tuple[str, ...] = ()
+    """Pods in these Kubernetes (or else containerd) namespaces do not count. Globs: "kube-*"."""
 
-    min_step_ratio: Annotated[float, Range(0.0, 1.0)] = 0.05
-    """A number that would change by less than this share of itself is left as it is."""
+    skip_names: tuple[str, ...] = ()
+    """Pods with these names do not count. Globs: "node-exporter-*"."""
 
-    settings: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """The plugins' own settings, one table each, checked against what the plugin declares."""
+    churn_s: Annotated[float, Range(0.0, 60.0)] = 1.5
+    """For this long [s] after a container was created, started or ended, usage says nothing about the cost of Pods."""
+
+    usage: bool = True
+    """Read CPU, throttling, memory and pressure of every Pod from its cgroup."""
+
+    usage_period_s: Annotated[float, Range(0.5, 60.0)] = 1.0
+    """Time between these readings [s]."""
+
+    usage_batch: Annotated[int, Range(1, 10_000)] = 40
+    """At most this many Pods are read at a time, in turn: with 110 Pods each is read every third period.
+    A Pod costs about 35 microseconds."""
+
+
+@dataclass(frozen=True)
+class Reservations:
+    """Room that local schedulers hold for Pods which are on their way."""
+
+    most: Annotated[int, Range(0, 100_000)] = 1000
+    """How many reservations may be held at once; 0 switches them off."""
+
+    most_ttl_s: Annotated[float, Range(1.0, 86_400.0)] = 600.0
+    """No reservation lasts longer than this [s]."""
 
 
 @dataclass(frozen=True)
@@ -168,8 +193,15 @@ class Settings:
     node: Node = field(default_factory=Node)
     sampling: Sampling = field(default_factory=Sampling)
     model: Model = field(default_factory=Model)
+    containerd: Containerd = field(default_factory=Containerd)
+    pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
+    reservations: Reservations = field(default_factory=Reservations)
     plugins: Plugins = field(default_factory=Plugins)
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.node.state) if self.node.state else state_dir()
 
     @property
     def socket_path(self) -> Path:
@@ -177,7 +209,7 @@ class Settings:
 
     @property
     def journal_path(self) -> Path:
-        return Path(self.plugins.journal) if self.plugins.journal else state_dir() / "journal"
+        return Path(self.plugins.journal) if self.plugins.journal else self.state_path / "journal"
 
 
 def load(path: str | os.PathLike[str]) -> Settings:
@@ -272,7 +304,7 @@ def _problem(hint: Any, value: Any) -> str | None:
     if origin is Annotated:
         problem = _problem(args[0], value)
         bounds = args[1]
-        if problem or not _is_range(bounds):
+        if problem or not hasattr(bounds, "least"):  # by its fields: plugin_api, a sibling, has a Range of its own
             return problem
         if not bounds.least <= value <= bounds.most:
             return f"{value} is not between {bounds.least:g} and {bounds.most:g}"
@@ -293,10 +325,6 @@ def _problem(hint: Any, value: Any) -> str | None:
             return f"a table is expected, not {value!r}"
         return next((f"{key}: {p}" for key, v in value.items() if (p := _problem(args[1], v))), None)
     return _scalar_problem(hint, value)
-
-
-def _is_range(bounds: Any) -> bool:
-    return hasattr(bounds, "least") and hasattr(bounds, "most")
 
 
 _NAMES = {float: "a number", int: "a whole number", bool: "true or false", str: "text in quotes"}
@@ -323,16 +351,13 @@ def example() -> str:
 
 def example_table(name: str, kind: type) -> str:
     """One section as commented TOML with its defaults; also prints the plugins' sample configurations."""
-    return "\n".join(_example_section(name, kind)) + "\n"
-
-
-def _example_section(name: str, kind: type) -> list[str]:
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
-    hints, docs = get_type_hints(kind, include_extras=True), _field_docs(kind)
+    hints, docs, defaults = get_type_hints(kind, include_extras=True), _field_docs(kind), kind()
     for item in fields(kind):
-        default = item.default if item.default is not MISSING else item.default_factory()  # type: ignore[operator]
-        lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), f"{item.name} = {_toml(default)}"]
-    return lines
+        tables = hints[item.name] == dict[str, dict[str, Any]]  # written so that [name.item.TABLE] may follow
+        line = f"[{name}.{item.name}]" if tables else f"{item.name} = {_toml(getattr(defaults, item.name))}"
+        lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), line]
+    return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> list[str]:
@@ -340,7 +365,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _bounds_text(hint: Any) -> str:
-    if get_origin(hint) is Annotated and _is_range(get_args(hint)[1]):
+    if get_origin(hint) is Annotated and hasattr(get_args(hint)[1], "least"):
         bounds = get_args(hint)[1]
         return f" Between {bounds.least:g} and {bounds.most:g}."
     if get_origin(hint) is Literal:

@@ -12,7 +12,7 @@ from carico_agent.settings import example_table
 def sample(name: str) -> str:
     kind = importlib.import_module(f"plugins.{name}").Plugin
     head = f"""\
-# Append to the agent's configuration. Every value below is the default.
+# For the agent's configuration, where each table may stand only once. Every value below is the default.
 [plugins]
 enabled = ["{name}"]
 dry_run = true  # false: really write
