@@ -18,6 +18,9 @@ from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
 
+from carico_agent.settings_plugins import Plugins as Plugins
+from carico_agent.settings_range import Range as Range
+
 
 class BadSettings(ValueError):
     """The configuration has errors; all of them, one per line."""
@@ -25,14 +28,6 @@ class BadSettings(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
         self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both included."""
-
-    least: float
-    most: float
 
 
 def runtime_dir() -> Path:
@@ -199,6 +194,7 @@ class Settings:
     pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
     reservations: Reservations = field(default_factory=Reservations)
+    plugins: Plugins = field(default_factory=Plugins)
 
     @property
     def state_path(self) -> Path:
@@ -207,6 +203,10 @@ class Settings:
     @property
     def socket_path(self) -> Path:
         return Path(self.socket.path) if self.socket.path else runtime_dir() / "agent.sock"
+
+    @property
+    def journal_path(self) -> Path:
+        return Path(self.plugins.journal) if self.plugins.journal else self.state_path / "journal"
 
 
 def load(path: str | os.PathLike[str]) -> Settings:
@@ -229,6 +229,15 @@ def parse(table: Mapping[str, Any]) -> Settings:
     if errors:
         raise BadSettings(errors)
     return settings  # type: ignore[no-any-return]
+
+
+def build(kind: type, table: Mapping[str, Any], path: str) -> Any:
+    """Somebody else's dataclass (a plugin's) from one TOML table at `path`; raises BadSettings with every error."""
+    errors: list[str] = []
+    made = _section(kind, table, f"{path}.", errors)
+    if errors:
+        raise BadSettings(errors)
+    return made
 
 
 def override(settings: Settings, section: str, **values: Any) -> Settings:
@@ -292,7 +301,7 @@ def _problem(hint: Any, value: Any) -> str | None:
     if origin is Annotated:
         problem = _problem(args[0], value)
         bounds = args[1]
-        if problem or not isinstance(bounds, Range):
+        if problem or not hasattr(bounds, "least"):  # by its fields: plugin_api, a sibling, has a Range of its own
             return problem
         if not bounds.least <= value <= bounds.most:
             return f"{value} is not between {bounds.least:g} and {bounds.most:g}"
@@ -333,17 +342,19 @@ def example() -> str:
               "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"]
     for section in fields(Settings):
         kind = get_type_hints(Settings)[section.name]
-        blocks.append("\n".join(_example_section(section.name, kind)) + "\n")
+        blocks.append(example_table(section.name, kind))
     return "\n".join(blocks)
 
 
-def _example_section(name: str, kind: type) -> list[str]:
+def example_table(name: str, kind: type) -> str:
+    """One section as commented TOML with its defaults; also prints the plugins' sample configurations."""
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
     hints, docs, defaults = get_type_hints(kind, include_extras=True), _field_docs(kind), kind()
     for item in fields(kind):
-        default = getattr(defaults, item.name)
-        lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), f"{item.name} = {_toml(default)}"]
-    return lines
+        tables = hints[item.name] == dict[str, dict[str, Any]]  # written so that [name.item.TABLE] may follow
+        line = f"[{name}.{item.name}]" if tables else f"{item.name} = {_toml(getattr(defaults, item.name))}"
+        lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), line]
+    return "\n".join(lines) + "\n"
 
 
 def _comment(text: str) -> list[str]:
@@ -351,7 +362,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _bounds_text(hint: Any) -> str:
-    if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], Range):
+    if get_origin(hint) is Annotated and hasattr(get_args(hint)[1], "least"):
         bounds = get_args(hint)[1]
         return f" Between {bounds.least:g} and {bounds.most:g}."
     if get_origin(hint) is Literal:
