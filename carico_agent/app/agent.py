@@ -12,6 +12,7 @@ from pathlib import Path
 
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.plugins import PluginDesk
 from carico_agent.app.reserve import ReservationDesk
 from carico_agent.app.routes import Routes
 from carico_agent.app.sampling import Live, Replay, Sampling
@@ -52,6 +53,7 @@ class Agent:
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
+        self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
         self._say = say
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
@@ -97,7 +99,8 @@ class Agent:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes()})
+        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes(),
+                        **self.plugins.routes()})
         await api.start(self.settings.socket_path, self.settings.socket.group)
         self.source.start()
         if not self._replaying:
@@ -105,6 +108,7 @@ class Agent:
             self.supervisor.start("runtime", self.runtime.run)
             self.supervisor.start("pod-usage", self._read_pods)
             self.supervisor.start("state", self._keep_state)
+            await asyncio.to_thread(self.plugins.start)
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
@@ -113,6 +117,7 @@ class Agent:
         finally:
             self._notifier.stopping()
             self.source.stop()
+            await asyncio.to_thread(self.plugins.stop)
             await self.supervisor.stop()
             await api.stop()
             self._save_state()

@@ -11,7 +11,7 @@ import os
 import sys
 
 from carico_agent.cli.common import add_config, complain, load_settings
-from carico_agent.settings import Settings, override
+from carico_agent.settings import BadSettings, Settings, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,6 +57,10 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         asyncio.run(whole_life())
+    except BadSettings as bad:  # a plugin's own settings
+        for one in bad.errors:
+            complain(one)
+        return 2
     except (OSError, BadTrace, LookupError) as error:
         complain(str(error))
         return 1

@@ -1,10 +1,9 @@
 """What the view tells about the node and each cgroup: topology, memory, counters. Parsing is apart from reading."""
 
 import os
-from collections.abc import Callable
 from pathlib import Path
 
-from carico_agent.plugin_api import Cpu, NodeFacts, Stall, Usage, parse_cpus, parse_flat
+from carico_agent.plugin_api import Cpu, NodeFacts, Reader, Stall, Usage, parse_cpus, parse_flat
 from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
 
 PRESSURES = ("cpu", "memory", "io")
@@ -54,7 +53,7 @@ def _text(path: Path) -> str:
         return ""
 
 
-def make_reader(files: CgroupFiles | None = None) -> Callable[[str, str], str | None]:
+def make_reader(files: CgroupFiles | None = None) -> Reader:
     """The `read` of a View: absent, ended and unreadable are all None."""
     source = files or CgroupFiles()
 
@@ -67,7 +66,7 @@ def make_reader(files: CgroupFiles | None = None) -> Callable[[str, str], str | 
     return read
 
 
-def read_usage(read: Callable[[str, str], str | None], cgroup: str) -> Usage:
+def read_usage(read: Reader, cgroup: str) -> Usage:
     """The counters of one cgroup: five small files. For 110 Pods once a second, not ten times."""
     stat, current = parse_flat(read(cgroup, "cpu.stat")), read(cgroup, "memory.current")
     stalls = {name: parse_pressure(text) for name in PRESSURES if (text := read(cgroup, f"{name}.pressure"))}
