@@ -79,7 +79,7 @@ class Sampling:
 
     realtime: bool = True
     """Sample in the real-time class (SCHED_RR, lowest priority; only this thread), so that ticks come in time on an
-    overloaded node: p99 of lateness 0.5 ms where niceness -10 had 100 (2 cores, load 8). Needs CAP_SYS_NICE."""
+    overloaded node (`make bench`, "lateness"). Needs CAP_SYS_NICE."""
 
     niceness: Annotated[int, Range(-20, 19)] = -10
     """Niceness of the sampling thread where it is not real time. Counts only against threads of the same cgroup or

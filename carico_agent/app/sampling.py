@@ -157,9 +157,10 @@ def shifted(row: TraceRow, offset_t: float) -> TraceRow:
 def keep_time(realtime: bool, niceness: int) -> str:
     """Put this thread only (Linux keeps scheduling per thread) where it keeps its time; returns where it is now.
 
-    Why real time: on two cores with four busy loops and other work (load 8 to 10), the p99 of lateness was 100 ms at
-    niceness −10 and at most 0.5 ms in SCHED_RR (`make bench`, "lateness"). Niceness counts only within a cgroup or
-    session, so not against Pods. The thread runs for half a millisecond ten times a second: nobody waits longer for it.
+    Why real time: on two cores with four busy loops and other work (load 7 to 11), 40 s each, the p99 of lateness was
+    50 ms to beyond 100 ms at niceness −10, with up to 10 missed ticks; in SCHED_RR at most 1 ms in most runs, 20 in the
+    worst, no tick missed (`make bench`, "lateness"). Niceness counts only within a cgroup or session, so not against
+    Pods. The thread runs for about half a millisecond ten times a second.
     """
     try:
         if realtime:
