@@ -117,7 +117,7 @@ def decompose(factor: Vector, rank: int | None = None) -> Subspace:
 
 
 def _triangle(rows: Vector) -> Vector:
-    return np.linalg.qr(rows, mode="r") if rows.shape[0] > rows.shape[1] else rows
+    return np.asarray(np.linalg.qr(rows, mode="r")) if rows.shape[0] > rows.shape[1] else rows
 
 
 class _Layout:

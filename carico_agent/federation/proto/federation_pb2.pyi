@@ -44,7 +44,7 @@ class Contribution(_message.Message):
     time_unix_nano: int
     leaving: bool
     version: str
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ...) -> None: ...
 
 class View(_message.Message):
     __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "settling", "rejected", "silence_s")
@@ -68,7 +68,7 @@ class View(_message.Message):
     settling: bool
     rejected: str
     silence_s: float
-    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ...) -> None: ...
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("node", "time_unix_nano")
@@ -116,7 +116,7 @@ class Partial(_message.Message):
     more_claims: bool
     seen_incarnation: int
     seen_claim: int
-    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ...) -> None: ...
+    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping[str, object]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping[str, object]]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ("most_nodes",)
@@ -186,4 +186,18 @@ class StatusReply(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[PeerStatus]
     rejects: _containers.RepeatedCompositeFieldContainer[Reject]
     exchanges: int
-    def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
+    def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping[str, object]]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping[str, object]]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping[str, object]]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping[str, object]]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
+
+class SavedNode(_message.Message):
+    __slots__ = ("contribution", "heard_unix_nano")
+    CONTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    HEARD_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
+    contribution: bytes
+    heard_unix_nano: int
+    def __init__(self, contribution: _Optional[bytes] = ..., heard_unix_nano: _Optional[int] = ...) -> None: ...
+
+class SavedState(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[SavedNode]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[SavedNode, _Mapping[str, object]]]] = ...) -> None: ...

@@ -10,3 +10,4 @@ out="${1:-.}"
 # setup.cfg promises 5.26. So the check goes.
 sed -i -e '/^_runtime_version\./,/^)$/d' -e '/runtime_version as/d' -e '/^# Protobuf Python Version/d' \
     "$out/federation_pb2.py"
+sed -i -e 's/_Mapping\]/_Mapping[str, object]]/g' "$out/federation_pb2.pyi"  # mypy --strict wants to know of what
