@@ -32,7 +32,7 @@ def read_contribution(raw: bytes) -> tuple[pb.Contribution, Contribution]:
         raise Rejected("decode", str(error)) from error
     rules.check_name(message.node)
     resources, subspace, cost = message.subspace.resources, message.subspace, message.cost
-    names = rules.check_resources(resources)
+    names = rules.check_resources(tuple(resources))
     m = len(names)
     told = Contribution(
         names, rules.check_subspace(m, subspace.u, subspace.sigma), message.samples,
@@ -66,10 +66,9 @@ def read_view(raw: bytes, own: Sequence[str], sizes: Sequence[float] | Vector, n
     m = len(names)
     if view.nodes > MOST_NODES:
         raise Rejected("size", f"{view.nodes} nodes")
-    counts = rules.check_numbers("nodes of a resource", m, view.resource_nodes, 0, view.nodes)
-    counts = counts if len(counts) else np.full(m, float(view.nodes))
-    cost = rules.check_numbers("cost", m, view.cost.value, 0.0, MOST_COST)
-    precision = rules.check_numbers("precision", m, view.cost.precision, 0.0, np.finfo(np.float64).max)
+    counts = _counts(view.resource_nodes, m, view.nodes)
+    cost = np.array(rules.check_numbers("cost", m, view.cost.value, 0.0, MOST_COST))
+    precision = np.array(rules.check_numbers("precision", m, view.cost.precision, 0.0, 1e300))
     # rows of UΣ for the resources this node has: exactly the moment of those resources alone
     rows = spread(factor, names, own)
     local = known_by(decompose(rows.T), view.nodes, spread(counts[None], names, own)[0])
@@ -111,16 +110,21 @@ def read_partial(raw: bytes) -> tuple[pb.Partial, Sums]:
         return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0)))
     m = len(partial.sum.resources)
     names, root = read_factor(partial.sum, np.sqrt(m * partial.nodes))
-    counts = rules.check_numbers("nodes of a resource", m, partial.resource_nodes, 0, partial.nodes)
+    counts = _counts(partial.resource_nodes, m, partial.nodes)
     parts = (partial.cost.weight, partial.cost.first, partial.cost.second, partial.cost.size)
     cost = [rules.check_numbers("cost", m, part, 0.0, 1e60) for part in parts]
-    rows = np.stack(cost) if all(len(part) for part in cost) else np.zeros((4, m))
-    return partial, Sums(names, root, partial.nodes, counts if len(counts) else np.full(m, float(partial.nodes)), rows)
+    rows = np.array(cost) if all(cost) else np.zeros((4, m))
+    return partial, Sums(names, root, partial.nodes, counts, rows)
+
+
+def _counts(told: Sequence[int], m: int, nodes: int) -> Vector:
+    counts = rules.check_numbers("nodes of a resource", m, told, 0, nodes)
+    return np.array(counts or [nodes] * m, dtype=np.float64)
 
 
 def read_factor(message: pb.Subspace, most_sigma: float) -> tuple[tuple[str, ...], Vector]:
     """Names and (UΣ)ᵀ of a checked subspace."""
-    names = rules.check_resources(message.resources)
+    names = rules.check_resources(tuple(message.resources))
     subspace = rules.check_subspace(len(names), message.u, message.sigma, float(most_sigma))
     return names, (subspace.u * subspace.sigma).T
 

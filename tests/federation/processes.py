@@ -45,6 +45,7 @@ class Process:
             await self._listening
             raise RuntimeError(f"the aggregator did not start: {self.said()}")
         self.address = line[1]
+        self.settings = dataclasses.replace(self.settings, listen=self.address)  # the same one after a restart
         return self
 
     async def _listen(self, stream: asyncio.StreamReader) -> None:
@@ -64,7 +65,6 @@ class Process:
     async def restart(self, number: int = signal.SIGKILL) -> None:
         """End it and start it again on the same address."""
         await self.stop(number)
-        self.settings = dataclasses.replace(self.settings, listen=self.address)
         await self.start()
 
 

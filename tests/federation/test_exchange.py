@@ -84,7 +84,7 @@ async def test_resources_in_any_order_and_missing_ones():
                 client(settings, "b", only_cpu, ("cpu",)) as two:
             await until(lambda: sees(one, 2) and sees(two, 2))
             rms = np.sqrt((0.8**2 + 0.4**2) / 2)
-            assert np.sqrt((two.view.subspace.unit**2)).tolist() == pytest.approx([rms])
+            assert np.sqrt(two.view.subspace.unit**2).tolist() == pytest.approx([rms])
             squares = ((one.view.subspace.u * one.view.subspace.sigma) ** 2).sum(axis=1)
             assert np.sqrt(squares).tolist() == pytest.approx([0.2, rms])  # memory as those see it who measure it
 
@@ -118,7 +118,8 @@ async def test_the_rate_follows_change():
 
 
 async def test_an_unchanged_node_stays_alive():
-    async with aggregator(silence_s=1.0) as server, client(fast(server.address, heartbeat_s=60.0), "a", told(0.5)) as one:
+    async with aggregator(silence_s=1.0) as server, \
+            client(fast(server.address, heartbeat_s=60.0), "a", told(0.5)) as one:
         await until(lambda: one.view is not None)
         await asyncio.sleep(2.5)  # the client keeps to a third of the server's limit, whatever its own heartbeat
         assert await _nodes(server.address, 1)
@@ -141,19 +142,18 @@ async def _say(address: str, node: str, what: Contribution, time_ns: int | None 
 async def test_restart(saved, tmp_path):
     state = str(tmp_path / "state") if saved else ""
     quiet = told(0.9)
-    async with aggregator(state=state) as server:
-        async with client(fast(server.address), "a", told(0.1)) as one:
-            await _say(server.address, "quiet", quiet)
-            await until(lambda: sees(one, 2))
-            before = one.exchanges
-            await server.restart(signal.SIGTERM)
-            await until(lambda: one.exchanges > before + 2)
-            # The one that speaks no more is still known if the state was saved, and only then.
-            status = await fetch_status(server.address)
-            assert status["view"]["nodes"] == (2 if saved else 1)
-            assert status["view"]["settling"] is not saved
-            assert one.view.nodes == 2  # without state, the old view is kept while the aggregator settles
-            assert one.condition.startswith("connected")
+    async with aggregator(state=state) as server, client(fast(server.address), "a", told(0.1)) as one:
+        await _say(server.address, "quiet", quiet)
+        await until(lambda: sees(one, 2))
+        before = one.exchanges
+        await server.restart(signal.SIGTERM)
+        await until(lambda: one.exchanges > before + 2)
+        # The one that speaks no more is still known if the state was saved, and only then.
+        status = await fetch_status(server.address)
+        assert status["view"]["nodes"] == (2 if saved else 1)
+        assert status["view"]["settling"] is not saved
+        assert one.view.nodes == 2  # without state, the old view is kept while the aggregator settles
+        assert one.condition.startswith("connected")
 
 
 async def test_a_broken_state_file_is_said_and_not_used(tmp_path):
