@@ -13,10 +13,14 @@ import textwrap
 import tomllib
 import types
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass, field, fields, is_dataclass, replace
+from dataclasses import dataclass, field, fields, is_dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from carico_agent.settings_federation import Aggregator as Aggregator
+from carico_agent.settings_federation import Federation as Federation
+from carico_agent.settings_range import Range as Range
 
 
 class BadSettings(ValueError):
@@ -25,14 +29,6 @@ class BadSettings(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
         self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both included."""
-
-    least: float
-    most: float
 
 
 def runtime_dir() -> Path:
@@ -45,12 +41,25 @@ def runtime_dir() -> Path:
     return Path(base) / "carico" if os.environ.get("XDG_RUNTIME_DIR") else Path(base)
 
 
+def state_dir() -> Path:
+    """What must survive a restart: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/carico")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
+
+
 @dataclass(frozen=True)
 class Node:
     """Who this node is."""
 
     name: str = ""
     """Name under which this node publishes. Empty: the host name (in Kubernetes: $NODE_NAME)."""
+
+    state: str = ""
+    """Folder for what must survive a restart. Empty: /var/lib/carico for root and services, else
+    $XDG_STATE_HOME/carico."""
 
     root: str = "/"
     """Folder under which proc/ and sys/ are found; in a container with the host mounted at /host: "/host"."""
@@ -116,112 +125,58 @@ class Socket:
 
 
 @dataclass(frozen=True)
-class Federation:
-    """Learning from the other nodes through an aggregator. Without one the node works alone."""
+class Containerd:
+    """Where containers are heard of. Without containerd Pods are found in the cgroup tree."""
 
-    aggregators: tuple[str, ...] = ()
-    """Addresses of aggregators, "host:port" or "unix:/path"; the next one is tried when one fails. None: work alone."""
+    enabled: bool = True
+    """false: never speak to containerd, look at the cgroup tree only (saves about 15 MB of memory)."""
 
-    transport: Literal["stream", "unary"] = "stream"
-    """How to talk: one long call (cheaper for the aggregator), or one call each time (for load balancers)."""
+    socket: str = ""
+    """Path of containerd's socket. Empty: the usual places of containerd, k3s, RKE2, MicroK8s, k0s and Docker."""
 
-    weight: Annotated[float, Range(0.0, 1.0)] = 0.5
-    """Weight of the cluster's view in the unit this node's Capacity is counted in; 0: only its own."""
+    namespaces: tuple[str, ...] = ("k8s.io", "default", "moby")
+    """containerd namespaces whose containers are Pods here: Kubernetes, plain ctr and nerdctl, Docker."""
 
-    period_s: Annotated[float, Range(0.1, 60.0)] = 1.0
-    """Time between two exchanges while something changes [s]."""
+    topics: tuple[str, ...] = (
+        "/containers/", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete", "/tasks/paused",
+        "/tasks/resumed", "/tasks/oom",
+    )
+    """Beginnings of the event topics to subscribe to. All of these are needed for right counts but /tasks/oom;
+    add "/tasks/exec-" to see execs in /v1/events (every exec probe of every Pod is two events more)."""
 
-    heartbeat_s: Annotated[float, Range(0.5, 300.0)] = 5.0
-    """Time between two exchanges while nothing changes [s]; less if the aggregator's silence limit asks for it."""
-
-    tolerance: Annotated[float, Range(0.0, 1.0)] = 0.01
-    """A change of usage smaller than this share of the node does not count as a change."""
-
-    answer_s: Annotated[float, Range(0.1, 60.0)] = 2.0
-    """An aggregator that does not answer within this time counts as lost [s]."""
-
-    max_age_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
-    """A view older than this is not used any more [s]."""
-
-    tls_ca: str = ""
-    """Certificates that aggregators' certificates are checked against (PEM file). Given, all three are needed: mTLS."""
-
-    tls_cert: str = ""
-    """This node's certificate (PEM file); its common name is this node's name. Read again when it changes."""
-
-    tls_key: str = ""
-    """Key of it (PEM file)."""
-
-    tls_server_name: str = ""
-    """Name the aggregator's certificate must carry. Empty: the host of its address."""
-
-    allow_plaintext: bool = False
-    """Talk without TLS to addresses other than loopback and unix sockets. Anyone in between may then lie to us."""
+    resync_s: Annotated[float, Range(1.0, 86400.0)] = 300.0
+    """Time between full listings [s] that confirm what the events said. A listing asks every shim once."""
 
 
 @dataclass(frozen=True)
-class Aggregator:
-    """The aggregation server, `carico aggregator`."""
+class Pods:
+    """Which Pods count, and how they are watched."""
 
-    listen: str = "127.0.0.1:7420"
-    """Address for nodes and other aggregators, "host:port" or "unix:/path"."""
+    skip_namespaces: tuple[str, ...] = ()
+    """Pods in these Kubernetes (or else containerd) namespaces do not count. Globs: "kube-*"."""
 
-    name: str = ""
-    """Name under which other aggregators know this one; must differ among them. Empty: host name and address."""
+    skip_names: tuple[str, ...] = ()
+    """Pods with these names do not count. Globs: "node-exporter-*"."""
 
-    peers: tuple[str, ...] = ()
-    """Other aggregators. Each pair needs a connection, from either side."""
+    churn_s: Annotated[float, Range(0.0, 60.0)] = 1.5
+    """For this long [s] after a container was created, started or ended, usage says nothing about the cost of Pods."""
 
-    http: str = ""
-    """Address for /metrics and /healthz, "host:port" or "unix:/path". Empty: none."""
+    usage: bool = True
+    """Read CPU, throttling, memory and pressure of every Pod from its cgroup."""
 
-    state: str = ""
-    """File in which the nodes' last contributions survive a restart. Empty: after one, all have to speak again."""
+    usage_period_s: Annotated[float, Range(0.5, 60.0)] = 1.0
+    """Time between these readings [s]."""
 
-    method: Literal["moments", "queue"] = "moments"
-    """How contributions become one view: the exact mean, or the paper's queue of pairwise merges for comparison."""
 
-    silence_s: Annotated[float, Range(1.0, 3600.0)] = 20.0
-    """A node that did not speak for this long is taken out [s]."""
+@dataclass(frozen=True)
+class Reservations:
+    """Room that local schedulers hold for Pods which are on their way."""
 
-    merge_period_s: Annotated[float, Range(0.01, 10.0)] = 0.1
-    """Least time between two computations of the view [s]; it grows so that they never take more than 5 % of a core."""
+    most: Annotated[int, Range(0, 100_000)] = 1000
+    """How many reservations may be held at once; 0 switches them off."""
 
-    share_period_s: Annotated[float, Range(0.05, 60.0)] = 0.5
-    """Time between two exchanges with another aggregator [s]."""
-
-    peer_silence_s: Annotated[float, Range(1.0, 3600.0)] = 5.0
-    """The nodes of an aggregator that did not speak for this long are taken out [s]."""
-
-    max_nodes: Annotated[int, Range(1, 1_000_000)] = 20_000
-    """Nodes beyond this number are rejected."""
-
-    max_message_bytes: Annotated[int, Range(1024, 4_194_304)] = 65_536
-    """Larger messages are refused. A node's is about 300 bytes."""
-
-    max_connections: Annotated[int, Range(1, 1_000_000)] = 20_000
-    """Connections beyond this number are refused."""
-
-    max_skew_s: Annotated[float, Range(1.0, 86_400.0)] = 300.0
-    """A contribution whose time differs from ours by more than this is rejected [s]."""
-
-    rank: Annotated[int, Range(0, 16)] = 0
-    """Directions in the view; 0: all."""
-
-    tls_ca: str = ""
-    """Certificates that nodes' certificates are checked against (PEM file). Given, all three are needed: mTLS."""
-
-    tls_cert: str = ""
-    """This aggregator's certificate (PEM file). Read again when it changes."""
-
-    tls_key: str = ""
-    """Key of it (PEM file)."""
-
-    tls_peer_names: tuple[str, ...] = ()
-    """Common names of the certificates that may speak as an aggregator; others are nodes only."""
-
-    allow_plaintext: bool = False
-    """Listen without TLS on addresses other than loopback and unix sockets. Anyone may then pose as any node."""
+    most_ttl_s: Annotated[float, Range(1.0, 86_400.0)] = 600.0
+    """No reservation lasts longer than this [s]."""
 
 
 @dataclass(frozen=True)
@@ -231,9 +186,16 @@ class Settings:
     node: Node = field(default_factory=Node)
     sampling: Sampling = field(default_factory=Sampling)
     model: Model = field(default_factory=Model)
+    containerd: Containerd = field(default_factory=Containerd)
+    pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
     federation: Federation = field(default_factory=Federation)
     aggregator: Aggregator = field(default_factory=Aggregator)
+    reservations: Reservations = field(default_factory=Reservations)
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.node.state) if self.node.state else state_dir()
 
     @property
     def socket_path(self) -> Path:
@@ -288,7 +250,7 @@ def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str])
             errors.append(f"{where}: unknown key{_suggest(key, known)}")
         elif is_dataclass(hints[key]):
             if isinstance(value, Mapping):
-                values[key] = _section(hints[key], value, f"{where}.", errors)  # type: ignore[arg-type]
+                values[key] = _section(hints[key], value, f"{where}.", errors)
             else:
                 errors.append(f"{where}: a table is expected, write [{where}]")
         else:
@@ -370,9 +332,9 @@ def example() -> str:
 
 def _example_section(name: str, kind: type) -> list[str]:
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
-    hints, docs = get_type_hints(kind, include_extras=True), _field_docs(kind)
+    hints, docs, defaults = get_type_hints(kind, include_extras=True), _field_docs(kind), kind()
     for item in fields(kind):
-        default = item.default if item.default is not MISSING else item.default_factory()  # type: ignore[misc]
+        default = getattr(defaults, item.name)
         lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), f"{item.name} = {_toml(default)}"]
     return lines
 

@@ -3,8 +3,8 @@
 import os
 import resource
 import time
-from contextlib import contextmanager
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")

@@ -1,0 +1,169 @@
+"""The agent: sampling thread, runtime, local socket, put together and kept running."""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.reserve import ReservationDesk
+from carico_agent.app.routes import Routes
+from carico_agent.app.sampling import Live, Replay, Sampling
+from carico_agent.app.status import human_line, status_of
+from carico_agent.publish.api import LocalApi, status_routes
+from carico_agent.publish.board import Board
+from carico_agent.publish.files import replace_file
+from carico_agent.runtime.events import Event
+from carico_agent.runtime.usage import PodUsage
+from carico_agent.runtime.watch import discover
+from carico_agent.schedule.reservations import Reservations
+from carico_agent.settings import Settings
+from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.notify import Notifier
+from carico_agent.supervise.tasks import Supervisor
+from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
+
+log = logging.getLogger(__name__)
+
+
+class Agent:
+    """One node's agent. `run` returns when it is told to stop (SIGTERM, SIGINT) or a replay has ended."""
+
+    def __init__(self, settings: Settings, record: str | None = None, replay: str | None = None, speed: float = 1.0,
+                 repeat: bool = False, say: Callable[[str], None] | None = None) -> None:  # fmt: skip
+        self.settings = settings
+        self.node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
+        self.cost = OwnCost()
+        self.board = Board(settings.socket.ttl_s)
+        self.runtime = discover(settings)
+        self.supervisor = Supervisor()
+        self.absent: dict[str, str] = {}
+        self.pod_usage: Mapping[str, PodUsage] = {}
+        self.desk = ReservationDesk(
+            Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
+            settings.state_path / "reservations.json", self._room, self._publish_soon,
+        )  # fmt: skip
+        self._say = say
+        self._notifier = Notifier()
+        self._stopping = asyncio.Event()
+        self._writing: asyncio.Future[None] | None = None
+        self._publishing = False
+        self._replaying = replay is not None
+        self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
+
+    def _live(self, record: str | None) -> Live:
+        sampling = self.settings.sampling
+        reader = NodeReader(Root(self.settings.node.root), io=sampling.io, network=sampling.network)
+        self.absent = reader.absent
+        for why in reader.absent.values():
+            log.warning("not available here: %s", why)
+        self._open_pipeline(reader.resources, reader.cores)
+        recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
+        return Live(reader, self.runtime, self._sampling, self.cost, sampling.period_s, sampling.niceness,
+                    self._wake(self._publish), recorder)  # fmt: skip
+
+    def _replay(self, path: str, speed: float, repeat: bool) -> Replay:
+        header, _ = read_trace(path)
+        self._open_pipeline(header.resources, header.cores)
+        return Replay(lambda: read_trace(path)[1], self._sampling, speed, repeat,
+                      self._wake(self._publish), self._wake(self._stopping.set))  # fmt: skip
+
+    def _open_pipeline(self, resources: tuple[str, ...], cores: int) -> None:
+        self.resources = resources
+        self._sampling = Sampling(Pipeline(resources, model_config(self.settings, cores)), self.cost)
+
+    def _wake(self, call: Callable[[], None]) -> Callable[[], None]:
+        """`call` in the event loop, from the sampling thread."""
+        loop = asyncio.get_running_loop()
+
+        def wake() -> None:
+            if not loop.is_closed():
+                loop.call_soon_threadsafe(call)
+
+        return wake
+
+    async def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes()})
+        await api.start(self.settings.socket_path, self.settings.socket.group)
+        self.source.start()
+        if not self._replaying:
+            self.runtime.listen(self._on_event)
+            self.supervisor.start("runtime", self.runtime.run)
+            self.supervisor.start("pod-usage", self._read_pods)
+        gc.collect()
+        gc.freeze()  # what lives from here on is small: collections stay cheap
+        log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
+        try:
+            await self._stopping.wait()
+        finally:
+            self._notifier.stopping()
+            self.source.stop()
+            await self.supervisor.stop()
+            await api.stop()
+
+    # ---- Pods
+
+    def _on_event(self, event: Event) -> None:
+        """A container came or went: the count is right at once, not at the next tick."""
+        self._sampling.count(time.monotonic(), self.runtime.count, event.churn)
+        if event.topic == "/tasks/start":
+            self.desk.pods_started([event.pod, event.pod_name])
+        if self.board.sequence and event.count != self.board.status["pods"]:
+            self._publish_soon()
+
+    async def _read_pods(self) -> None:
+        """Per-Pod usage, once a second: microseconds per Pod, so it may run in the loop."""
+        while self.settings.pods.usage:
+            with self.cost.timed("pod usage"):
+                self.pod_usage = self.runtime.read_usage(time.monotonic())
+            self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
+            await asyncio.sleep(self.settings.pods.usage_period_s)
+
+    # ---- out
+
+    def _room(self) -> float | None:
+        """Pod-Capacity, as long as it is valid."""
+        return self.board.status["pod_capacity"] if self.board.fresh else None
+
+    def _publish_soon(self) -> None:
+        """Publish once, however many changes come in this turn of the loop."""
+        if not self._publishing and self.board.sequence:
+            self._publishing = True
+            asyncio.get_running_loop().call_soon(self._publish)
+
+    def _publish(self) -> None:
+        started_s = time.perf_counter()
+        self._publishing = False
+        estimate, usage = self._sampling.look()
+        status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
+        reserved = self.desk.reserved()
+        available = self.desk.book.available(time.time(), status["pod_capacity"])
+        self.board.publish({**status, "reserved": reserved, "available": available,
+                            "runtime": self.runtime.condition, "absent": self.absent})  # fmt: skip
+        if self.board.sequence == 1:
+            self._notifier.ready()
+        self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")
+        self._write_status_file()
+        if self._say is not None:
+            self._say(human_line(self.board.status))
+        self.cost.stage("publish").record(time.perf_counter() - started_s)
+
+    def _write_status_file(self) -> None:
+        """In a worker thread: a slow disk delays nobody. While one write is under way the next is skipped."""
+        if self.settings.socket.status_file and (self._writing is None or self._writing.done()):
+            path = Path(self.settings.socket.status_file)
+            loop = asyncio.get_running_loop()
+            self._writing = loop.run_in_executor(None, replace_file, path, self.board.encoded() + b"\n")
+            self._writing.add_done_callback(self._written)
+
+    @staticmethod
+    def _written(writing: asyncio.Future[None]) -> None:
+        if not writing.cancelled() and (error := writing.exception()) is not None:
+            log.warning("status file: %s", error)

@@ -1,0 +1,157 @@
+"""The sampling thread: one tick reads the kernel, feeds the model and says when there is something to publish.
+
+The thread and the event loop share the model under one lock, held for well under a millisecond.
+"""
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Protocol
+
+from carico_agent.app.pipeline import Pipeline
+from carico_agent.core import Estimate
+from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.ticker import Lateness, Ticker
+from carico_agent.telemetry import NodeReader, TraceRow, TraceWriter, Usage
+
+log = logging.getLogger(__name__)
+
+
+class PodCount(Protocol):
+    """What sampling needs to know of the runtime; plain attributes, read from another thread."""
+
+    count: int
+    churn_until_s: float
+
+
+class Sampling:
+    """Owns the pipeline: ticks feed it, `look` reads it, `count` tells it of Pods at once."""
+
+    def __init__(self, pipeline: Pipeline, cost: OwnCost, publish_s: float = 1.0) -> None:
+        self._pipeline = pipeline
+        self._cost = cost
+        self._publish_s = publish_s
+        self._lock = threading.Lock()
+        self._due_s = 0.0
+
+    def take(self, row: TraceRow, now_s: float) -> bool:
+        """Feed one reading with its Pods; True when an update is due: once a second."""
+        started_s = time.perf_counter()
+        with self._lock:
+            known = self._pipeline.step(row.reading, row.pods, row.churn)
+        self._cost.stage("model").record(time.perf_counter() - started_s)
+        if not known or now_s < self._due_s:
+            return False
+        self._due_s = now_s + self._publish_s - 0.01
+        return True
+
+    def count(self, t: float, pods: int, churn: bool) -> None:
+        with self._lock:
+            self._pipeline.model.count(t, pods, churn)
+
+    def look(self) -> tuple[Estimate, Usage | None]:
+        with self._lock:
+            return self._pipeline.model.estimate(), self._pipeline.usage
+
+
+class Live:
+    """Samples this machine at its period until stopped."""
+
+    def __init__(self, reader: NodeReader, pods: PodCount, sampling: Sampling, cost: OwnCost, period_s: float,
+                 niceness: int, on_update: Callable[[], None], recorder: TraceWriter | None = None) -> None:
+        self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost
+        self._niceness, self._on_update, self._recorder = niceness, on_update, recorder
+        self.ticker = Ticker(period_s, self._tick)
+        self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        be_nice(self._niceness)
+        self.ticker.run()
+
+    def _tick(self, now_s: float) -> None:
+        started_s = time.perf_counter()
+        reading = self._reader.read(now_s)
+        self._cost.stage("read").record(time.perf_counter() - started_s)
+        row = TraceRow(reading, self._pods.count, now_s < self._pods.churn_until_s)
+        due = self._sampling.take(row, now_s)
+        if self._recorder is not None:
+            self._recorder.write(row.reading, row.pods, row.churn)
+        if due:
+            self._on_update()
+
+    def stop(self) -> None:
+        self.ticker.stop()
+        self._thread.join(timeout=2.0)
+        if self._recorder is not None:
+            self._recorder.close()
+        self._reader.close()
+
+    @property
+    def lateness(self) -> Lateness:
+        return self.ticker.lateness
+
+    @property
+    def failures(self) -> int:
+        return self.ticker.failures
+
+
+class Replay:
+    """Feeds a recorded trace at its own pace times `speed`, for demonstrations, tests and soaks."""
+
+    def __init__(self, rows: Callable[[], Iterator[TraceRow]], sampling: Sampling, speed: float, repeat: bool,
+                 on_update: Callable[[], None], on_end: Callable[[], None]) -> None:  # fmt: skip
+        self._rows, self._sampling, self._speed, self._repeat = rows, sampling, speed, repeat
+        self._on_update, self._on_end = on_update, on_end
+        self.lateness, self.failures = Lateness(), 0
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        offset_t = 0.0
+        began_s, began_t = time.monotonic(), None
+        while not self._stop.is_set():
+            last_t = 0.0
+            for row in self._rows():
+                t = row.reading.t + offset_t
+                began_t = t if began_t is None else began_t
+                wait_s = began_s + (t - began_t) / self._speed - time.monotonic()
+                if self._stop.wait(max(0.0, wait_s)):
+                    return
+                self.lateness.record(max(0.0, -wait_s))
+                if self._sampling.take(shifted(row, offset_t), t):
+                    self._on_update()
+                last_t = row.reading.t
+            if not self._repeat:
+                break
+            first_t = next(self._rows()).reading.t
+            offset_t += last_t - first_t + 0.1
+        self._on_end()
+
+    def stop(self) -> None:
+        self._stop.set()
+        self._thread.join(timeout=2.0)
+
+
+def shifted(row: TraceRow, offset_t: float) -> TraceRow:
+    """The same row later: a repeated trace must not go back in time (its counters do, which is "unknown" once)."""
+    if not offset_t:
+        return row
+    reading = row.reading.__class__(**{name: getattr(row.reading, name) for name in row.reading.__slots__}
+                                    | {"t": row.reading.t + offset_t})
+    return TraceRow(reading, row.pods, row.churn)
+
+
+def be_nice(niceness: int) -> None:
+    """Set the niceness of this thread only (Linux keeps it per thread); without the right to, stay as we are."""
+    try:
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
+    except PermissionError:
+        log.info("sampling stays at niceness 0: raising it needs CAP_SYS_NICE (fine unless the node is overloaded)")

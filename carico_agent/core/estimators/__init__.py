@@ -1,0 +1,11 @@
+"""The estimators by name. The first is the default."""
+
+from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
+from carico_agent.core.estimators.paper import PaperDelta, PaperDual, PaperJoint, Redenominated
+from carico_agent.core.estimators.resource_space import ResourceSpace
+
+ESTIMATORS: dict[str, type[Estimator]] = {
+    kind.name: kind for kind in (ResourceSpace, Redenominated, PaperDual, PaperJoint, PaperDelta)
+}
+
+__all__ = ["ESTIMATORS", "Estimator", "Judgement", "Situation", "Span"]

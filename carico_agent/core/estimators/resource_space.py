@@ -1,0 +1,192 @@
+"""resource-space: usage itself is explained, y_i = b_i + c_i·Pods, in the fixed unit [0,1]. The default.
+
+Why: the paper's Capacity k is counted in units of σ₁u₁, which change with every model update, so its Baseline and
+Cost are soon in the wrong currency (`make lab-accuracy` shows all five estimators side by side). Usage has no such
+problem: it survives model changes and overload, and a wrong prior is unlearned.
+
+Why the joint filter and not two scalar ones: while the number of Pods stays the same, base and cost cannot be told
+apart. Only the covariance remembers that; two scalar filters grow sure of whatever split they happened to make. On
+a node that is never idle, with a prior wrong by 4, they were off by 3.1 Pods RMS, the joint filter by 0.06
+(lab/accuracy.py, "never idle"). The oscillation the paper saw in its joint filter came from the changing unit.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import inf, sqrt
+from typing import Any
+
+import numpy as np
+
+from carico_agent.core.config import ModelConfig
+from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
+from carico_agent.core.kalman import JointKalman
+from carico_agent.core.subspace import capacity
+
+LEAST_COST = 1e-4
+"""No Pod is free: 0.01 % of the node, so that Pod-Capacity stays finite."""
+
+TRUST_RATIO = 0.25
+"""The cost deserves trust once its standard deviation is below a quarter of it."""
+
+BASE_DRIFT = 0.001
+"""How far the usage without Pods wanders per √s."""
+
+COST_DRIFT_RATIO = 0.002
+"""How far the cost of a Pod wanders per √s, as a share of itself; jumps are the business of SURPRISE."""
+
+SURPRISE = 9.0
+"""A squared residual beyond this many variances, twice in a row, means that the workload has changed."""
+
+ENOUGH_BATCHES = 3
+"""Settled seconds with Pods before this node believes its own cost."""
+
+SPREAD_RATIO = 0.2
+"""However sure the cluster is, other nodes' Pods differ from ours by this much."""
+
+
+class Channel:
+    """One resource: what the node uses without Pods, and what one Pod adds: the belief x = (base, cost)."""
+
+    def __init__(self, config: ModelConfig, prior: float) -> None:
+        self._config = config
+        self._prior = prior
+        base, base_sd = (0.02, 0.05) if prior > 0 else (0.1, 0.3)
+        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, max(prior, 0.1) ** 2]))
+        self.cluster: tuple[float, float] | None = None  # the others' cost and its variance
+        self.batches = 0  # with Pods running: evidence about the cost
+        self.surprises = 0
+
+    @property
+    def base(self) -> float:
+        return float(self.belief.x[0])
+
+    @property
+    def cost(self) -> float:
+        return float(self.belief.x[1])
+
+    def learn(self, y: float, pods: float, elapsed_s: float, doubt: float) -> None:
+        self._drift(pods, elapsed_s)
+        expected = self.base + self.cost * pods
+        if y >= self._config.ceiling and (expected >= y or pods <= 0):
+            return  # saturated: usage is at least this, so only an expectation below it is wrong
+        h, noise = np.array([1.0, pods]), self._config.noise_sd**2 * doubt
+        self._mind_surprise(y - expected, float(h @ self.belief.p @ h) + noise, pods)
+        self.belief.update(y, h, noise)  # y = b + c·n
+        self.belief.x = np.maximum(self.belief.x, 0.0)
+        self.batches += pods > 0
+
+    def _drift(self, pods: float, elapsed_s: float) -> None:
+        base_sd, cost_sd = BASE_DRIFT, COST_DRIFT_RATIO * max(self.cost, LEAST_COST)
+        self.belief.predict(np.diag([base_sd**2, cost_sd**2]) * elapsed_s)
+        if pods <= 0 and self.cost < self._prior:
+            self.belief.x[1] = min(self._prior, self.cost * (1 + self._config.idle_drift_per_s * elapsed_s))
+
+    def _mind_surprise(self, residual: float, variance: float, pods: float) -> None:
+        """A residual that stays far outside its variance: forget how sure we were of what must have changed."""
+        self.surprises = self.surprises + 1 if residual**2 > SURPRISE * variance else 0
+        if self.surprises >= 2 and pods > 0:
+            self.belief.p[1, 1] += (residual / pods) ** 2
+        elif self.surprises >= 2:
+            self.belief.p[0, 0] += residual**2
+
+    def cost_belief(self) -> tuple[float, float]:
+        """The cost of one Pod and its variance: own evidence and the cluster's, weighted by precision."""
+        x, p = self.cost, float(self.belief.p[1, 1])
+        if self.cluster is None:
+            return x, p
+        theirs, variance = self.cluster
+        if not self.batches:
+            return theirs, variance
+        share = p / (p + variance)
+        return x + share * (theirs - x), p * (1 - share)
+
+    def precision(self) -> float:
+        """How sure this node alone is of the cost: 1/variance, 0 without evidence."""
+        return 1 / float(self.belief.p[1, 1]) if self.batches >= ENOUGH_BATCHES else 0.0
+
+    def usage_variance(self, pods: float) -> float:
+        """Variance of b + c·Pods."""
+        h = np.array([1.0, pods])
+        return float(h @ self.belief.p @ h)
+
+    def state(self) -> list[Any]:
+        return [self.belief.x.tolist(), self.belief.p.tolist(), self.batches, self.surprises, self.cluster]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        x, p, batches, surprises, cluster = state
+        self.belief = JointKalman(np.array(x, dtype=float).reshape(2), np.array(p, dtype=float).reshape(2, 2))
+        self.batches, self.surprises = int(batches), int(surprises)
+        self.cluster = (float(cluster[0]), float(cluster[1])) if cluster else None
+
+
+class ResourceSpace(Estimator):
+    """One Kalman filter of base and cost per resource; Pod-Capacity = min_i (limit_i − y_i)/c_i."""
+
+    name = "resource-space"
+
+    def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
+        super().__init__(config, resources)
+        self.channels = [Channel(config, prior) for prior in self.prior]
+
+    def learn(self, seen: Situation, elapsed_s: float, doubt: float = 1.0) -> None:
+        for channel, y in zip(self.channels, seen.usage, strict=True):
+            if y == y:
+                channel.learn(y, seen.pods, elapsed_s, doubt)
+
+    def judge(self, seen: Situation) -> Judgement:
+        measured, predicted = [], []
+        for i, (channel, y, limit) in enumerate(zip(self.channels, seen.usage, self.limits, strict=True)):
+            if y != y:
+                continue
+            cost, cost_p = channel.cost_belief()
+            measured.append(_room(limit - y, self.config.noise_sd**2, cost, cost_p, i))
+            expected = channel.base + cost * seen.pods
+            predicted.append(_room(limit - expected, channel.usage_variance(seen.pods), cost, cost_p, i))
+        first = _smallest(measured)
+        base = np.array([channel.base for channel in self.channels])
+        costs = tuple(channel.cost_belief()[0] for channel in self.channels)
+        limits = np.array(self.limits)
+        # The paper's numbers, derived: Baseline = k(b), Cost = k(b) − k(b + c)
+        baseline = capacity(base, seen.unit, limits)[0]
+        per_pod = baseline - capacity(base + costs, seen.unit, limits)[0] if baseline < inf else 0.0
+        return Judgement(first, _smallest(predicted), baseline, per_pod, costs, self._trusted(first.limiting))
+
+    def _trusted(self, limiting: int | None) -> bool:
+        if limiting is None:
+            return False
+        channel = self.channels[limiting]
+        cost, variance = channel.cost_belief()
+        evidence = channel.batches >= ENOUGH_BATCHES or channel.cluster is not None
+        return evidence and sqrt(variance) < TRUST_RATIO * max(cost, LEAST_COST)
+
+    def local_cost(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
+        costs = tuple(channel.cost for channel in self.channels)
+        return costs, tuple(channel.precision() for channel in self.channels)
+
+    def learn_cost(self, cost: Sequence[float], precision: Sequence[float]) -> None:
+        for channel, theirs, weight in zip(self.channels, cost, precision, strict=True):
+            spread = (SPREAD_RATIO * max(theirs, LEAST_COST)) ** 2
+            channel.cluster = (theirs, 1 / weight + spread) if weight > 0 else None
+
+    def state(self) -> dict[str, Any]:
+        return {"channels": [channel.state() for channel in self.channels]}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        for channel, saved in zip(self.channels, state["channels"], strict=True):
+            channel.restore(saved)
+
+
+def _room(free: float, free_p: float, cost: float, cost_p: float, i: int) -> Span:
+    """free/cost with the interval that two standard deviations of both allow."""
+    cost_sd, free_sd = 2 * sqrt(cost_p), 2 * sqrt(free_p)
+    value = max(0.0, free) / max(cost, LEAST_COST)
+    low = max(0.0, free - free_sd) / max(cost + cost_sd, LEAST_COST)
+    high = max(0.0, free + free_sd) / max(cost - cost_sd, LEAST_COST)
+    return Span(value, min(low, value), max(high, value), i)
+
+
+def _smallest(rooms: list[Span]) -> Span:
+    """The resource that runs out first decides; the bounds are those of all resources together."""
+    if not rooms:
+        return Span(float("nan"), 0.0, inf)
+    first = min(rooms, key=lambda room: room.value)
+    return Span(first.value, min(r.low for r in rooms), min(r.high for r in rooms), first.limiting)

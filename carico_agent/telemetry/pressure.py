@@ -1,0 +1,50 @@
+"""/proc/pressure/{cpu,io}: stall totals in microseconds since boot. Needs CONFIG_PSI (Linux 4.20).
+
+Why the totals and not avg10: the averages are updated every two seconds and remember ten; a total collects what
+happened up to the very read, so 10 Hz samples carry 10 Hz information, and splitting an interval loses nothing.
+"""
+
+from dataclasses import dataclass
+
+from .root import Absent, Root, absence
+
+REMEDY = "boot with psi=1 (needs Linux 4.20 or newer with CONFIG_PSI; in a container, mount the host's proc)"
+
+
+@dataclass(slots=True)
+class Pressure:
+    """Time during which at least one task waited."""
+
+    some_usec: int
+
+
+def parse(data: bytes) -> Pressure:
+    r"""
+    >>> parse(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
+    Pressure(some_usec=4711)
+    """
+    end = data.find(b"\n")  # a line without its end may hold half a number
+    start = data.find(b" total=", 0, end)
+    if end < 0 or start < 0 or not data.startswith(b"some "):
+        raise ValueError(f"not a pressure file: {data[:80]!r}")
+    some_usec = int(data[start + 7:end])
+    if not 0 <= some_usec < 1 << 64:
+        raise ValueError(f"pressure total {some_usec}")
+    return Pressure(some_usec)
+
+
+class PressureReader:
+    """Pressure of one resource, "cpu" or "io". With psi=0 some kernels show the file and refuse the read."""
+
+    def __init__(self, root: Root, resource: str) -> None:
+        try:
+            self._file = root.open(f"proc/pressure/{resource}", REMEDY)
+            self._file.read()
+        except OSError as error:
+            raise absence(error, f"{resource}.pressure", REMEDY) from error
+        except Absent as reason:
+            raise Absent(str(reason).replace(f"proc/pressure/{resource}", f"{resource}.pressure", 1)) from reason
+        self.close = self._file.close
+
+    def read(self) -> Pressure:
+        return parse(self._file.read())

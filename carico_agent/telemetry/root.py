@@ -1,0 +1,94 @@
+"""Where proc/ and sys/ are found, and files of theirs that stay open.
+
+Why descriptors are kept and not reopened: /proc/stat, meminfo and pressure/cpu together take 18 µs by `pread` and 32 µs
+with open and close (development machine, Linux 6.18).
+"""
+
+import errno
+import os
+
+# Not there, not compiled in, switched off (psi=0 answers EOPNOTSUPP to the read of a cgroup's file), or gone.
+_MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EOPNOTSUPP, errno.ENODEV, errno.ENXIO})
+_FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
+
+
+class Absent(Exception):
+    """This node does not offer a signal; the message names the knob or permission that would bring it."""
+
+
+class KernelFile:
+    """A file of the kernel, read again and again from its beginning through one descriptor."""
+
+    __slots__ = ("_fd", "_size", "path")
+
+    def __init__(self, path: str, size: int = 4096) -> None:
+        self.path = path
+        self._size = size
+        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+
+    def read(self) -> bytes:
+        """The whole text. After an error, or after close(), the next read opens the file again."""
+        try:
+            if self._fd < 0:
+                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(self._fd, self._size, 0)
+            while len(data) == self._size:  # perhaps there is more: one instant, so from the beginning again
+                self._size *= 2
+                data = os.pread(self._fd, self._size, 0)
+        except OSError:
+            self.close()
+            raise
+        return data
+
+    def read_records(self) -> bytes:
+        """As read(), for files of many records, which the kernel hands out a page at a time (/proc/diskstats)."""
+        data = self.read()
+        while data and (more := os.pread(self._fd, self._size, len(data))):
+            data += more
+        return data
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            fd, self._fd = self._fd, -1
+            os.close(fd)
+
+
+class Root:
+    """The folder that holds proc/ and sys/: "/" on a node, "/host" in a container, a temporary one in tests.
+
+    >>> Root("/").join("proc/stat"), Root("/host").join("proc/stat")
+    ('/proc/stat', '/host/proc/stat')
+    """
+
+    def __init__(self, path: str | os.PathLike[str] = "/") -> None:
+        self.path = os.fspath(path)
+        self.live = os.path.realpath(self.path) == "/"
+
+    def join(self, relative: str) -> str:
+        return os.path.join(self.path, relative)
+
+    def exists(self, relative: str) -> bool:
+        return os.path.exists(self.join(relative))
+
+    def list(self, relative: str) -> list[str]:
+        """Names in a folder, sorted; none if it is not there or may not be read."""
+        try:
+            return sorted(os.listdir(self.join(relative)))
+        except OSError:
+            return []
+
+    def open(self, relative: str, remedy: str = "") -> KernelFile:
+        """Open for repeated reading. Absent, with the remedy, if this node does not have it or does not show it."""
+        try:
+            return KernelFile(self.join(relative))
+        except OSError as error:
+            raise absence(error, relative, remedy) from error
+
+
+def absence(error: OSError, what: str, remedy: str = "") -> Exception:
+    """What an error of the first read or open means: Absent, or the error itself (which counts as failed)."""
+    if error.errno in _FORBIDDEN:
+        return Absent(f"{what}: no permission; run as root, or let the service read {error.filename or what}")
+    if error.errno in _MISSING:
+        return Absent(f"{what}: {remedy}" if remedy else f"{what}: not on this node; mount it or set node.root")
+    return error
