@@ -64,6 +64,12 @@ class GlobalView:
     heard_s: float
     """Our monotonic time of its arrival [s]."""
 
+    def cost_to_learn(self) -> tuple[list[float], list[float]]:
+        """Cost and precision as CapacityModel.learn_cost takes them: unknown is 0, 0; at most a whole node."""
+        known = self.precision > 0
+        cost = np.clip(np.where(known, self.cost, 0.0), 0.0, 1.0)
+        return cost.tolist(), np.where(known, self.precision, 0.0).tolist()
+
     def age_s(self, now_s: float) -> float:
         return max(0.0, now_s - self.heard_s)
 

@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 
 Context = grpc.aio.ServicerContext[bytes, bytes]
 MERGE_SHARE = 0.05
-SETTLE_S = 6.0
+SETTLE_S = 4.0
 LOGGED_REJECTS = 100
 
 

@@ -1,5 +1,6 @@
 """Messages ⇄ what they mean. Whatever is read here is checked here; nobody else touches a received number."""
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -17,9 +18,13 @@ MOST_NODES = 10_000_000
 
 
 def write_contribution(node: str, told: Contribution, time_ns: int, version: str = "", leaving: bool = False) -> bytes:
+    """A node's message. A cost that is no share of the node (NaN, below 0, above 1) is told as unknown."""
+    known = [0 <= c <= 1 and 0 <= p < math.inf for c, p in zip(told.cost, told.precision, strict=True)]
+    value = [c if ok else 0.0 for c, ok in zip(told.cost, known, strict=True)]
+    precision = [min(p, rules.MOST_PRECISION) if ok else 0.0 for p, ok in zip(told.precision, known, strict=True)]
     return pb.Contribution(
         node=node, subspace=_subspace(told.resources, told.subspace), samples=told.samples,
-        cost=pb.Cost(value=told.cost, precision=told.precision, size=told.sizes), pods=told.pods,
+        cost=pb.Cost(value=value, precision=precision, size=told.sizes), pods=told.pods,
         time_unix_nano=time_ns, version=version, leaving=leaving,
     ).SerializeToString()
 
