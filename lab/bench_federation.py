@@ -6,7 +6,7 @@ over the second, each with two-resource subspaces that change every time. An ans
 
 cpu        of the aggregator, share of one core
 nodes/core what that extrapolates to at 1 Hz
-answer     p50, p99, largest [ms]
+answer     p50, p99, largest [ms]; "late" is the p99 of the load generator's own lateness, contained in them
 RSS        of the aggregator at the end [MB]; "conns" is the number of TCP connections (real nodes have one each)
 """
 
@@ -19,10 +19,13 @@ import os
 import random
 import sys
 import time
+from collections.abc import Callable
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
+
+from lab.http2_load import load
 
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = """
@@ -46,7 +49,7 @@ class Row:
     most_ms: float = 0.0
     rss_mb: float = 0.0
     idle_rss_mb: float = 0.0
-    merge_ms: float = 0.0
+    late_ms: float = 0.0
     seen: int = 0
 
 
@@ -59,58 +62,30 @@ def rss_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
 
 
-def messages(node: str, time_ns: int) -> bytes:
+def speaker(node: str) -> Callable[[], bytes]:
+    """What a node says: another subspace and the present time on each call."""
     from carico_agent.core.subspace import Subspace
     from carico_agent.federation import wire
     from carico_agent.federation.contribution import Contribution
+    from carico_agent.federation.proto import federation_pb2 as pb
     usage = [[random.random()] * 2, [random.random(), random.random()]]
     told = Contribution(("cpu", "memory"), Subspace.of_batch(usage), 10, [0.1, 0.05], [400.0, 400.0], 3, [8.0, 16.0])
-    return wire.write_contribution(node, told, time_ns)
+    message = pb.Contribution.FromString(wire.write_contribution(node, told, 1))
 
-
-async def load(address: str, transport: str, first: int, nodes: int, connections: int, start_s: float, seconds: int
-               ) -> list[float]:
-    """Speak for `nodes` nodes at 1 Hz; the answer times [s] of the seconds after the first two."""
-    import grpc
-
-    from carico_agent.federation.proto import federation_pb2 as pb
-    from carico_agent.federation.wire import SERVICE
-    options = [("grpc.use_local_subchannel_pool", 1)]
-    channels = [grpc.aio.insecure_channel(address, options=options) for _ in range(connections)]
-    took: list[float] = []
-
-    async def node(i: int) -> None:
-        channel = channels[i % connections]
-        name = f"node-{first + i:05d}"
-        template = pb.Contribution.FromString(messages(name, 1))
-        call = channel.stream_stream(f"/{SERVICE}/Stream")() if transport == "stream" else None
-        one = channel.unary_unary(f"/{SERVICE}/Exchange")
-        for beat in range(seconds):
-            due_s = start_s + beat + i / nodes
-            await asyncio.sleep(max(0.0, due_s - time.monotonic()))
-            template.time_unix_nano = time.time_ns()
-            template.subspace.sigma[0] = random.random()
-            raw = template.SerializeToString()
-            if call is not None:
-                await call.write(raw)
-                answer = await call.read()
-            else:
-                answer = await one(raw)
-            assert isinstance(answer, bytes) and (beat < 2 or b"rejected" not in answer)
-            if beat >= 2:
-                took.append(time.monotonic() - due_s)
-        if call is not None:
-            await call.done_writing()
-
-    await asyncio.gather(*(node(i) for i in range(nodes)))
-    for channel in channels:
-        await channel.close()
-    return took
+    def say() -> bytes:
+        message.time_unix_nano = time.time_ns()
+        message.subspace.sigma[0] = random.random()
+        return message.SerializeToString()
+    return say
 
 
 def worker(pipe: Connection, core: int, *args: object) -> None:
+    def ready() -> float:
+        pipe.send("ready")
+        return float(pipe.recv())
+
     os.sched_setaffinity(0, {core})
-    pipe.send(asyncio.run(load(*args)))  # type: ignore[arg-type]
+    pipe.send(asyncio.run(load(*args, speaker, "carico.federation.v1.Federation", ready)))  # type: ignore[arg-type]
 
 
 async def measure(transport: str, nodes: int, connections: int, seconds: int) -> Row:
@@ -125,16 +100,20 @@ async def measure(transport: str, nodes: int, connections: int, seconds: int) ->
     address = (await child.stdout.readline()).decode().split()[1]
     row = Row(transport, nodes, connections, wanted=nodes * (seconds - 2), idle_rss_mb=rss_mb(child.pid))
     spawn = multiprocessing.get_context("spawn")
-    start_s = time.monotonic() + 2.0 + nodes / 2000
     pipes, workers = [], []
     share = nodes // len(others)
     for k, core in enumerate(others):
-        mine, theirs = spawn.Pipe(duplex=False)
+        mine, theirs = spawn.Pipe()
         own = max(1, connections // len(others))
-        args = (theirs, core, address, transport, k * share, share, own, start_s, seconds)
+        args = (theirs, core, address, transport, k * share, share, own, seconds)
         workers.append(spawn.Process(target=worker, args=args))
         workers[-1].start()
         pipes.append(mine)
+    for pipe in pipes:
+        await asyncio.to_thread(pipe.recv)
+    start_s = time.monotonic() + 0.2
+    for pipe in pipes:
+        pipe.send(start_s)
     await asyncio.sleep(start_s + 2 - time.monotonic())
     before_s, began_s = used_s(child.pid), time.monotonic()
     await asyncio.sleep(start_s + seconds - 0.2 - time.monotonic())
@@ -142,23 +121,25 @@ async def measure(transport: str, nodes: int, connections: int, seconds: int) ->
     row.rss_mb = rss_mb(child.pid)
     status = await fetch_status(address)
     row.seen = status["view"]["nodes"]
-    took = np.concatenate([await asyncio.to_thread(pipe.recv) for pipe in pipes]) * 1e3
+    found = [await asyncio.to_thread(pipe.recv) for pipe in pipes]
+    took, late = (np.concatenate([one[i] for one in found]) * 1e3 for i in (0, 1))
     for one in workers:
         one.join()
     child.terminate()
     await child.wait()
     row.answers = len(took)
     row.p50_ms, row.p99_ms, row.most_ms = np.percentile(took, 50), np.percentile(took, 99), took.max()
+    row.late_ms = np.percentile(late, 99)
     return row
 
 
 def table(rows: list[Row]) -> str:
     head = (f"{'transport':9} {'nodes':>6} {'conns':>6} {'answers':>8} {'cpu':>7} {'nodes/core':>10} "
-            f"{'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'RSS MB':>7} {'idle':>6} {'seen':>6}")
+            f"{'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'late ms':>7} {'RSS MB':>7} {'idle':>6} {'seen':>6}")
     lines = [head, "-" * len(head)]
     lines += [f"{r.transport:9} {r.nodes:6} {r.connections:6} {r.answers:8} {r.cpu:7.1%} "
               f"{r.nodes / max(r.cpu, .01):10.0f} "
-              f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
+              f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.late_ms:7.1f} {r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
               for r in rows]
     return "\n".join(lines)
 

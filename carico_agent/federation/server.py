@@ -191,6 +191,8 @@ def channel_options(settings: Settings) -> list[tuple[str, int]]:
         ("grpc.max_metadata_size", 8192),
         ("grpc.max_allowed_incoming_connections", settings.max_connections),
         ("grpc.max_concurrent_streams", settings.max_nodes),
+        ("grpc.server.max_pending_requests", settings.max_nodes),  # after a restart all come at once
+        ("grpc.server.max_pending_requests_hard_limit", 2 * settings.max_nodes),
         ("grpc.so_reuseport", 0),  # two aggregators on one port would each see half of the nodes
         ("grpc.keepalive_time_ms", 30_000),
         ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
