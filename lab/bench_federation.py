@@ -139,7 +139,8 @@ def table(rows: list[Row]) -> str:
     lines = [head, "-" * len(head)]
     lines += [f"{r.transport:9} {r.nodes:6} {r.connections:6} {r.answers:8} {r.cpu:7.1%} "
               f"{r.nodes / max(r.cpu, .01):10.0f} "
-              f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.late_ms:7.1f} {r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
+              f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.late_ms:7.1f} "
+              f"{r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
               for r in rows]
     return "\n".join(lines)
 

@@ -85,32 +85,6 @@ def check(address: str, tls: Tls | None, allow_plaintext: bool) -> None:
     split(address)
 
 
-def server_credentials(tls: Tls) -> grpc.ServerCredentials:
-    """mTLS; the files are looked at in each handshake, and a broken new one does not replace a good old one."""
-    def configuration() -> grpc.ServerCertificateConfiguration:
-        ca, cert, key = tls.read()
-        return grpc.ssl_server_certificate_configuration([(key, cert)], ca)
-
-    seen = tls.print()
-
-    def changed() -> grpc.ServerCertificateConfiguration | None:
-        nonlocal seen
-        try:
-            now = tls.print()
-            if now == seen:
-                return None
-            fresh = configuration()
-        except OSError as error:
-            log.warning("certificates: keeping the old ones: %s", error)
-            return None
-        seen = now
-        log.info("certificates: read again, they changed")
-        return fresh
-
-    # None means "no change"; grpc-stubs does not know that
-    return grpc.dynamic_ssl_server_credentials(configuration(), changed, True)  # type: ignore[arg-type]
-
-
 def same(raw: bytes) -> bytes:
     """Messages travel as the bytes they are; wire.py reads and writes them."""
     return raw

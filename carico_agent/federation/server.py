@@ -1,25 +1,24 @@
 """The aggregator: answers each node with the latest view at once; merging happens beside the calls (paper 000, 4.3).
 
 Why bytes and no generated service: the view is the same for every node, so it is serialised once per merge and not
-once per answer.
+once per answer. Why our own HTTP/2: see http2.py.
 """
 
 import asyncio
 import logging
-import os
 import signal
 import socket
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, field
-
-import grpc
 
 from carico_agent.federation import address as addresses
 from carico_agent.federation import peers, state, wire
 from carico_agent.federation.address import Tls
 from carico_agent.federation.contribution import MOST_NAME_CHARS, Rejected
+from carico_agent.federation.http2 import INVALID_ARGUMENT, PERMISSION_DENIED, CallError, Method
 from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.queue import Queue
@@ -28,10 +27,11 @@ from carico_agent.supervise.tasks import Supervisor
 
 log = logging.getLogger(__name__)
 
-Context = grpc.aio.ServicerContext[bytes, bytes]
 MERGE_SHARE = 0.05
 SETTLE_S = 4.0
 LOGGED_REJECTS = 100
+STREAMS = 1000
+"""Calls at a time on one connection; a node needs one."""
 
 
 @dataclass(slots=True)
@@ -62,7 +62,7 @@ class AggregatorServer:
         self.exchanges = 0
         self.merge_s = 0.0
         self.started_s = time.monotonic()
-        self.streams: dict[asyncio.Task[None], float] = {}
+        self.listener: Listener | None = None
         self.links: list[peers.PeerLink] = []
         self._settled = False
         self._view = b""
@@ -89,48 +89,28 @@ class AggregatorServer:
             return self._view + pb.View(rejected=str(error)[:300]).SerializeToString()
         return self._view
 
-    async def exchange(self, raw: bytes, context: Context) -> bytes:
-        return self.answer(raw, self.identity(context))
-
-    async def stream(self, requests: AsyncIterator[bytes], context: Context) -> None:
-        identity = self.identity(context)
-        task = asyncio.current_task()
-        assert task is not None
-        try:
-            while (raw := await context.read()) is not grpc.aio.EOF:  # type: ignore[attr-defined]
-                self.streams[task] = time.monotonic()
-                await context.write(self.answer(raw, identity))
-        finally:
-            self.streams.pop(task, None)
-
-    async def share(self, raw: bytes, context: Context) -> bytes:
-        identity = self.identity(context)
+    def share(self, raw: bytes, identity: str | None) -> bytes:
+        """Hear another aggregator's sums and give ours."""
         if identity is not None and identity not in self.settings.tls_peer_names:
             self.refusals.note(identity, Rejected("peer", "its certificate is not one of tls_peer_names"))
-            await context.abort(grpc.StatusCode.PERMISSION_DENIED, "not one of tls_peer_names")
+            raise CallError(PERMISSION_DENIED, "not one of tls_peer_names")
         try:
             message, sums = wire.read_partial(raw)
             self.ledger.take(message, sums, time.monotonic())
         except Rejected as error:
             self.refusals.note(identity or "a peer", error)
-            await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error)[:300])
+            raise CallError(INVALID_ARGUMENT, str(error)) from error
         return self.ledger.partial(message.aggregator).SerializeToString()
 
-    async def status(self, raw: bytes, context: Context) -> bytes:
+    def status(self, raw: bytes, identity: str | None) -> bytes:
         return self.report(most_nodes=1000).SerializeToString()
-
-    def identity(self, context: Context) -> str | None:
-        """The one name a certificate speaks for: its common name; None without TLS. "system:node:" is Kubernetes'."""
-        if self.tls is None or self.settings.listen.startswith("unix:"):
-            return None
-        names = list(context.auth_context().get("x509_common_name") or [b""])
-        return bytes(names[0]).decode(errors="replace").removeprefix("system:node:")
 
     def report(self, most_nodes: int) -> pb.StatusReply:
         now_s, ledger = time.monotonic(), self.ledger
         reply = pb.StatusReply(
             aggregator=ledger.name, up_s=now_s - self.started_s, method=self.settings.method,
-            view=pb.View.FromString(self._view), local_nodes=len(ledger.nodes), streams=len(self.streams),
+            view=pb.View.FromString(self._view), local_nodes=len(ledger.nodes),
+            streams=self.listener.calls if self.listener else 0,
             exchanges=self.exchanges, rejects=self.refusals.by_reason.values(),
             peers=peers.report(self.links, ledger, now_s),
         )
@@ -167,37 +147,23 @@ class AggregatorServer:
             log.info("silent, taken out: %s%s", ", ".join(gone[:5]), " …" if len(gone) > 5 else "")
         if not self._settled and now_s - self.started_s > min(SETTLE_S, self.settings.silence_s / 2):
             self.settle()
-        for task, heard_s in list(self.streams.items()):
-            if now_s - heard_s > 2 * self.settings.silence_s:
-                task.cancel()  # an open call that says nothing only holds memory
+        if self.listener is not None:
+            self.listener.drop_idle(max(2 * self.settings.silence_s, 30.0))
 
     def settle(self) -> None:
         """The nodes had time to speak (or were known from before): the view means what it says."""
         self._settled = True
         self.render()
 
-    def handlers(self) -> "grpc.GenericRpcHandler[bytes, bytes]":
-        return grpc.method_handlers_generic_handler(wire.SERVICE, {
-            "Exchange": grpc.unary_unary_rpc_method_handler(self.exchange),
-            "Stream": grpc.stream_stream_rpc_method_handler(self.stream),
-            "Share": grpc.unary_unary_rpc_method_handler(self.share),
-            "Status": grpc.unary_unary_rpc_method_handler(self.status),
-        })
-
-
-def channel_options(settings: Settings) -> list[tuple[str, int]]:
-    return [
-        ("grpc.max_receive_message_length", settings.max_message_bytes),
-        ("grpc.max_metadata_size", 8192),
-        ("grpc.max_allowed_incoming_connections", settings.max_connections),
-        ("grpc.max_concurrent_streams", settings.max_nodes),
-        ("grpc.server.max_pending_requests", settings.max_nodes),  # after a restart all come at once
-        ("grpc.server.max_pending_requests_hard_limit", 2 * settings.max_nodes),
-        ("grpc.so_reuseport", 0),  # two aggregators on one port would each see half of the nodes
-        ("grpc.keepalive_time_ms", 30_000),
-        ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-        ("grpc.keepalive_permit_without_calls", 1),
-    ]
+    def listen(self) -> Listener:
+        """Raises OSError if it cannot."""
+        path = f"/{wire.SERVICE}/".encode()
+        methods = {path + b"Exchange": Method(self.answer), path + b"Stream": Method(self.answer, stream=True),
+                   path + b"Share": Method(self.share), path + b"Status": Method(self.status)}
+        s = self.settings
+        self.listener = Listener(s.listen, self.tls, methods, s.max_message_bytes, s.max_connections, STREAMS,
+                                 lambda reason, text: self.refusals.note("a connection", Rejected(reason, text)))
+        return self.listener
 
 
 async def serve(settings: Settings, ready: Callable[[str], None] | None = None) -> None:
@@ -207,14 +173,12 @@ async def serve(settings: Settings, ready: Callable[[str], None] | None = None) 
     """
     name = settings.name or f"{socket.gethostname()}/{settings.listen}"
     aggregator = AggregatorServer(settings, name)
-    server = grpc.aio.server(options=channel_options(settings), maximum_concurrent_rpcs=2 * settings.max_nodes)
-    server.add_generic_rpc_handlers((aggregator.handlers(),))
-    listening = _listen(server, aggregator)
+    listener = aggregator.listen()
     if settings.state and state.load(settings.state, aggregator.ledger, settings.silence_s):
         aggregator.ledger.merge()
         aggregator.settle()
-    await server.start()
     supervisor = Supervisor()
+    supervisor.start("accept", listener.accept_for_ever)
     supervisor.start("merge", aggregator.merge_for_ever)
     for link in (peers.PeerLink(peer, aggregator.ledger, settings) for peer in settings.peers):
         aggregator.links.append(link)
@@ -224,34 +188,18 @@ async def serve(settings: Settings, ready: Callable[[str], None] | None = None) 
     if settings.http:
         from carico_agent.federation.metrics import serve_http  # aiohttp only if somebody asked for it
         supervisor.start("http", lambda: serve_http(settings.http, aggregator))
-    log.info("aggregator %s listens on %s%s", name, listening, "" if aggregator.tls else ", plaintext")
+    log.info("aggregator %s listens on %s%s", name, listener.address, "" if aggregator.tls else ", plaintext")
     stop = _stop_on_signals()
     try:
         if ready is not None:
-            ready(listening)
+            ready(listener.address)
         await stop.wait()
     finally:
         await supervisor.stop()
+        listener.close()
         if settings.state:
             state.save(settings.state, aggregator.ledger)
-        await server.stop(grace=0.5)
-
-
-def _listen(server: grpc.aio.Server, aggregator: AggregatorServer) -> str:
-    address = aggregator.settings.listen
-    plain = aggregator.tls is None or address.startswith("unix:")
-    try:
-        if plain:
-            port = server.add_insecure_port(address)
-        else:
-            assert aggregator.tls is not None
-            port = server.add_secure_port(address, addresses.server_credentials(aggregator.tls))
-    except RuntimeError as error:
-        raise OSError(f"cannot listen on {address}: {error}") from error
-    if address.startswith("unix:"):
-        os.chmod(address[5:], 0o660)
-        return address
-    return f"{address.rpartition(':')[0]}:{port}"
+        await asyncio.sleep(0)  # the goodbyes go out
 
 
 def _stop_on_signals() -> asyncio.Event:
