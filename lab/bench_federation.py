@@ -184,7 +184,10 @@ async def main() -> None:
     parser.add_argument("--quick", action="store_true", help="5 s each and without 10,000 nodes")
     parser.add_argument("--only", help="transport:nodes:connections, e.g. stream:5000:50")
     parser.add_argument("--seconds", type=int, default=0)
+    parser.add_argument("--realtime", action="store_true", help="SCHED_RR, to measure on a machine others use (root)")
     given = parser.parse_args()
+    if given.realtime:
+        os.sched_setscheduler(0, os.SCHED_RR, os.sched_param(5))
     seconds = given.seconds or (6 if given.quick else 12)
     if given.only:
         transport, nodes, connections = given.only.split(":")
