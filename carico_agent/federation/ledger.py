@@ -11,6 +11,7 @@ travels once, a lost message costs nothing, and a new peer begins with all of th
 
 import time
 from dataclasses import dataclass
+from itertools import islice
 
 from carico_agent.federation import wire
 from carico_agent.federation.contribution import Contribution, Rejected
@@ -99,12 +100,17 @@ class Ledger:
             self._peers_changed = True
         return silent + gone
 
+    def absorb(self, most: int) -> bool:
+        """Take in at most so many of those that wait; whether more do. In pieces, so that no answer waits for long."""
+        for node in list(islice(self._pending, most)):
+            self._store.put(node, self._pending.pop(node))
+            self._own_changed = True
+        return bool(self._pending)
+
     def merge(self) -> bool:
         """Take in what waits and compute the sums anew; False if nothing changed."""
-        if self._pending or self._own_changed:
-            for node, told in self._pending.items():
-                self._store.put(node, told)
-            self._pending = {}
+        self.absorb(len(self._pending))
+        if self._own_changed:
             self.own_sums = self._store.sums()
             self._own_sequence += 1
         elif not self._peers_changed:

@@ -28,6 +28,8 @@ from carico_agent.supervise.tasks import Supervisor
 log = logging.getLogger(__name__)
 
 MERGE_SHARE = 0.05
+PIECE = 100
+"""Contributions taken in at a time: about 1 ms."""
 SETTLE_S = 4.0
 LOGGED_REJECTS = 100
 STREAMS = 1000
@@ -136,6 +138,9 @@ class AggregatorServer:
             if started_s >= expire_at_s:
                 self._expire(started_s)
                 expire_at_s = started_s + min(1.0, self.settings.silence_s / 4)
+            while self.ledger.absorb(PIECE):
+                await asyncio.sleep(0)
+            started_s = time.monotonic()
             if self.ledger.merge():
                 self.render()
             self.merge_s = time.monotonic() - started_s
