@@ -124,7 +124,7 @@ def _scalar_problem(hint: type, value: Any) -> str | None:
 def example_table(name: str, kind: type) -> str:
     """One section as commented TOML with its defaults; also prints the plugins' sample configurations."""
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
-    hints, docs, defaults = get_type_hints(kind, include_extras=True), _field_docs(kind), kind()
+    hints, docs, defaults = get_type_hints(kind, include_extras=True), field_docs(kind), kind()
     for item in fields(kind):
         tables = hints[item.name] == dict[str, dict[str, Any]]  # written so that [name.item.TABLE] may follow
         line = f"[{name}.{item.name}]" if tables else f"{item.name} = {_toml(getattr(defaults, item.name))}"
@@ -159,7 +159,7 @@ def _toml(value: Any) -> str:
 
 
 @cache
-def _field_docs(kind: type) -> dict[str, str]:
+def field_docs(kind: type) -> dict[str, str]:
     """The string literal below each field, read from the source."""
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
