@@ -82,12 +82,12 @@ class PrivateContainerd:
         self._process.wait()
 
     def run(self, name: str, *command: str, namespace: str = "default", labels: dict[str, str] | None = None,
-            cgroup: str = "") -> None:
-        """Start a container in the background."""
-        flags = [part for key, value in (labels or {}).items() for part in ("--label", f"{key}={value}")]
+            cgroup: str = "", flags: Iterable[str] = ()) -> None:
+        """Start a container in the background; `flags` are further ones of `ctr run`."""
+        extra = [part for key, value in (labels or {}).items() for part in ("--label", f"{key}={value}")]
         path = f"/{self.cgroup}/{cgroup or name}"
         # runc keeps its state in /run/containerd/runc, whatever containerd's own state folder is: give it another one
-        self.ctr("run", "-d", "--null-io", "--runc-root", str(self.folder / "runc"), "--cgroup", path, *flags,
+        self.ctr("run", "-d", "--null-io", "--runc-root", str(self.folder / "runc"), "--cgroup", path, *extra, *flags,
                  "--rootfs", str(self.rootfs), name, *(command or SLEEP), namespace=namespace)
 
     def create(self, name: str, namespace: str = "default") -> None:

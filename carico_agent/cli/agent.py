@@ -9,9 +9,11 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from carico_agent.cli.common import add_config, complain, load_settings
-from carico_agent.settings import Settings, override
+from carico_agent.settings import BadSettings, Settings, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,6 +36,22 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     return override(settings, "node", name=given.node)
 
 
+@contextmanager
+def no_certificates() -> Iterator[None]:
+    """aiohttp reads the system's CA certificates while it is imported and keeps them: 2 MB. We serve a unix socket;
+    whoever speaks TLS in here makes a context of its own, and aiohttp's default one then trusts nobody."""
+    before = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+    os.environ.update(dict.fromkeys(before, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
+
+
 def run(given: argparse.Namespace) -> int:
     settings = load_settings(given.config)
     if settings is None:
@@ -45,7 +63,8 @@ def run(given: argparse.Namespace) -> int:
                         format="%(levelname)s %(name)s: %(message)s")  # fmt: skip
     # numpy's BLAS starts a thread per core, each with its own memory, for matrices of 4×20: one is plenty.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from carico_agent.app.agent import Agent
+    with no_certificates():
+        from carico_agent.app.agent import Agent
     from carico_agent.telemetry import BadTrace
 
     quiet = given.quiet or bool(os.environ.get("INVOCATION_ID"))  # set by systemd: the journal needs no ticker
@@ -57,6 +76,10 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         asyncio.run(whole_life())
+    except BadSettings as bad:  # a plugin's own settings
+        for one in bad.errors:
+            complain(one)
+        return 2
     except (OSError, BadTrace, LookupError) as error:
         complain(str(error))
         return 1

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Literal
 
 from carico_agent.runtime.pods import Pod
@@ -86,8 +86,10 @@ class Group:
 
     path: str
     inode: int
-    unified: Path | None = None
-    controllers: Mapping[str, Path] = field(default_factory=dict)
+    unified: str = ""
+    """Its directory in the v2 tree, empty without one."""
+    controllers: Mapping[str, str] = field(default_factory=dict)
+    """v1 controller -> its directory."""
 
 
 class Locator:
@@ -96,6 +98,11 @@ class Locator:
     def __init__(self, root: Path) -> None:
         self.root = root
         self.layout = layout(root)
+        # plain strings below: pathlib takes longer than the kernel, and each new Pod waits for this
+        self._proc = f"{root}/proc"
+        self._mounts = {name: f"{root}/{mount}" for name, mount in self.layout.controllers.items()}
+        if self.layout.unified:
+            self._mounts[""] = f"{root}/{self.layout.unified}"
 
     def find(self, pod: Pod) -> tuple[Group, ...]:
         """The Pod's own group; where there is none around its containers, the group of each. Empty: not found."""
@@ -104,9 +111,14 @@ class Locator:
             paths = self._paths_of(member.pid)
             if whole := self._group(paths, lambda name: _is_pod(name, pod.uid)):
                 return (whole,)
-            if own := self._group(paths, partial(_carries, member.id)) or self._group(paths, None):
+            if own := self.leaf(member.pid, member.id):
                 groups.append(own)
         return tuple(groups)
+
+    def leaf(self, pid: int, container_id: str) -> Group | None:
+        """The group of one container."""
+        paths = self._paths_of(pid)
+        return self._group(paths, partial(_carries, container_id)) or self._group(paths, None)
 
     def at(self, path: str) -> Group | None:
         """The group at this path of every hierarchy, as the tree scan finds it."""
@@ -124,40 +136,38 @@ class Locator:
 
     def _paths_of(self, pid: int) -> dict[str, str]:
         try:
-            return parse((self.root / f"proc/{pid}/cgroup").read_text())
+            with open(f"{self._proc}/{pid}/cgroup") as file:
+                return parse(file.read())
         except OSError:  # the process is gone, or hidden from us
             return {}
 
     def _group(self, paths: Mapping[str, str], wanted: Wanted | None) -> Group | None:
         """Climb each path to the directory whose name is wanted (None: the path itself) and see what exists."""
-        climbed = {name: path if wanted is None else _climb(path, wanted) for name, path in paths.items()}
-        # "/" is the whole node: a process there has no group of its own
-        real = {name: path for name, path in climbed.items() if path not in ("", "/")}
-        unified = self._directory(self.layout.unified, real.get(""))
-        controllers = {}
-        for name, mount in self.layout.controllers.items():
-            if directory := self._directory(mount, real.get(name)):
-                controllers[name] = directory
-        main = next((name for name in V1_CONTROLLERS if name in controllers), "")
-        directory = controllers.get(main, unified)
-        if directory is None:
+        directories, inodes, real = {}, {}, {}
+        for name, mount in self._mounts.items():
+            path = paths.get(name, "") if wanted is None else _climb(paths.get(name, ""), wanted)
+            if path in ("", "/"):  # "/" is the whole node: a process there has no group of its own
+                continue
+            try:
+                inodes[name] = os.stat(mount + path).st_ino
+            except OSError:
+                continue
+            directories[name], real[name] = mount + path, path
+        main = next((name for name in (*V1_CONTROLLERS, "") if name in directories), None)
+        if main is None:
             return None
-        try:
-            return Group(real[main], directory.stat().st_ino, unified, controllers)
-        except OSError:
-            return None
-
-    def _directory(self, mount: str, path: str | None) -> Path | None:
-        if not mount or not path:
-            return None
-        directory = self.root / mount / path.lstrip("/")
-        return directory if directory.is_dir() else None
+        unified = directories.pop("", "")
+        return Group(real[main], inodes[main], unified, directories)
 
 
 def _climb(path: str, wanted: Wanted) -> str:
     """The nearest of the path and its parents with a wanted name, or nothing."""
-    here = PurePosixPath(path)
-    return next((str(p) for p in (here, *here.parents) if wanted(p.name)), "")
+    while path:
+        parent, _, name = path.rpartition("/")
+        if name and wanted(name):
+            return path
+        path = parent
+    return ""
 
 
 def _is_pod(name: str, uid: str) -> bool:

@@ -34,6 +34,7 @@ USUAL_SOCKETS = (
     "/var/run/docker/containerd/containerd.sock",
 )
 CHURN_TOPICS = frozenset({"/containers/create", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete"})
+SNAPSHOT = "/carico/snapshot"
 SCAN_PERIOD_S = 1.0
 NOBODY = "no container runtime found: Pods counted as 0"
 
@@ -81,7 +82,7 @@ class Watch:
         self._table = PodTable(selector)
         self._locator = Locator(Path(settings.node.root))
         self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
-        self._usage = UsageReader(self._locator)
+        self._usage = UsageReader(self._locator, settings.pods.usage_batch)
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
         self._said = ""
@@ -92,7 +93,8 @@ class Watch:
         self._listeners.append(callback)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
-        """Every Pod's counters; call it from one thread, once a second. A Pod whose cgroup is gone is left out."""
+        """The newest counters of every Pod, each with its own time; call it from one thread, every usage_period_s.
+        A Pod whose cgroup is gone is left out."""
         return self._usage.read(self.pods, now_s) if self._settings.pods.usage else {}
 
     async def run(self) -> None:
@@ -130,8 +132,7 @@ class Watch:
 
     def _tell(self, change: Change | None, arrived_s: float) -> None:
         """The table has changed: count first, everything else after."""
-        key = self._table.pod_of(change.ref) if change else ""
-        pod = self.pods.get(key)  # the last event of a Pod still bears its name
+        before = self.pods
         if change is None:
             self._listed = True
             self._sought.clear()
@@ -140,11 +141,21 @@ class Watch:
             self._say("containerd", self._version)
             self._place()
         if change is None:
+            self._tell_listed(before, arrived_s)
             return
+        key = self._table.pod_of(change.ref)
+        pod = before.get(key)  # the last event of a Pod still bears its name
         detail = {"pid": change.pid} if change.pid else {}
         self._announce(key, pod, Event(
             change.time_s, arrived_s, change.topic, *change.ref, churn=_is_churn(change),
             detail={**detail, "exec": change.process} if change.of_exec else detail))
+
+    def _tell_listed(self, before: Mapping[str, Pod], now_s: float) -> None:
+        """A snapshot that finds other Pods than were known is news, too: something came or went unheard."""
+        if before.keys() != self.pods.keys():
+            self._churn(now_s)
+            detail = {"came": len(self.pods.keys() - before.keys()), "went": len(before.keys() - self.pods.keys())}
+            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=True, detail=detail))
 
     def _place(self) -> None:
         """Find the cgroups of new Pods; one that has none is looked for again at the next snapshot only."""

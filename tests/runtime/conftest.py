@@ -1,6 +1,5 @@
 import asyncio
 import contextlib
-import sys
 import tempfile
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -11,9 +10,7 @@ import pytest
 from carico_agent.runtime.watch import Runtime, discover
 from carico_agent.settings import Settings
 from carico_agent.supervise.backoff import Backoff
-
-sys.path.insert(0, str(Path(__file__).parents[1]))
-from containerd import PrivateContainerd, missing
+from tests.containerd import PrivateContainerd, missing
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """What the runtime package costs and how fast it is. Prints a table; asserts nothing.
 
-    PYTHONPATH=.:tests python tests/runtime/lab_latency.py [latency] [usage] [scan] [idle N]
+    python -m tests.runtime.lab_latency [latency] [usage] [scan] [idle N]
 
 latency: containerd's own time stamp of an event -> our count, on a private containerd.
 usage:   one reading of every Pod, with real (empty) cgroups; kept descriptors against opening anew.
@@ -19,8 +19,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from containerd import PrivateContainerd
-
 from carico_agent import settings
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event
@@ -28,8 +26,10 @@ from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodFiles, UsageReader
 from carico_agent.runtime.watch import discover
+from tests.containerd import PrivateContainerd
 
 PODS = 110
+THIS = [sys.executable, "-m", "tests.runtime.lab_latency"]
 
 
 def quantiles_ms(values_s: list[float]) -> dict[str, float]:
@@ -38,10 +38,12 @@ def quantiles_ms(values_s: list[float]) -> dict[str, float]:
             for name, q in (("p50", 0.5), ("p99", 0.99), ("most", 1.0))}
 
 
-async def latency(private: PrivateContainerd, containers: int = 100) -> list[float]:
-    """Seconds from containerd's time stamp to the updated count, for every start and exit of `containers` lives."""
+async def latency(private: PrivateContainerd, containers: int = 100) -> tuple[list[float], list[float]]:
+    """For every start and exit of `containers` lives: seconds from containerd's time stamp to the updated count, and
+    how much of it passed in our own code after the event had come out of grpc."""
     runtime = discover(settings.parse({"containerd": {"socket": private.socket}}))
     found: list[float] = []
+    own: list[float] = []
     last = 0
 
     def heard(event: Event) -> None:
@@ -49,6 +51,7 @@ async def latency(private: PrivateContainerd, containers: int = 100) -> list[flo
         now_s = time.time()
         if runtime.count != last:
             found.append(now_s - event.time_s)
+            own.append(time.monotonic() - event.t)
         last = runtime.count
 
     runtime.listen(heard)
@@ -56,11 +59,11 @@ async def latency(private: PrivateContainerd, containers: int = 100) -> list[flo
     while runtime.source != "containerd":
         await asyncio.sleep(0.01)
     # from another process: starting processes holds the interpreter lock of the one that is measured
-    command = [sys.executable, __file__, "_load", str(private.folder), private.cgroup, str(containers)]
+    command = [*THIS, "_load", str(private.folder), private.cgroup, str(containers)]
     await (await asyncio.create_subprocess_exec(*command)).wait()
     task.cancel()
     await asyncio.gather(task, return_exceptions=True)
-    return found
+    return found, own
 
 
 @contextmanager
@@ -87,7 +90,7 @@ def empty_groups(count: int) -> Iterator[tuple[Locator, dict[str, Pod]]]:
 def usage(count: int = PODS) -> dict[str, float]:
     """µs per Pod."""
     with empty_groups(count) as (locator, pods):
-        reader = UsageReader(locator)
+        reader = UsageReader(locator, batch=count)
         reader.read(pods, 0.0)
         kept = _us(lambda: reader.read(pods, 0.0), 50) / count
         reader.close()
@@ -125,6 +128,8 @@ async def _idle(socket: str, seconds: float, thread: bool) -> None:
     runtime = discover(config)
     task = asyncio.create_task(runtime.run())
     await asyncio.sleep(4)
+    for _ in range(4):  # opening the files of new Pods is not idling
+        runtime.read_usage(time.monotonic())
     for label, period_s in (("events only", 0.0), ("events + usage at 1 Hz", 1.0)):
         before, started_s = resource.getrusage(resource.RUSAGE_SELF), time.monotonic()
         while time.monotonic() - started_s < seconds:
@@ -194,13 +199,14 @@ def main(arguments: list[str]) -> None:
         return
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as private:
         if "latency" in arguments:
-            found = asyncio.run(latency(private))
+            found, own = asyncio.run(latency(private))
             print(f"event -> count, {len(found)} changes [ms]:", quantiles_ms(found))
+            print("  of it our own, with the Pod's cgroup [ms]:", quantiles_ms(own))
         if "idle" in arguments:
             for number in range(int(arguments[arguments.index("idle") + 1])):
                 private.run(f"i{number}")
             for kind in ("aio", "thread"):
-                subprocess.run([sys.executable, __file__, "_idle", private.socket, "20", kind], check=True)
+                subprocess.run([*THIS, "_idle", private.socket, "20", kind], check=True)
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 
 from carico_agent import settings
 from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID
-from carico_agent.runtime.watch import CHURN_TOPICS
+from carico_agent.runtime.watch import CHURN_TOPICS, SNAPSHOT
 
 from .conftest import PrivateContainerd, missing, running, until
 from .trees import ID, UID
@@ -74,6 +74,8 @@ async def test_containerd_killed_and_restarted(containerd):
         assert runtime.count == 2, "containers outlive their containerd"
         os.kill(runtime.pods["default/ends"].pids[0], signal.SIGKILL)
         await until(lambda: runtime.count == 1)
+        assert runtime.log.recent()[0].topic == SNAPSHOT and runtime.log.recent()[0].count == 2
+        assert (runtime.log.recent()[-1].topic, runtime.log.recent()[-1].pod_name) == ("/tasks/exit", "ends")
         await asyncio.to_thread(containerd.start)
         await until(lambda: "reconnecting" not in runtime.condition)
         assert (runtime.count, list(runtime.pods)) == (1, ["default/stays"])
