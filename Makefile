@@ -32,7 +32,8 @@ lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity ag
 	@$(BIN)/python -m lab.node
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
-	@PATH="$(CURDIR)/$(BIN):$$PATH" carico_agent/runtime/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/federation/proto/generate.sh
 
 tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
 	@./tests/tools.sh "$(TOOLS)"

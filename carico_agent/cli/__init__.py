@@ -7,7 +7,7 @@ import sys
 from carico_agent import __version__
 
 COMMANDS = (
-    "agent", "status", "top", "events", "doctor", "replay", "plugins", "throttling", "journal", "restore",
+    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "plugins", "throttling", "journal", "restore",
     "check_config", "print_config",
 )  # fmt: skip
 

@@ -20,6 +20,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
     parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
+    parser.add_argument("--aggregator", metavar="ADDR", action="append",
+                        help="learn with others through this aggregator, host:port or unix:PATH; may be repeated")
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
     parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
@@ -33,6 +35,7 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     """Flags override the file."""
     settings = override(settings, "socket", path=given.socket)
     settings = override(settings, "containerd", socket=given.containerd)
+    settings = override(settings, "federation", aggregators=tuple(given.aggregator) if given.aggregator else None)
     return override(settings, "node", name=given.node)
 
 
