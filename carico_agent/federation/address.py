@@ -4,6 +4,7 @@ import ipaddress
 import logging
 import os
 import ssl
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import grpc
@@ -99,3 +100,22 @@ def open_channel(address: str, tls: Tls | None, server_name: str, options: list[
     if server_name:
         options = [*options, ("grpc.ssl_target_name_override", server_name)]
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, cert), options=options)
+
+
+def common_name(certificate: Mapping[str, object]) -> str:
+    """The one name a certificate speaks for; "system:node:" is Kubernetes' way to write a node's."""
+    subject = certificate.get("subject", ())
+    assert isinstance(subject, tuple)
+    names = [value for part in subject for key, value in part if key == "commonName"]
+    return str(names[0]).removeprefix("system:node:") if len(names) == 1 else ""
+
+
+def server_context(ca: str, cert: str, key: str) -> ssl.SSLContext:
+    """mTLS for HTTP/2."""
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(cert, key)
+    context.load_verify_locations(ca)
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.set_alpn_protocols(["h2"])
+    return context

@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 
-from carico_agent.federation.address import Tls, split
-from carico_agent.federation.http2 import Connection, Method, server_context
+from carico_agent.federation.address import Tls, server_context, split
+from carico_agent.federation.http2 import Connection, Method
 
 log = logging.getLogger(__name__)
 

@@ -14,6 +14,8 @@ from carico_agent.core.subspace import Subspace
 from carico_agent.federation import wire
 from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution
+from carico_agent.federation.http2 import Method
+from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.status import describe, fetch_status
@@ -240,3 +242,43 @@ async def test_the_papers_queue_is_selectable():
     async with aggregator(method="queue") as server, client(fast(server.address), "a", told(0.5)) as one:
         await until(lambda: one.view is not None and one.view.nodes == 1)
         assert (await fetch_status(server.address))["method"] == "queue"
+
+
+@asynccontextmanager
+async def impostor(**methods):
+    """Something that speaks gRPC and answers what it likes."""
+    listener = Listener("127.0.0.1:0", None, {f"/{wire.SERVICE}/{name}".encode(): method
+                                              for name, method in methods.items()}, 65_536, 10, 10, lambda *why: None)
+    accepting = asyncio.create_task(listener.accept_for_ever())
+    try:
+        yield listener.address
+    finally:
+        accepting.cancel()
+        listener.close()
+
+
+async def test_a_lying_aggregator_is_not_believed_and_the_last_good_view_stays():
+    good = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2).SerializeToString()
+    bad = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[99.0]), nodes=2).SerializeToString()
+    answers = [good, good, bad]
+    lie = Method(lambda message, identity: answers.pop(0) if len(answers) > 1 else bad, stream=True)
+    async with impostor(Stream=lie) as address, client(fast(address), "a", told(0.5)) as one:
+        await until(lambda: "sent a view that is not believed: sigma" in one.condition)
+        assert one.rejected_views and one.view.subspace.unit.tolist() == pytest.approx([0.6, 0.8])
+
+
+async def test_a_slow_aggregator_counts_as_lost():
+    async def say_nothing(reader, writer):
+        await reader.read()
+    server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
+    async with client(fast(address, answer_s=0.3), "a", told(0.5)) as one:
+        await until(lambda: "no answer within 0.3 s" in one.condition)
+    server.close()
+
+
+async def test_an_aggregator_without_streams_is_asked_by_single_calls():
+    view = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2).SerializeToString()
+    async with impostor(Exchange=Method(lambda message, identity: view)) as address, \
+            client(fast(address), "a", told(0.5)) as one:
+        await until(lambda: one.view is not None and one.condition.startswith("connected"))

@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_agent.federation import http2
-from carico_agent.federation.hpack import Decoder, HpackError, huffman
-from carico_agent.federation.http2 import (
+from carico_agent.federation import frames as h2
+from carico_agent.federation.frames import (
     CONTINUATION,
     DATA,
     END_HEADERS,
@@ -23,11 +22,11 @@ from carico_agent.federation.http2 import (
     SETTINGS,
     WINDOW_UPDATE,
     CallError,
-    Connection,
-    Method,
     frame,
     literal,
 )  # fmt: skip
+from carico_agent.federation.hpack import Decoder, HpackError, huffman
+from carico_agent.federation.http2 import Connection, Method
 from carico_agent.federation.listener import Listener
 
 HELLO = PREFACE + frame(SETTINGS, 0, 0)
@@ -69,7 +68,7 @@ class Wire(asyncio.Transport):
 
 
 def refuse(message: bytes, identity: str | None) -> bytes:
-    raise CallError(http2.PERMISSION_DENIED, "no, 100 % no")
+    raise CallError(h2.PERMISSION_DENIED, "no, 100 % no")
 
 
 METHODS = {
@@ -180,7 +179,7 @@ def test_calls_that_fail_fail_alone(data, status):
     HELLO + frame(SETTINGS, 0, 0, b"\x00\x04\xff\xff\xff\xff"),
     HELLO + frame(WINDOW_UPDATE, 0, 0, bytes(4)),
     HELLO + frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"),
-    HELLO + frame(HEADERS, END_HEADERS | http2.PADDED, 1, b"\xff"),
+    HELLO + frame(HEADERS, END_HEADERS | h2.PADDED, 1, b"\xff"),
 ])
 def test_a_broken_connection_ends_with_goaway(data):
     connection, wire = connect()
