@@ -200,7 +200,8 @@ def _counters(view: View, member: Container) -> Usage:
     """What the view knows, or else the two files that matter here."""
     if member.usage.cpu_usage_usec is not None:
         return member.usage
-    stat, stall = parse_flat(view.read(member.cgroup, "cpu.stat")), parse_stall(view.read(member.cgroup, "cpu.pressure"))
+    stat = parse_flat(view.read(member.cgroup, "cpu.stat"))
+    stall = parse_stall(view.read(member.cgroup, "cpu.pressure"))
     return Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec"),
                  pressure={"cpu": stall} if stall else {}, read_s=view.now_s)
 
