@@ -16,6 +16,7 @@ import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -94,7 +95,7 @@ def answers(count: int = 5000, rounds: int = 300) -> None:
         process = subprocess.Popen(command, cwd=TREE)
         try:
             connection = HTTPConnection("127.0.0.1", port, timeout=30)
-            wait_for(lambda: _up(port), "the extender listens")
+            wait_for(partial(_up, port), "the extender listens")
             names = [name(n) for n in range(count)]
             request = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": names}).encode()
             both, alone = [], []

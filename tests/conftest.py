@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from carico_agent.client import Agent, AgentError, AgentUnavailable
 
 TREE = Path(__file__).parent.parent
+
+settings.register_profile("carico", deadline=None)  # no test depends on the speed of the machine
+settings.load_profile("carico")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -9,15 +9,19 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 from carico_agent.app import state
 from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.plugins import PluginDesk
 from carico_agent.app.reserve import ReservationDesk
 from carico_agent.app.routes import Routes
 from carico_agent.app.sampling import Live, Replay, Sampling
 from carico_agent.app.status import human_line, status_of
 from carico_agent.core import CapacityModel
+from carico_agent.federation.client import FederationClient
+from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.publish.api import LocalApi, status_routes
 from carico_agent.publish.board import Board
 from carico_agent.publish.files import replace_file
@@ -54,6 +58,7 @@ class Agent:
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
         self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
+        self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
         self._say = say
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
@@ -62,6 +67,8 @@ class Agent:
         self._replaying = replay is not None
         self._unsaved = ""
         self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
+        self.federation = FederationClient(settings.federation, self.node, self.resources, self._contribution,
+                                           self._learned)  # fmt: skip
 
     def _live(self, record: str | None) -> Live:
         sampling = self.settings.sampling
@@ -82,6 +89,8 @@ class Agent:
 
     def _open_pipeline(self, resources: tuple[str, ...], cores: int, resume: bool = False) -> None:
         self.resources = resources
+        known = {"cpu": 2.0 * cores, "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
+        self._sizes = tuple(known.get(name, 1.0) for name in resources)
         config = model_config(self.settings, cores)
         saved = state.load(self._state_file, resources, config) if resume else None
         self._sampling = Sampling(Pipeline(saved or CapacityModel(resources, config)), self.cost)
@@ -99,14 +108,19 @@ class Agent:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes()})
+        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes(),
+                        **self.plugins.routes()})
         await api.start(self.settings.socket_path, self.settings.socket.group)
         self.source.start()
+        if self.settings.federation.aggregators:
+            self.supervisor.start("federation", self.federation.run)
+            self.supervisor.start("federation-age", self._forget_old_view)
         if not self._replaying:
             self.runtime.listen(self._on_event)
             self.supervisor.start("runtime", self.runtime.run)
             self.supervisor.start("pod-usage", self._read_pods)
             self.supervisor.start("state", self._keep_state)
+            await asyncio.to_thread(self.plugins.start)
         if self.kube is not None:
             self.supervisor.start("kubernetes", self.kube.run)
         gc.collect()
@@ -117,11 +131,27 @@ class Agent:
         finally:
             self._notifier.stopping()
             self.source.stop()
+            await asyncio.to_thread(self.plugins.stop)
             await self.supervisor.stop()
             if self.kube is not None:
                 await self.kube.stop()
             await api.stop()
             self._save_state()
+
+    # ---- the other nodes
+
+    def _contribution(self) -> Contribution | None:
+        return self._sampling.contribution(self._sizes) if self.board.sequence else None
+
+    def _learned(self, view: GlobalView | None) -> None:
+        self._sampling.learn(view, self.settings.federation.weight)
+
+    async def _forget_old_view(self) -> None:
+        """A cluster that has not been heard of for long does not decide here any more."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.federation.view is None:
+                self._learned(None)
 
     # ---- what must survive
 
@@ -187,8 +217,8 @@ class Agent:
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()
         available = self.desk.book.available(time.time(), status["pod_capacity"])
-        self.board.publish({**status, "reserved": reserved, "available": available,
-                            "runtime": self.runtime.condition, "absent": self.absent,
+        self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
+                            "runtime": self.runtime.condition, "federation": self._federation_body(),
                             **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
@@ -197,6 +227,11 @@ class Agent:
         if self._say is not None:
             self._say(human_line(self.board.status))
         self.cost.stage("publish").record(time.perf_counter() - started_s)
+
+    def _federation_body(self) -> dict[str, Any]:
+        age_s = self.federation.age_s
+        return {"condition": self.federation.condition, "peers": self.federation.peers,
+                "age_s": None if age_s is None else round(age_s, 1)}  # fmt: skip
 
     def _write_status_file(self) -> None:
         """In a worker thread: a slow disk delays nobody. While one write is under way the next is skipped."""

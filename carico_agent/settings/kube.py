@@ -1,9 +1,9 @@
-"""Settings of everything that talks to Kubernetes. Read through settings.py, like all others."""
+"""Settings of everything that talks to Kubernetes. Read through the package, like all others."""
 
 from dataclasses import dataclass
 from typing import Annotated
 
-from carico_agent.settings_range import Range
+from carico_agent.settings.declare import Range
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Extender:
     policy: str = "pod-capacity"
     """Which policy filters and scores nodes."""
 
-    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.5
+    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.4
     """The part of a node's slots that may be starting at once; 1 for all of them."""
 
     open_when_stale: bool = False
