@@ -84,7 +84,7 @@ def _claims(s: Section, sweep: dict[int, list[Result]], others: dict[str, list[R
     s.claim(f"against paper CARICO: JCT × {jct / mean_jct(paper):.2f}, mean PCT × {pct / mean_pct(paper):.2f}",
             jct < mean_jct(paper) and pct < mean_pct(paper))  # fmt: skip
     s.say("**Waves.** Pods that start together end together, and the node idles while the next ones start. Letting at "
-          f"most half of the slots start at once lowers JCT from {mean_jct(others['carico, all slots may start at once']):.1f} s "
+          f"most 0.4 of the slots start at once lowers JCT from {mean_jct(others['carico, all slots may start at once']):.1f} s "
           f"to {jct:.1f} s *and* mean PCT from {mean_pct(others['carico, all slots may start at once']):.2f} s to {pct:.2f} s.")  # fmt: skip
 
 
