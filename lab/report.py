@@ -1,8 +1,8 @@
 """Runs the experiments and writes lab/REPORT.md. Exits non-zero when a headline claim does not hold.
 
-    python -m lab.report              everything (about a quarter of an hour), writes the report and the figures
-    python -m lab.report --quick      the headline claims only, at most 2 minutes, writes nothing
-    python -m lab.report --only mixed faults      these sections anew, the others from lab/results/
+python -m lab.report              everything (about a quarter of an hour), writes the report and the figures
+python -m lab.report --quick      the headline claims only, at most 2 minutes, writes nothing
+python -m lab.report --only mixed faults      these sections anew, the others from lab/results/
 """
 
 import argparse
@@ -16,36 +16,53 @@ from pathlib import Path
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Claim, Section
 
 HERE = Path(__file__).parent
-ALL = ("calibration", "headline", "sizes", "mixed", "isolation", "heavy", "faults", "estimators", "scenarios", "scale", "overhead",
-       "tuning")  # fmt: skip
+ALL = (
+    "calibration",
+    "headline",
+    "sizes",
+    "mixed",
+    "isolation",
+    "heavy",
+    "faults",
+    "estimators",
+    "scenarios",
+    "scale",
+    "overhead",
+    "tuning",
+)
 QUICK = ("calibration", "headline", "sizes", "mixed", "isolation", "heavy", "estimators", "scenarios")
 
 INTRODUCTION = f"""# What the lab found
 
-Written by `make lab` (`python -m lab.report`); do not edit. The production code is in the loop: `core.CapacityModel` at 10 Hz on
-every simulated node, `telemetry.contention`, the change gate `publish.gate` and the extender's `schedule.policy` and
-`schedule.ledger`. Reported seeds are {REPORTED_SEEDS.start}–{REPORTED_SEEDS.stop - 1} (fewer where a section says so by its first ones); what
-was chosen was chosen on seeds {TRAINING_SEEDS.start}–{TRAINING_SEEDS.stop - 1} and other workloads (last section). The same seeds give the same tables.
+Written by `make lab` (`python -m lab.report`); do not edit. The production code is in the loop:
+`core.CapacityModel` at 10 Hz on every simulated node, `telemetry.contention`, the change gate `publish.gate`
+and the extender's `schedule.policy` and `schedule.ledger`. Reported seeds are
+{REPORTED_SEEDS.start}–{REPORTED_SEEDS.stop - 1} (fewer where a section says so by its first ones); what was
+chosen was chosen on seeds {TRAINING_SEEDS.start}–{TRAINING_SEEDS.stop - 1} and other workloads (last section).
+The same seeds give the same tables.
 
-Parameters unless said otherwise: 19 nodes of 4 cores and 8 GiB; pi-2000 takes 5.9 core seconds (± 8 %) on one thread; sklearn 97
-core seconds on 3.6 threads and 650 MiB; 1–4 s (mean 2.3) from bound to running; the scheduler binds 100 Pods/s and hears of starts
-and ends after 0.2–1.2 s; a container start takes one CPU for 200 ms, a stop half of one. The paper's scheduler gets its numbers once a
-second; carico writes through its gate, at most once in 5 s per node. JCT: job completion time, PCT: Pod completion time (start to
-end), both as the paper defines them.
+Parameters unless said otherwise: 19 nodes of 4 cores and 8 GiB; pi-2000 takes 5.9 core seconds (± 8 %) on one
+thread; sklearn 97 core seconds on 3.6 threads and 650 MiB; 1–4 s (mean 2.3) from bound to running; the
+scheduler binds 100 Pods/s and hears of starts and ends after 0.2–1.2 s; a container start takes one CPU for 200
+ms, a stop half of one. The paper's scheduler gets its numbers once a second; carico writes through its gate, at
+most once in 5 s per node. JCT: job completion time, PCT: Pod completion time (start to end), both as the paper
+defines them.
 
 """
 
 LIMITS = """## What this simulation cannot show
 
-- **Other machines.** Cores are equal and share without loss; no caches, NUMA, SMT, frequency scaling, steal time or noisy hypervisor. The
-  paper's own machines gained throughput from *more* Pods per core (figure 4.4), which processor sharing cannot reproduce.
-- **The kernel's scheduler.** Pressure follows the measured two-core table, extrapolated to other core counts by the reasoning in
-  lab/sim/cluster.py. Nobody measured it on 64 cores.
-- **Kubernetes itself.** API server, etcd, kubelet and the Job controller are delays drawn from a distribution. Their queues under load,
-  image pulls, evictions, retries and back-off are missing; `make test-kube` has the real control plane.
+- **Other machines.** Cores are equal and share without loss; no caches, NUMA, SMT, frequency scaling, steal time or
+  noisy hypervisor. The paper's own machines gained throughput from *more* Pods per core (figure 4.4), which processor
+  sharing cannot reproduce.
+- **The kernel's scheduler.** Pressure follows the measured two-core table, extrapolated to other core counts by the
+  reasoning in lab/sim/cluster.py. Nobody measured it on 64 cores.
+- **Kubernetes itself.** API server, etcd, kubelet and the Job controller are delays drawn from a distribution. Their
+  queues under load, image pulls, evictions, retries and back-off are missing; `make test-kube` has the real control
+  plane.
 - **Disk, network, throttled containers.** CPU and memory only; a quota is a matter for the tests on a real node.
-- **The paper's CARICO** is our reading of its text. Its authors' numbers on real machines are better than our reproduction of it, so ratios
-  against the *paper's table* are the ones to trust, where there is one.
+- **The paper's CARICO** is our reading of its text. Its authors' numbers on real machines are better than our
+  reproduction of it, so ratios against the *paper's table* are the ones to trust, where there is one.
 - **Latency.** Table 5.4 rests on a one-parameter queueing model, fitted to one cell.
 """
 

@@ -9,8 +9,8 @@ but the node's number is older than that by then, so for a second nobody counts 
 (Pods counted + Pod-Capacity, both of one instant) hardly move when Pods come and go, so they may be old.
 
 Why only a part of the slots may be starting at once: Pods that start together end together, and then the node idles
-while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it was
-not chosen on, it lowers the job's time by 5 % and the Pods' by 11 % (lab/REPORT.md, "Waves").
+while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it
+was not chosen on, it lowers the job's time by 5 % and the Pods' by 11 % (lab/REPORT.md, "Waves").
 
 Why strangers (Pods of a kind that has not yet run here) count at the prior cost when that is higher: a node that has
 learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (paper 5.9).
@@ -110,7 +110,7 @@ class PodCapacity:
         if node.available() < self.least:
             return f"no room: {node.slots:g} slots, {node.assigned} Pods"
         if node.slots > node.prior_slots and pod.kind not in node.known and node.available() < node.caution():
-            return f"no room for a stranger: {node.slots:g} slots, {node.assigned} Pods, {node.strangers} of them strangers"
+            return f"no room for a stranger: {node.slots:g} slots, {node.assigned} Pods, {node.strangers} strangers"
         if node.starting and node.starting >= ceil(self.starting_ratio * node.slots):
             return f"busy: {node.starting} Pods are starting"
         return None

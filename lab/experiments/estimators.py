@@ -11,12 +11,18 @@ def section(quick: bool) -> Section:
     s = Section("Estimators", quick=quick)
     which = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS[:3]
     names = ["resource-space", "paper-dual"] if quick else list(ESTIMATORS)
-    s.say("RMS error of Pod-Capacity [Pods] on synthetic nodes with known truth (lab/synthetic.py), worst seed, after 60 s; "
-          "with a prior wrong by 4, after 120 s:")  # fmt: skip
+    s.say(
+        "RMS error of Pod-Capacity [Pods] on synthetic nodes with known truth (lab/synthetic.py), worst seed, "
+        "after 60 s; "
+        "with a prior wrong by 4, after 120 s:"
+    )
     rows, worst = [], 0.0
     for factor, after_s in ((1.0, 60.0),) if quick else ((1.0, 60.0), (4.0, 120.0), (0.25, 120.0)):
         for scenario in SCENARIOS:
-            rms = [max(accuracy.score(scenario, name, seed, factor, after_s, 200.0).rms for seed in which) for name in names]
+            rms = [
+                max(accuracy.score(scenario, name, seed, factor, after_s, 200.0).rms for seed in which)
+                for name in names
+            ]
             rows.append((scenario.name + (f", prior × {factor:g}" if factor != 1 else ""), *rms))
             worst = max(worst, rms[0]) if factor == 1 else worst
     s.table(("node", *names), rows)
@@ -47,5 +53,3 @@ def _figure() -> None:
     axes[1].set(xlabel="time [s]", ylabel="Pods")
     figure.savefig(FIGURES / "estimators.png")
     plt.close(figure)
-
-

@@ -29,21 +29,61 @@ def _stale(s: Section, which: range, quick: bool) -> None:
     for delay_s in delays:
         late = Faults(delay_s=delay_s)
         mine = runs(lambda late=late: Carico(AgentConfig(faults=late)), pi(), which, warm(PI, warm_s=70.0))
-        theirs = runs(lambda late=late: PaperCarico(AgentConfig("paper-dual", None, faults=late)), pi(), which,
-                      warm(PI, warm_s=70.0))  # fmt: skip
-        rows.append((f"{delay_s:g} s old", mean_jct(mine), mean_pct(mine), overfilled(mine) / len(mine), mean_jct(theirs),
-                     mean_pct(theirs), overfilled(theirs) / len(theirs)))  # fmt: skip
+        theirs = runs(
+            lambda late=late: PaperCarico(AgentConfig("paper-dual", None, faults=late)),
+            pi(),
+            which,
+            warm(PI, warm_s=70.0),
+        )
+        rows.append(
+            (
+                f"{delay_s:g} s old",
+                mean_jct(mine),
+                mean_pct(mine),
+                overfilled(mine) / len(mine),
+                mean_jct(theirs),
+                mean_pct(theirs),
+                overfilled(theirs) / len(theirs),
+            )
+        )
     quiet = Faults(silent=SILENT)
     mine = runs(lambda: Carico(AgentConfig(faults=quiet)), pi(), which)
     theirs = runs(lambda: PaperCarico(AgentConfig("paper-dual", None, faults=quiet)), pi(), which, warm(PI))
-    rows.append(("1 of 19 nodes never publishes", mean_jct(mine), mean_pct(mine), overfilled(mine) / len(mine), mean_jct(theirs),
-                 mean_pct(theirs), overfilled(theirs) / len(theirs)))  # fmt: skip
-    s.say("The headline job with numbers that reach the scheduler late, and with a node that is silent (closed, so 18 carry the job). "
-          "Agents have seen the workload before:")  # fmt: skip
-    s.table(("", "carico JCT [s]", "mean PCT [s]", "overfill [node s]", "paper CARICO JCT [s]", "mean PCT [s]", "overfill [node s]"), rows)
+    rows.append(
+        (
+            "1 of 19 nodes never publishes",
+            mean_jct(mine),
+            mean_pct(mine),
+            overfilled(mine) / len(mine),
+            mean_jct(theirs),
+            mean_pct(theirs),
+            overfilled(theirs) / len(theirs),
+        )
+    )
+    s.say(
+        "The headline job with numbers that reach the scheduler late, and with a node that is silent (closed, "
+        "so 18 carry the job). "
+        "Agents have seen the workload before:"
+    )
+    s.table(
+        (
+            "",
+            "carico JCT [s]",
+            "mean PCT [s]",
+            "overfill [node s]",
+            "paper CARICO JCT [s]",
+            "mean PCT [s]",
+            "overfill [node s]",
+        ),
+        rows,
+    )
     fresh, worst = rows[0], rows[len(delays) - 1]
-    s.claim(f"numbers {delays[-1]:g} s old cost carico {worst[1] / fresh[1] - 1:+.0%} JCT and {worst[2] / fresh[2] - 1:+.0%} mean PCT "
-            f"and no overfill ({worst[3]:.0f} node s)", worst[1] <= 1.1 * fresh[1] and worst[3] == 0)  # fmt: skip
+    s.claim(
+        f"numbers {delays[-1]:g} s old cost carico {worst[1] / fresh[1] - 1:+.0%} JCT and "
+        f"{worst[2] / fresh[2] - 1:+.0%} mean PCT "
+        f"and no overfill ({worst[3]:.0f} node s)",
+        worst[1] <= 1.1 * fresh[1] and worst[3] == 0,
+    )
 
 
 def _startup(s: Section, which: range) -> None:
@@ -54,8 +94,31 @@ def _startup(s: Section, which: range) -> None:
         mine = runs(Carico, pi(), which, setup)
         theirs = runs(PaperCarico, pi(), which, replace(setup, rehearsal=(PI,)))
         best = min(mean_jct(r) for r in kube.values())
-        rows.append((f"{low:g}–{high:g}", best, mean_jct(kube[500]), mean_pct(kube[500]), mean_jct(mine), mean_pct(mine),
-                     overfilled(mine), mean_jct(theirs), mean_pct(theirs)))  # fmt: skip
+        rows.append(
+            (
+                f"{low:g}–{high:g}",
+                best,
+                mean_jct(kube[500]),
+                mean_pct(kube[500]),
+                mean_jct(mine),
+                mean_pct(mine),
+                overfilled(mine),
+                mean_jct(theirs),
+                mean_pct(theirs),
+            )
+        )
     s.say("From bound to running [s]; the headline job:")
-    s.table(("startup", "best kube JCT (300, 500, 700m)", "kube 500m JCT", "PCT", "carico JCT", "PCT", "overfill", "paper CARICO JCT",
-             "PCT"), rows)  # fmt: skip
+    s.table(
+        (
+            "startup",
+            "best kube JCT (300, 500, 700m)",
+            "kube 500m JCT",
+            "PCT",
+            "carico JCT",
+            "PCT",
+            "overfill",
+            "paper CARICO JCT",
+            "PCT",
+        ),
+        rows,
+    )

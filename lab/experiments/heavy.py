@@ -32,14 +32,20 @@ def section(quick: bool) -> Section:
     setup = warm(LIGHT)
     ours = {"paper CARICO": runs(PaperCarico, JOBS, which, setup), "carico": runs(Carico, JOBS, which, setup)}
     if not quick:
-        ours["paper's scheduler, carico's estimator"] = runs(lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup)
+        ours["paper's scheduler, carico's estimator"] = runs(
+            lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup
+        )
         ours["carico, one kind"] = runs(OneKind, JOBS, which, setup)
         ours["carico, one kind, starting_ratio 0.1"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1)), JOBS, which, setup)  # fmt: skip
+            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1)), JOBS, which, setup
+        )
         ours["kube-scheduler 100m"] = runs(Kube, JOBS, which)
         ours["oracle"] = runs(Oracle, JOBS, which)
-    s.say("60 s of light Pods (0.2 CPU, 20 s), then 400 heavy ones (2 CPUs, 20 core seconds) at once. Over-admission: heavy Pods on a "
-          "node above what fits; its peak (mean over nodes) and its sum over time.")  # fmt: skip
+    s.say(
+        "60 s of light Pods (0.2 CPU, 20 s), then 400 heavy ones (2 CPUs, 20 core seconds) at once. "
+        "Over-admission: heavy Pods on a "
+        "node above what fits; its peak (mean over nodes) and its sum over time."
+    )
     rows = []
     for name, results in ours.items():
         peak = float(np.mean([excess(r).max(axis=0).mean() for r in results]))
@@ -49,9 +55,13 @@ def section(quick: bool) -> Section:
     s.table(("scheduler", "peak [Pods]", "sum [Pod s]", "mean PCT of heavy Pods [s]", "JCT [s]"), rows)
     ratio = rows[1][1] / rows[0][1]
     s.claim(f"sudden heavy workload: peak over-admission is {ratio:.2f} × paper CARICO's, at most .5", ratio <= 0.5)
-    s.say("Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) count at the prior cost of one core. "
-          "Where light and heavy Pods come from the same template there is nothing to tell them apart, and carico over-admits too "
-          "(\"one kind\"); only fewer Pods starting at once helps then, and it slows every burst.")  # fmt: skip
+    s.say(
+        "Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) count at the "
+        "prior cost of one core. "
+        "Where light and heavy Pods come from the same template there is nothing to tell them apart, and "
+        "carico over-admits too "
+        '("one kind"); only fewer Pods starting at once helps then, and it slows every burst.'
+    )
     if not quick:
         _figure(ours)
         s.figure("heavy.png", "Over-admission per node after heavy Pods arrive at 60 s.")

@@ -9,11 +9,14 @@ from lab.sim.schedulers.kube import Kube
 from lab.sim.workload import PI
 
 WAIT_MS = 2.35
-"""How long a waking server waits behind one runnable task of its CPU. Fitted to one cell of the paper: kube-scheduler's median."""
+"""How long a waking server waits behind one runnable task of its CPU; fitted to kube-scheduler's median below."""
 
 PERCENTILES = (0, 50, 90, 95, 99, 100)
-PAPER = {"pristine": (0.99, 3.04, 3.78, 4.00, 4.47, 8.32), "kube-scheduler 100m": (1.07, 10.06, 18.61, 22.28, 28.82, 54.49),
-         "carico": (1.00, 2.48, 6.09, 7.82, 10.53, 17.39)}  # fmt: skip
+PAPER = {
+    "pristine": (0.99, 3.04, 3.78, 4.00, 4.47, 8.32),
+    "kube-scheduler 100m": (1.07, 10.06, 18.61, 22.28, 28.82, 54.49),
+    "carico": (1.00, 2.48, 6.09, 7.82, 10.53, 17.39),
+}
 
 
 def latencies(demand: np.ndarray, cores: int, rng: np.random.Generator, per_s: int = 20) -> np.ndarray:
@@ -35,7 +38,11 @@ def latencies(demand: np.ndarray, cores: int, rng: np.random.Generator, per_s: i
 def of_run(results: list[Result], seed: int) -> np.ndarray:
     """A server on every node of the run, while the job runs."""
     rng = np.random.default_rng([seed, 77])
-    parts = [latencies(r.demand[2 : int(r.jct_s), node], r.machine.cores, rng) for r in results for node in range(r.demand.shape[1])]
+    parts = [
+        latencies(r.demand[2 : int(r.jct_s), node], r.machine.cores, rng)
+        for r in results
+        for node in range(r.demand.shape[1])
+    ]
     return np.concatenate(parts)
 
 
@@ -43,8 +50,12 @@ def section(quick: bool) -> Section:
     s = Section("Isolation of a latency-sensitive server", quick=quick)
     which = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS[:3]
     rng = np.random.default_rng(77)
-    ours = {"pristine": latencies(np.full(600, 0.03), 4, rng), "kube-scheduler 100m": of_run(runs(Kube, pi(100), which), 1),
-            "kube-scheduler 500m": of_run(runs(Kube, pi(500), which), 2), "carico": of_run(runs(Carico, pi(), which), 3)}  # fmt: skip
+    ours = {
+        "pristine": latencies(np.full(600, 0.03), 4, rng),
+        "kube-scheduler 100m": of_run(runs(Kube, pi(100), which), 1),
+        "kube-scheduler 500m": of_run(runs(Kube, pi(500), which), 2),
+        "carico": of_run(runs(Carico, pi(), which), 3),
+    }
     if not quick:
         ours["paper CARICO (rehearsed)"] = of_run(runs(PaperCarico, pi(), which, warm(PI)), 4)
     rows: list[tuple[object, ...]] = []
@@ -52,11 +63,21 @@ def section(quick: bool) -> Section:
         if name in PAPER:
             rows.append((name, "paper", *PAPER[name]))
         rows.append((name, "simulated", *(float(v) for v in np.percentile(values, PERCENTILES))))
-    s.say("Response latency [ms] while 1000 pi-2000 Pods run. The queueing model has one fitted number (see lab/experiments/"
-          "isolation.py): the median under kube-scheduler 100m. The other cells are predictions.")  # fmt: skip
+    s.say(
+        "Response latency [ms] while 1000 pi-2000 Pods run. The queueing model has one fitted number (see "
+        "lab/experiments/"
+        "isolation.py): the median under kube-scheduler 100m. The other cells are predictions."
+    )
     s.table(("", "", "Min", "Med", "P90", "P95", "P99", "Max"), rows)
-    median, tail = (float(np.percentile(ours["carico"], q) / np.percentile(ours["kube-scheduler 100m"], q)) for q in (50, 99))
+    median, tail = (
+        float(np.percentile(ours["carico"], q) / np.percentile(ours["kube-scheduler 100m"], q)) for q in (50, 99)
+    )
     s.claim(f"isolation: P99 is {tail:.2f} × kube-scheduler's (paper .37)", tail <= 0.40)
-    s.claim(f"isolation: the median is {median:.2f} × kube-scheduler's (paper .25; below .30 = pristine is out of reach of a "
-            "model in which sharing can only add time)", median <= 0.40, headline=False)  # fmt: skip
+    s.claim(
+        f"isolation: the median is {median:.2f} × kube-scheduler's (paper .25; below .30 = pristine is out "
+        "of reach of a "
+        "model in which sharing can only add time)",
+        median <= 0.40,
+        headline=False,
+    )
     return s

@@ -18,11 +18,33 @@ def section(quick: bool) -> Section:
         sys.stderr.write(f"{nodes} nodes\n")
         r = run(Carico(), [Job(PI, PODS_PER_NODE * nodes)], 1000, setup, progress=True, until_s=until_s)
         done = r.pct_s()
-        rows.append((nodes, until_s, float(done.mean()), len(done) / nodes, r.overfill_s(7.97), r.writes / nodes / ((until_s + 5) / 60),
-                     r.wall_s))  # fmt: skip
-    s.say("pi-2000 Pods in excess, carico, for a fixed time. Writes are those that pass the change gate. The time is that of this "
-          "machine (2 shared cores, one process) and not part of any claim.")  # fmt: skip
-    s.table(("nodes", "simulated [s]", "mean PCT [s]", "Pods finished per node", "overfill [node s]", "writes per node and minute",
-             "took [s]"), rows)  # fmt: skip
+        rows.append(
+            (
+                nodes,
+                until_s,
+                float(done.mean()),
+                len(done) / nodes,
+                r.overfill_s(7.97),
+                r.writes / nodes / ((until_s + 5) / 60),
+                r.wall_s,
+            )
+        )
+    s.say(
+        "pi-2000 Pods in excess, carico, for a fixed time. Writes are those that pass the change gate. The "
+        "time is that of this "
+        "machine (2 shared cores, one process) and not part of any claim."
+    )
+    s.table(
+        (
+            "nodes",
+            "simulated [s]",
+            "mean PCT [s]",
+            "Pods finished per node",
+            "overfill [node s]",
+            "writes per node and minute",
+            "took [s]",
+        ),
+        rows,
+    )
     s.claim("scale: no node overfills at any size", all(row[4] == 0 for row in rows))
     return s

@@ -42,10 +42,14 @@ def cost(scheduler: object, which: range = TRAINING_SEEDS) -> tuple[float, float
 
 def section(quick: bool) -> Section:
     s = Section("How the defaults were chosen", quick=quick)
-    s.say(f"Training seeds {list(TRAINING_SEEDS)} and three workloads that appear nowhere else: 600 Pods of 4 core seconds on "
-          "12 × 4 cores, 500 of 11 on 8 × 8 cores, and a mix of 4 core seconds on one thread and 9 on 1.5 threads. All "
-          "numbers are relative to the paper's rule (ratio 1, no limit on starting Pods); less is better. The choice minimises "
-          "the product of both among those that do not lengthen the job (by more than half a percent).")  # fmt: skip
+    s.say(
+        f"Training seeds {list(TRAINING_SEEDS)} and three workloads that appear nowhere else: 600 Pods of 4 "
+        "core seconds on "
+        "12 × 4 cores, 500 of 11 on 8 × 8 cores, and a mix of 4 core seconds on one thread and 9 on 1.5 threads. All "
+        "numbers are relative to the paper's rule (ratio 1, no limit on starting Pods); less is better. The "
+        "choice minimises "
+        "the product of both among those that do not lengthen the job (by more than half a percent)."
+    )
     base = cost(lambda: Carico(policy=PodCapacity(starting_ratio=1.0)))
     rows = []
     for ratio in RATIOS:
@@ -61,16 +65,30 @@ def section(quick: bool) -> Section:
         gate = GateConfig(rise=rise, fall=fall)
         jct, pct, writes = cost(lambda gate=gate: Carico(AgentConfig(gate=gate)), TRAINING_SEEDS[:1])
         rows.append((f"{rise}, {fall}", float(np.exp(jct - base[0])), float(np.exp(pct - base[1])), writes))
-    s.table(("hysteresis: rise, fall [Pods]", "JCT / default", "mean PCT / default", "writes per node and minute"), rows)
-    s.say("The core's own parameters, one changed at a time; RMS error of Pod-Capacity [Pods], mean over the synthetic nodes of "
-          "lab/synthetic.py:")  # fmt: skip
+    s.table(
+        ("hysteresis: rise, fall [Pods]", "JCT / default", "mean PCT / default", "writes per node and minute"), rows
+    )
+    s.say(
+        "The core's own parameters, one changed at a time; RMS error of Pod-Capacity [Pods], mean over the "
+        "synthetic nodes of "
+        "lab/synthetic.py:"
+    )
     s.table(("parameter", "half", "default", "double"), _sensitivity())
     return s
 
 
 def _sensitivity() -> Iterator[tuple[object, ...]]:
     default = ModelConfig()
-    for name in ("settle_s", "ema_slow_s", "ema_fast_s", "ema_patience_s", "ema_band", "noise_sd", "forget", "halt_most_s"):
+    for name in (
+        "settle_s",
+        "ema_slow_s",
+        "ema_fast_s",
+        "ema_patience_s",
+        "ema_band",
+        "noise_sd",
+        "forget",
+        "halt_most_s",
+    ):
         value = getattr(default, name)
         yield f"{name} = {value:g}", *(_rms(**{name: value * factor}) for factor in (0.5, 1.0, 2.0))
 
@@ -79,7 +97,14 @@ def _rms(**changes: float) -> float:
     original = accuracy.ModelConfig
     try:
         accuracy.ModelConfig = lambda **given: replace(original(**given), **changes)  # type: ignore[assignment,misc]
-        return float(np.mean([accuracy.score(scenario, "resource-space", seed, length_s=200.0).rms
-                              for scenario in SCENARIOS for seed in TRAINING_SEEDS[:2]]))  # fmt: skip
+        return float(
+            np.mean(
+                [
+                    accuracy.score(scenario, "resource-space", seed, length_s=200.0).rms
+                    for scenario in SCENARIOS
+                    for seed in TRAINING_SEEDS[:2]
+                ]
+            )
+        )
     finally:
         accuracy.ModelConfig = original  # type: ignore[misc]

@@ -6,7 +6,9 @@ from hypothesis import strategies as st
 from carico_agent.schedule.ledger import MOST_KINDS, Ledger, Place
 from carico_agent.schedule.policy import NodeView
 
-EVENTS = st.lists(st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy")))
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
+)
 
 
 @given(EVENTS)

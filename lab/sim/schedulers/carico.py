@@ -97,7 +97,7 @@ class Carico(Extended):
 
 
 class PaperCarico(Extended):
-    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz, dual filter."""
+    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz."""
 
     name = "paper CARICO"
 
