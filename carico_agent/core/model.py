@@ -147,7 +147,7 @@ class CapacityModel:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
         c, length_s = self.config, t - self._batch_t
         smoothed = np.nan_to_num(np.array(self._batch).T)
-        self._local = self._local.merge(Subspace.of_batch(smoothed, c.rank), c.forget, c.rank)
+        self._local = self._local.take(smoothed, c.forget, c.rank)
         self._renew_workload()
         self._halted_s = 0.0 if self._batch_clean else self._halted_s + length_s
         if self._batch_clean or self._halted_s > c.halt_most_s:
@@ -171,7 +171,7 @@ class CapacityModel:
 
     def estimate(self) -> Estimate:
         """The answer for the last sample. Changes nothing."""
-        usage, pods = self._known_usage(), self._pods or 0
+        usage, pods = self._known_usage(), self.pods
         unit = self._workload.unit
         judgement = self._estimator.judge(Situation(usage, unit, pods))
         span = judgement.predicted if self._unsettled else judgement.measured
@@ -201,6 +201,11 @@ class CapacityModel:
         return Span(min(span.value, most), min(span.low, most), min(span.high, most)), limiting
 
     # ---- what nodes tell each other
+
+    @property
+    def pods(self) -> int:
+        """Pods counted last."""
+        return self._pods or 0
 
     @property
     def subspace(self) -> Subspace:

@@ -92,10 +92,10 @@ class Supervisor:
         self._tasks.clear()
 
 
-def guard_call(name: str, call: Callable[[], object]) -> str | None:
+def guard_call(name: str, call: Callable[..., object], *arguments: object) -> str | None:
     """Run a foreign function (a plugin, a callback); its failure is returned as text, never raised."""
     try:
-        call()
+        call(*arguments)
     except Exception as error:
         log.debug("%s: %r", name, error, exc_info=True)
         return f"{type(error).__name__}: {error}"

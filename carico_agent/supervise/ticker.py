@@ -2,15 +2,20 @@
 
 Late ticks are skipped and counted, never caught up in a burst.
 
-Why a thread that sleeps and not the event loop: a 10 Hz asyncio timer costs about 2.5 times the CPU of a sleeping
-thread (`make bench`, row "timer": DESIGN.md measured 0.25 % against 0.10 % of a core), and a thread keeps its time
-while the loop serves a slow request.
+Why a thread that sleeps and not the event loop: a thread keeps its time while the loop serves a slow request, and it
+alone can be real time. CPU decides little: the same reads by an asyncio timer cost 1.1 to 1.3 times as much on a busy
+machine (`make bench`, "timer").
 """
 
+import logging
 import threading
 import time
 from bisect import bisect_left
 from collections.abc import Callable
+
+from carico_agent.supervise.tasks import guard_call
+
+log = logging.getLogger(__name__)
 
 LATENESS_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
 
@@ -48,25 +53,41 @@ class Lateness:
 
 
 class Ticker:
-    """Calls `work(now_s)` every `period_s` until stopped. Runs in the thread that calls `run`."""
+    """Calls `work(now_s)` every `period_s` until stopped. Runs in the thread that calls `run`.
+
+    Work that fails is counted and its condition kept in `error`; the next tick comes all the same.
+    """
 
     def __init__(self, period_s: float, work: Callable[[float], None]) -> None:
         self.period_s = period_s
         self.lateness = Lateness()
+        self.failures = 0
+        self.error: str | None = None
         self._work = work
-        self._stop = threading.Event()
+        self._going = threading.Lock()  # held while going: waiting for it is one call, where an Event takes a dozen
+        self._going.acquire()
 
     def run(self) -> None:
         deadline_s = time.monotonic() + self.period_s
-        while not self._stop.wait(max(0.0, deadline_s - time.monotonic())):
+        while not self._going.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
             now_s = time.monotonic()
             self.lateness.record(max(0.0, now_s - deadline_s))
-            self._work(now_s)
+            self._guarded(now_s)
             deadline_s += self.period_s
             behind = int((time.monotonic() - deadline_s) // self.period_s)
             if behind > 0:  # whole periods have passed: skip them, say so, keep the phase
                 self.lateness.missed += behind
                 deadline_s += behind * self.period_s
 
+    def _guarded(self, now_s: float) -> None:
+        error = guard_call("tick", self._work, now_s)
+        if error and not self.error:
+            log.error("sampling fails: %s", error)
+        elif self.error and not error:
+            log.info("sampling works again after %d failures", self.failures)
+        self.failures += error is not None
+        self.error = error
+
     def stop(self) -> None:
-        self._stop.set()
+        if self._going.locked():
+            self._going.release()

@@ -50,7 +50,7 @@ class Channel:
         self._config = config
         self._prior = prior
         base, base_sd = (0.02, 0.05) if prior > 0 else (0.1, 0.3)
-        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, (prior or 0.1) ** 2]))
+        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, max(prior, 0.1) ** 2]))
         self.cluster: tuple[float, float] | None = None  # the others' cost and its variance
         self.batches = 0  # with Pods running: evidence about the cost
         self.surprises = 0
@@ -81,12 +81,18 @@ class Channel:
             self.belief.x[1] = min(self._prior, self.cost * (1 + self._config.idle_drift_per_s * elapsed_s))
 
     def _mind_surprise(self, residual: float, variance: float, pods: float) -> None:
-        """A residual that stays far outside its variance: forget how sure we were of what must have changed."""
+        """A residual that stays far outside its variance: forget how sure we were of what must have changed.
+
+        Pods that turn heavy are believed at once, Pods that turn light only as fast as the filter goes by itself:
+        one idle Pod must not open a node for ten busy ones.
+        """
         self.surprises = self.surprises + 1 if residual**2 > SURPRISE * variance else 0
-        if self.surprises >= 2 and pods > 0:
-            self.belief.p[1, 1] += (residual / pods) ** 2
-        elif self.surprises >= 2:
+        if self.surprises < 2:
+            return
+        if pods <= 0:
             self.belief.p[0, 0] += residual**2
+        elif residual > 0:
+            self.belief.p[1, 1] += (residual / pods) ** 2
 
     def cost_belief(self) -> tuple[float, float]:
         """The cost of one Pod and its variance: own evidence and the cluster's, weighted by precision."""

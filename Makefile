@@ -1,0 +1,57 @@
+# carico: make help
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
+export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
+export PIP_DISABLE_PIP_VERSION_CHECK = 1
+
+.PHONY: help run test check bench accuracy lab-node proto tools clean
+
+help: ## this list
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
+
+run: $(VENV)/.run ## install into .venv and start the agent here, in the foreground
+	@$(BIN)/carico agent
+
+test: $(VENV)/.dev tools ## set up all that the tests need, and run them
+	@$(BIN)/python -m pytest
+
+check: $(VENV)/.dev ## style, types, layers
+	@$(BIN)/ruff check .
+	@$(BIN)/mypy
+	@$(BIN)/lint-imports --no-cache
+
+bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_exporter and a C loop
+	@$(BIN)/python -m lab.bench
+
+accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
+	@$(BIN)/python -m lab.accuracy
+
+lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
+	@$(BIN)/python -m lab.node
+
+proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
+	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/federation/proto/generate.sh
+
+tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
+	@./tests/tools.sh "$(TOOLS)"
+
+clean: ## remove .venv and caches
+	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || \
+		{ echo "carico needs Python 3.11 or newer; try: make PYTHON=python3.11 $(MAKECMDGOALS)"; exit 1; }
+	@$(PYTHON) -m venv $(VENV) || { rm -rf $(VENV); echo "python venv is missing; try: apt-get install python3-venv"; exit 1; }
+
+$(VENV)/.run: setup.cfg pyproject.toml | $(VENV)/bin/python
+	@echo "installing carico into $(VENV) (once)"
+	@$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/.dev: setup.cfg pyproject.toml | $(VENV)/bin/python
+	@echo "installing carico and its test tools into $(VENV) (once)"
+	@$(BIN)/pip install -q -e '.[test,dev,lab]'
+	@touch $@ $(VENV)/.run

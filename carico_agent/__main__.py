@@ -1,0 +1,7 @@
+"""`python -m carico_agent` is `carico`."""
+
+import sys
+
+from carico_agent.cli import main
+
+sys.exit(main())

@@ -1,0 +1,1 @@
+"""Where the parts are put together: the one place that knows all of them."""

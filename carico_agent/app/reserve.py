@@ -1,0 +1,133 @@
+"""Reservations over the local API, kept in a file so that a restart does not break a promise.
+
+A reservation is answered after it was written: requests that arrive while a write is under way share the next one.
+Where the file cannot be written the reservation still holds in memory and says `"durable": false`.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from carico_agent.app.state import set_aside
+from carico_agent.publish.api import ApiError, Handler, answer, read_json, request_id
+from carico_agent.publish.files import replace_file
+from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations
+
+log = logging.getLogger(__name__)
+
+FIELDS = {"pods", "ttl_s", "holder", "pod_uid"}
+
+
+class ReservationDesk:
+    """Takes requests, keeps the book."""
+
+    def __init__(self, book: Reservations, path: Path, room: Callable[[], float | None],
+                 changed: Callable[[], None]) -> None:  # fmt: skip
+        self.book = book
+        self._path = path
+        self._room, self._changed = room, changed
+        self._durable = True
+        self._writing: asyncio.Task[None] | None = None
+        self._waiting: asyncio.Future[None] | None = None
+        self._load()
+
+    def _load(self) -> None:
+        try:
+            self.book.restore(json.loads(self._path.read_bytes())["reservations"], time.time())
+        except FileNotFoundError:
+            return
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            set_aside(self._path, str(error))
+
+    def available(self) -> int:
+        return self.book.available(time.time(), self._room())
+
+    def reserved(self) -> int:
+        return self.book.total(time.time())
+
+    def pods_started(self, uids: list[str]) -> None:
+        if self.book.started(uids):
+            self._changed()
+            self._save_soon()
+
+    def routes(self) -> dict[str, dict[str, Handler]]:
+        return {
+            "/v1/reservations": {"GET": self._list, "POST": self._reserve},
+            "/v1/reservations/{id}": {"GET": self._show, "DELETE": self._release},
+        }
+
+    async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
+        held = [self._body(reservation) for reservation in self.book.all(time.time())]
+        return answer({"available": self.available(), "reservations": held})
+
+    async def _reserve(self, request: web.BaseRequest) -> web.StreamResponse:
+        wanted = await read_json(request)
+        if unknown := sorted(wanted.keys() - FIELDS):
+            raise ApiError(400, f"unknown field {unknown[0]}; known are {', '.join(sorted(FIELDS))}")
+        for name in ("pods", "ttl_s"):
+            if name not in wanted:
+                raise ApiError(400, f"{name} is missing")
+        try:
+            made = self.book.reserve(time.time(), self._room(), **wanted)
+        except NotAvailable as error:
+            raise ApiError(409, str(error), available=error.available) from error
+        except BadReservation as error:
+            raise ApiError(400, str(error)) from error
+        self._changed()
+        await self._saved()
+        return answer({**self._body(made), "available": self.available(), "durable": self._durable}, 201)
+
+    async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
+        found = next((r for r in self.book.all(time.time()) if r.id == request_id(request)), None)
+        if found is None:
+            raise ApiError(404, f"no reservation {request_id(request)!r} is held")
+        return answer(self._body(found))
+
+    async def _release(self, request: web.BaseRequest) -> web.StreamResponse:
+        released = self.book.release(request_id(request))
+        if released is None:
+            raise ApiError(404, f"no reservation {request_id(request)!r} is held")
+        self._changed()
+        await self._saved()
+        return answer({"released": released.id, "available": self.available()})
+
+    @staticmethod
+    def _body(reservation: Reservation) -> dict[str, Any]:
+        left_s = round(max(0.0, reservation.expires_s - time.time()), 3)
+        body: dict[str, Any] = {"id": reservation.id, "pods": reservation.pods, "holder": reservation.holder}
+        return {**body, "expires_in_s": left_s, **({"pod_uid": reservation.pod_uid} if reservation.pod_uid else {})}
+
+    async def _saved(self) -> None:
+        """Wait until a write that began after this moment has ended."""
+        self._save_soon()
+        assert self._waiting is not None
+        await asyncio.shield(self._waiting)
+
+    def _save_soon(self) -> None:
+        if self._waiting is None:
+            self._waiting = asyncio.get_running_loop().create_future()
+        if self._writing is None:
+            self._writing = asyncio.create_task(self._write())
+
+    async def _write(self) -> None:
+        while (waiting := self._waiting) is not None:
+            self._waiting = None
+            encoded = json.dumps({"version": 1, "reservations": self.book.state()}).encode()
+            try:
+                await asyncio.to_thread(replace_file, self._path, encoded, 0o600)
+                self._say_durable(True)
+            except OSError as error:
+                self._say_durable(False, str(error))
+            waiting.set_result(None)
+        self._writing = None
+
+    def _say_durable(self, durable: bool, why: str = "") -> None:
+        if durable != self._durable:
+            log.warning("reservations %s", "are kept on disk again" if durable else f"are kept in memory only: {why}")
+        self._durable = durable

@@ -1,0 +1,53 @@
+"""`carico`: one command for everything. Each subcommand is a module here and imports only what it needs."""
+
+import argparse
+import importlib
+import sys
+
+from carico_agent import __version__
+
+COMMANDS = (
+    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "plugins", "throttling", "journal", "restore",
+    "check_config", "print_config",
+)  # fmt: skip
+
+EXAMPLES = """examples:
+  carico agent                          run here, print a line a second
+  carico status                         how many more Pods fit, now
+  carico top                            the same, live
+  carico agent --record day.trace.gz    keep what was read
+  carico replay day.trace.gz            run it through the model again
+  carico doctor                         what this node offers, what is missing and what to do
+
+exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="carico", description="How many more Pods can this node take, right now?", epilog=EXAMPLES,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    top.add_argument("--version", action="version", version=f"carico {__version__}")
+    commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
+    for name in COMMANDS:
+        module = importlib.import_module(f"carico_agent.cli.{name}")
+        help_text = (module.__doc__ or "").splitlines()[0]
+        sub = commands.add_parser(name.replace("_", "-"), help=help_text, description=module.__doc__,
+                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        module.arguments(sub)
+        sub.set_defaults(run=module.run)
+    return top
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run one command; returns its exit code."""
+    given = parser().parse_args(argv)
+    try:
+        code: int = given.run(given)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `carico replay … | head`
+        sys.stderr.close()
+        return 0
+    return code

@@ -1,0 +1,16 @@
+"""check a configuration file: all errors at once, each with its path"""
+
+import argparse
+
+from carico_agent.cli.common import load_settings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("file", metavar="FILE")
+
+
+def run(given: argparse.Namespace) -> int:
+    if load_settings(given.file) is None:
+        return 1
+    print(f"{given.file}: fine")
+    return 0

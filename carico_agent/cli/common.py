@@ -1,0 +1,36 @@
+"""What several commands share: complaints, and an agent to ask."""
+
+import argparse
+import sys
+
+from carico_agent import settings
+from carico_agent.client import Agent, default_path
+
+
+def complain(text: str) -> None:
+    print(f"carico: {text}", file=sys.stderr)
+
+
+def add_socket(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--socket", metavar="PATH",
+                        help="the agent's socket (default: $CARICO_SOCKET, or where it usually is)")
+
+
+def ask(given: argparse.Namespace) -> Agent:
+    return Agent(given.socket or default_path())
+
+
+def add_config(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--config", metavar="FILE", help="TOML settings; see `carico print-config`")
+
+
+def load_settings(path: str | None) -> settings.Settings | None:
+    """Settings from `path`, or the defaults; None after complaining about every error."""
+    if path is None:
+        return settings.Settings()
+    try:
+        return settings.load(path)
+    except settings.BadSettings as bad:
+        for error in bad.errors:
+            complain(error)
+        return None

@@ -1,0 +1,102 @@
+"""what this node offers, what is missing, and what to do about it
+
+Exit code 1 when something needed is missing; what is only useful does not change it.
+"""
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from carico_agent.cli.common import add_config, load_settings
+from carico_agent.settings import Settings
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One prerequisite. `state`: ok, missing (needed) or optional (useful, but not there)."""
+
+    name: str
+    state: str
+    says: str
+    remedy: str = ""
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+def run(given: argparse.Namespace) -> int:
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    findings = list(examine(settings))
+    if given.json:
+        print(json.dumps([asdict(finding) for finding in findings], indent=2))
+    else:
+        for finding in findings:
+            print(f"{finding.state:8} {finding.name:16} {finding.says}")
+            if finding.remedy:
+                print(f"{'':8} {'':16} → {finding.remedy}")
+    return int(any(finding.state == "missing" for finding in findings))
+
+
+def examine(settings: Settings) -> Iterator[Finding]:
+    """Look at everything the agent would use."""
+    yield _python()
+    yield from _kernel(settings)
+    yield _cgroups(settings)
+    yield _socket(settings.socket_path)
+    yield _niceness()
+
+
+def _python() -> Finding:
+    return Finding("python", "ok", ".".join(map(str, sys.version_info[:3])))  # pip refuses anything below 3.11
+
+
+def _kernel(settings: Settings) -> Iterator[Finding]:
+    from carico_agent.telemetry import NodeReader, Root
+
+    reader = NodeReader(Root(settings.node.root), io=settings.sampling.io, network=settings.sampling.network)
+    needed = ("cpu", "memory")
+    for signal in dict.fromkeys([*reader.resources, "cpu.pressure", *reader.absent]):
+        if signal not in reader.absent:
+            yield Finding(signal, "ok", f"{reader.cores} CPUs" if signal == "cpu" else "readable")
+        else:
+            says, _, remedy = reader.absent[signal].partition(": ")
+            yield Finding(signal, "missing" if signal in needed else "optional", f"{says} is absent", remedy)
+    reader.close()
+
+
+def _cgroups(settings: Settings) -> Finding:
+    from carico_agent.telemetry import Root, cgroup_mode
+
+    mode = cgroup_mode(Root(settings.node.root))
+    if mode == "v2":
+        return Finding("cgroups", "ok", "v2")
+    return Finding("cgroups", "optional", mode,
+                   "tuning needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1")  # fmt: skip
+
+
+def _socket(path: Path) -> Finding:
+    parent = next(folder for folder in [path.parent, *path.parent.parents] if folder.exists())
+    if path.exists() and not path.is_socket():
+        return Finding("socket", "missing", f"{path} is not a socket", "remove it or set socket.path")
+    if not os.access(parent, os.W_OK | os.X_OK):
+        return Finding("socket", "missing", f"{parent} is not writable", "run as root or set socket.path")
+    return Finding("socket", "ok", str(path))
+
+
+def _niceness() -> Finding:
+    before = os.getpriority(os.PRIO_PROCESS, 0)
+    try:
+        os.setpriority(os.PRIO_PROCESS, 0, before - 1)
+        os.setpriority(os.PRIO_PROCESS, 0, before)
+    except PermissionError:
+        return Finding("niceness", "optional", "the sampling thread cannot be preferred",
+                       "give CAP_SYS_NICE if ticks are late on an overloaded node")  # fmt: skip
+    return Finding("niceness", "ok", "the sampling thread can be preferred")

@@ -1,0 +1,14 @@
+"""print a commented configuration with all defaults"""
+
+import argparse
+
+from carico_agent.settings import example
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    return
+
+
+def run(given: argparse.Namespace) -> int:
+    print(example(), end="")
+    return 0

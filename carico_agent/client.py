@@ -1,0 +1,220 @@
+"""A tiny client of a node's agent, for schedulers and scripts. Standard library only.
+
+    from carico_agent.client import Agent
+    agent = Agent()                       # or Agent("/run/carico/agent.sock")
+    print(agent.status()["pod_capacity"])
+    for status in agent.watch():          # one per update
+        ...
+
+`AsyncAgent` offers the same with `await` and `async for`.
+"""
+
+import asyncio
+import http.client
+import json
+import os
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+Status = dict[str, Any]
+
+
+class AgentError(Exception):
+    """The agent answered, but not with what was asked for."""
+
+    def __init__(self, status: int, body: dict[str, Any]) -> None:
+        super().__init__(body.get("error", f"HTTP status {status}"))
+        self.status, self.body = status, body
+
+
+class AgentUnavailable(Exception):
+    """No agent answers on that socket."""
+
+
+def default_path() -> str:
+    """Where an agent listens by default: the system's socket, or else the user's own."""
+    if path := os.environ.get("CARICO_SOCKET"):
+        return path
+    own = os.environ.get("XDG_RUNTIME_DIR")
+    candidates = ["/run/carico/agent.sock"]
+    candidates.append(f"{own}/carico/agent.sock" if own else f"/tmp/carico-{os.geteuid()}/agent.sock")
+    return next((path for path in candidates if os.path.exists(path)), candidates[0 if os.geteuid() == 0 else 1])
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str, timeout_s: float | None) -> None:
+        super().__init__("localhost", timeout=timeout_s)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(self._path)
+
+
+class Agent:
+    """One node's agent, synchronously. Keeps its connection; not for several threads at once."""
+
+    def __init__(self, path: str | None = None, timeout_s: float = 5.0) -> None:
+        self.path = path or default_path()
+        self._timeout_s = timeout_s
+        self._connection: _UnixConnection | None = None
+
+    def status(self) -> Status:
+        """The newest status. It is void when age_s > ttl_s."""
+        return self.request("GET", "/v1/status")
+
+    def pods(self) -> list[dict[str, Any]]:
+        pods: list[dict[str, Any]] = self.request("GET", "/v1/pods")["pods"]
+        return pods
+
+    def watch(self) -> Iterator[Status]:
+        """The status now, and again at every update, for as long as the agent lives."""
+        return self.lines("/v1/watch")
+
+    def lines(self, path: str, timeout_s: float | None = 60.0) -> Iterator[dict[str, Any]]:
+        """Any streaming path, one object per line; None waits for ever."""
+        connection = _UnixConnection(self.path, timeout_s)
+        try:
+            response = self._send(connection, "GET", path, None)
+            if response.status != 200:
+                raise AgentError(response.status, _decode(response.read()))
+            while line := response.readline():
+                yield _decode(line)
+        except (OSError, http.client.HTTPException) as error:
+            raise self._unavailable(error) from error
+        finally:
+            connection.close()
+
+    @contextmanager
+    def reserve(self, pods: int, ttl_s: float, holder: str = "", pod_uid: str = "") -> Iterator[dict[str, Any]]:
+        """Room for `pods` Pods while inside; AgentError (409) says in `body["available"]` how many would fit."""
+        wanted = {"pods": pods, "ttl_s": ttl_s, "holder": holder, "pod_uid": pod_uid}
+        held = self.request("POST", "/v1/reservations", wanted)
+        try:
+            yield held
+        finally:
+            try:
+                self.request("DELETE", f"/v1/reservations/{held['id']}")
+            except AgentError as error:
+                if error.status != 404:  # it has expired, or its Pod has started: released already
+                    raise
+
+    def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        """One request; raises AgentError when the answer is not 2xx."""
+        for fresh in (False, True):
+            if fresh or self._connection is None:
+                self.close()
+                self._connection = _UnixConnection(self.path, self._timeout_s)
+                fresh = True
+            try:
+                response = self._send(self._connection, method, path, body)
+                answer = _decode(response.read())
+            except (OSError, http.client.HTTPException) as error:
+                self.close()
+                if fresh or method != "GET":  # an old connection may have been closed by a restart: try once more
+                    raise self._unavailable(error) from error
+                continue
+            if response.status >= 300:
+                raise AgentError(response.status, answer)
+            return answer
+        raise AssertionError("unreachable")
+
+    @staticmethod
+    def _send(connection: _UnixConnection, method: str, path: str,
+              body: dict[str, Any] | None) -> http.client.HTTPResponse:  # fmt: skip
+        encoded = json.dumps(body).encode() if body is not None else None
+        connection.request(method, path, encoded, {"Content-Type": "application/json"} if encoded else {})
+        return connection.getresponse()
+
+    def _unavailable(self, error: Exception) -> AgentUnavailable:
+        return AgentUnavailable(f"no agent answers on {self.path} ({error}); is `carico agent` running?")
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def __enter__(self) -> "Agent":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+
+class AsyncAgent:
+    """One node's agent, for asyncio. A connection per call."""
+
+    def __init__(self, path: str | None = None, timeout_s: float = 5.0) -> None:
+        self.path = path or default_path()
+        self._timeout_s = timeout_s
+
+    async def status(self) -> Status:
+        return await self.request("GET", "/v1/status")
+
+    async def watch(self) -> AsyncIterator[Status]:
+        reader, writer = await self._open("GET", "/v1/watch", None)
+        try:
+            code, headers = await self._head(reader)
+            if code != 200:
+                raise AgentError(code, _decode(await self._body(reader, headers)))
+            rest = b""
+            async for chunk in _chunks(reader):
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    yield _decode(line)
+        except (OSError, EOFError, ValueError) as error:
+            raise AgentUnavailable(f"the agent on {self.path} went away ({error})") from error
+        finally:
+            writer.close()
+
+    async def request(self, method: str, path: str, body: dict[str, Any] | None = None) -> dict[str, Any]:
+        try:
+            async with asyncio.timeout(self._timeout_s):
+                reader, writer = await self._open(method, path, body)
+                try:
+                    code, headers = await self._head(reader)
+                    answer = _decode(await self._body(reader, headers))
+                finally:
+                    writer.close()
+        except (OSError, EOFError, ValueError, TimeoutError) as error:
+            raise AgentUnavailable(f"no agent answers on {self.path} ({error}); is `carico agent` running?") from error
+        if code >= 300:
+            raise AgentError(code, answer)
+        return answer
+
+    async def _open(
+        self, method: str, path: str, body: dict[str, Any] | None
+    ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        reader, writer = await asyncio.open_unix_connection(self.path)
+        encoded = json.dumps(body).encode() if body is not None else b""
+        length = f"Content-Length: {len(encoded)}"
+        head = f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n{length}\r\n\r\n"
+        writer.write(head.encode() + encoded)
+        await writer.drain()
+        return reader, writer
+
+    @staticmethod
+    async def _head(reader: asyncio.StreamReader) -> tuple[int, dict[str, str]]:
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1").split("\r\n")
+        headers = {key.strip().lower(): value.strip() for key, _, value in (line.partition(":") for line in lines[1:])}
+        return int(lines[0].split()[1]), headers
+
+    @staticmethod
+    async def _body(reader: asyncio.StreamReader, headers: dict[str, str]) -> bytes:
+        if headers.get("transfer-encoding") == "chunked":
+            return b"".join([chunk async for chunk in _chunks(reader)])
+        return await reader.readexactly(int(headers.get("content-length", "0")))
+
+
+async def _chunks(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    while size := int(await reader.readline() or b"0", 16):
+        yield await reader.readexactly(size)
+        await reader.readline()
+
+
+def _decode(body: bytes) -> dict[str, Any]:
+    value = json.loads(body or b"{}")
+    return value if isinstance(value, dict) else {"value": value}

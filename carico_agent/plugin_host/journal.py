@@ -1,0 +1,248 @@
+"""The journal: what stood in a cgroup file before us, on disk before anything is written.
+
+Append-only JSON lines, each with a checksum; a torn last line is cut off, a damaged one skipped and counted. Folding
+the lines gives the *open entries*: files that may hold a value of ours, with the value to put back.
+
+Why a file of lines and no database: the restore must work when the agent, its settings and its libraries are gone
+(`restore.pyz`), and an operator must be able to read it with `cat`. Why every intent is synced: only the line that is
+on disk when the power fails can undo what was written. An fsync costs milliseconds, and writes are rare.
+
+Kinds: `intent` (about to write), `applied` (read back as written), `failed` (the file still holds the old value),
+`closed` (put back, gone, or somebody else's now), `open` (an entry carried over by compaction), `action` (nothing to
+put back).
+"""
+
+import fcntl
+import json
+import os
+import time
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+COMPACT_BYTES = 1 << 20
+QUIET_COMPACT_BYTES = 1 << 16
+
+
+class JournalBusy(Exception):
+    """Another process has this journal open: the agent is running."""
+
+
+class Knob(NamedTuple):
+    """One file of one cgroup of one boot. Inodes begin again after a reboot, so the boot belongs to the identity."""
+
+    boot: str
+    cgroup: str
+    inode: int
+    key: str
+
+
+@dataclass(slots=True)
+class Entry:
+    """A file that may hold a value of ours: `original` is to be put back if one of `ours` stands there."""
+
+    knob: Knob
+    original: str
+    ours: list[str]
+    plugin: str = ""
+    reason: str = ""
+    applied: bool = False
+    """Ours was seen standing there; before that the original may still."""
+
+
+@dataclass(slots=True)
+class Folded:
+    """What a journal says once all its lines are read."""
+
+    entries: dict[Knob, Entry] = field(default_factory=dict)
+    damaged: int = 0
+    good_bytes: int = 0
+
+
+def encode(record: dict[str, Any]) -> bytes:
+    """One line; `crc` is the last field, over the line without it.
+
+    >>> decode(encode({"kind": "closed", "n": 1}))
+    {'kind': 'closed', 'n': 1}
+    >>> decode(encode({"kind": "closed"}).replace(b"closed", b"opened")) is None
+    True
+    """
+    body = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
+    return body[:-1] + b',"~crc":"%08x"}\n' % zlib.crc32(body)
+
+
+def decode(line: bytes) -> dict[str, Any] | None:
+    """The record of one line, or None when it is damaged."""
+    body, mark, crc = line.rstrip(b"\n").rpartition(b',"~crc":"')
+    body += b"}"
+    if not mark or crc != b'%08x"}' % zlib.crc32(body):
+        return None
+    record = json.loads(body)
+    return record if isinstance(record, dict) else None
+
+
+def read_records(path: str | os.PathLike[str]) -> Iterator[dict[str, Any] | None]:
+    """Every whole line of a journal, None for damaged ones. A last line without its end was never acted upon."""
+    try:
+        data = Path(path).read_bytes()
+    except FileNotFoundError:
+        return
+    for line in data.splitlines(keepends=True):
+        if line.endswith(b"\n"):
+            yield decode(line)
+
+
+def fold(path: str | os.PathLike[str]) -> Folded:
+    """The open entries of a journal."""
+    folded = Folded()
+    for record in read_records(path):
+        if record is None:
+            folded.damaged += 1
+        else:
+            apply(folded.entries, record)
+    try:
+        data = Path(path).read_bytes()
+        folded.good_bytes = data.rfind(b"\n") + 1
+    except FileNotFoundError:
+        pass
+    return folded
+
+
+def apply(entries: dict[Knob, Entry], record: dict[str, Any]) -> None:
+    """What one record means for the open entries. Unknown kinds are of a later version and change nothing."""
+    kind = record["kind"]
+    if kind == "action" or "key" not in record:
+        return
+    knob = Knob(record["boot"], record["cgroup"], record["inode"], record["key"])
+    entry = entries.get(knob)
+    if kind == "intent" and entry is None:
+        entries[knob] = Entry(knob, record["old"], [record["new"]], record["plugin"], record["reason"])
+    elif kind == "intent" and entry is not None:  # until it is applied, the value before it may still stand there
+        entry.ours, entry.applied = [record["old"], record["new"]], False
+        entry.plugin, entry.reason = record["plugin"], record["reason"]
+    elif kind == "applied" and entry is not None:
+        entry.ours, entry.applied = [record["new"]], True
+    elif kind == "failed" and entry is not None:
+        entry.ours = [record["old"]]
+        if record["old"] == entry.original:
+            del entries[knob]
+    elif kind == "closed":
+        entries.pop(knob, None)
+    elif kind == "open":
+        entries[knob] = Entry(knob, record["original"], record["ours"], record["plugin"], record["reason"],
+                              record["applied"])
+
+
+def boot_id(root: str | os.PathLike[str] = "/") -> str:
+    """This boot; empty where the kernel does not say (then inode and path must do)."""
+    try:
+        return (Path(root) / "proc/sys/kernel/random/boot_id").read_text().strip()
+    except OSError:
+        return ""
+
+
+class Journal:
+    """The journal, open for appending by this process alone."""
+
+    def __init__(self, path: str | os.PathLike[str], boot: str | None = None) -> None:
+        self.path = Path(path)
+        self.boot = boot_id() if boot is None else boot
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self._lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as error:
+            os.close(self._lock)
+            raise JournalBusy(f"{self.path} is in use: the agent is running; it restores when it stops") from error
+        folded = fold(self.path)
+        self.entries, self.damaged = folded.entries, folded.damaged
+        self._file = self._open()
+        self._good_bytes = folded.good_bytes
+        self._cut_torn_tail()
+
+    def _open(self) -> int:
+        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        _sync_folder(self.path.parent)
+        return file
+
+    def close(self) -> None:
+        os.close(self._file)
+        os.close(self._lock)
+
+    # What may fail (a full or dying disk) goes through these three, so that tests can make it fail.
+    def _write(self, data: bytes) -> int:
+        return os.write(self._file, data)
+
+    def _sync(self) -> None:
+        os.fsync(self._file)
+
+    def _cut_torn_tail(self) -> None:
+        if os.fstat(self._file).st_size > self._good_bytes:
+            os.ftruncate(self._file, self._good_bytes)
+
+    def append(self, kind: str, sync: bool = True, **fields: Any) -> None:
+        """Write one record; when this returns, it is on disk. An OSError means it is not, and must not be relied on."""
+        record = {"kind": kind, "time": round(time.time(), 3), **fields}
+        line = encode(record)
+        try:
+            self._cut_torn_tail()
+            if self._write(line) != len(line):
+                raise OSError(28, "the journal's disk is full")
+            if sync:
+                self._sync()
+        except OSError:
+            self._forget_line()
+            raise
+        self._good_bytes += len(line)
+        apply(self.entries, record)
+
+    def _forget_line(self) -> None:
+        """Take back a line that did not reach the disk; if even that fails, the next append tries again."""
+        try:
+            self._cut_torn_tail()
+        except OSError:
+            return
+
+    def intent(self, knob: Knob, old: str, new: str, plugin: str, reason: str) -> None:
+        self.append("intent", **knob._asdict(), old=old, new=new, plugin=plugin, reason=reason)
+
+    def applied(self, knob: Knob, new: str) -> None:
+        self.append("applied", sync=False, **knob._asdict(), new=new)
+
+    def failed(self, knob: Knob, old: str, error: str) -> None:
+        self.append("failed", sync=False, **knob._asdict(), old=old, error=error)
+
+    def closed(self, knob: Knob, how: str) -> None:
+        self.append("closed", **knob._asdict(), how=how)
+
+    def compact(self, force: bool = False) -> bool:
+        """Begin a new file with the open entries only; the history so far stays readable in `journal.1`."""
+        if not force and self._good_bytes < (COMPACT_BYTES if self.entries else QUIET_COMPACT_BYTES):
+            return False
+        fresh = self.path.with_name(self.path.name + ".new")
+        lines = [encode({"kind": "open", "time": round(time.time(), 3), **entry.knob._asdict(), "plugin": entry.plugin,
+                         "original": entry.original, "ours": entry.ours, "applied": entry.applied,
+                         "reason": entry.reason})
+                 for entry in self.entries.values()]
+        with open(fresh, "wb") as file:
+            file.write(b"".join(lines))
+            file.flush()
+            os.fsync(file.fileno())
+        old = self.path.with_name(self.path.name + ".1")
+        old.unlink(missing_ok=True)
+        os.link(self.path, old)  # the journal itself is never absent, not even for a moment
+        os.replace(fresh, self.path)
+        os.close(self._file)
+        self._file = self._open()
+        self._good_bytes = sum(map(len, lines))
+        return True
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,46 @@
+"""The restore kit: `restore.pyz` beside the journal, so that the old values come back even after `pip uninstall`.
+
+A zip that python3 runs without any library: the journal, the knobs and the restore, nothing else. systemd's
+ExecStopPost calls it, so a `kill -9` after an uninstall still ends with the old values.
+"""
+
+import os
+import sys
+import zipfile
+from importlib.resources import files
+from pathlib import Path
+
+MODULES = ("__init__.py", "plugin_api.py", "plugin_host/__init__.py", "plugin_host/knobs.py", "plugin_host/cgroupfs.py",
+           "plugin_host/journal.py", "plugin_host/restore.py")
+
+MAIN = """\
+import sys
+from carico_agent.plugin_host.journal import JournalBusy
+from carico_agent.plugin_host.restore import restore
+path = sys.argv[1] if len(sys.argv) > 1 else __file__.rpartition("/")[0].rpartition("/")[0] + "/journal"
+try:
+    done = restore(path)
+except JournalBusy as busy:
+    sys.exit(str(busy))
+for item in done:
+    print(f"{item.entry.knob.cgroup}/{item.entry.knob.key}: {item.how} {item.detail}".rstrip())
+sys.exit(any(item.how == "failed" for item in done))
+"""
+
+
+def write(folder: Path) -> Path:
+    """Put the kit into `folder`, replaced in one piece."""
+    target, fresh = folder / "restore.pyz", folder / "restore.pyz.new"
+    package = files("carico_agent")
+    with zipfile.ZipFile(fresh, "w") as kit:
+        for name in MODULES:
+            kit.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
+        kit.writestr("__main__.py", MAIN)
+    os.chmod(fresh, 0o600)
+    os.replace(fresh, target)
+    return target
+
+
+def command(folder: Path) -> list[str]:
+    """How to run it."""
+    return [sys.executable, "-I", str(folder / "restore.pyz")]

@@ -1,0 +1,117 @@
+"""One plugin in its own thread: ticked, timed, backed off when it fails or is slow, never in anybody's way."""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from carico_agent.plugin_api import Metric, Plugin, Refuse, View, Writer
+from carico_agent.supervise.backoff import Backoff
+from carico_agent.supervise.tasks import guard_call
+
+log = logging.getLogger(__name__)
+
+BACKOFF = Backoff(first_s=10.0, factor=2.0, most_s=600.0)
+
+
+class Runner:
+    """States: starting, running, refused (said no), failing (backed off), stopped."""
+
+    def __init__(self, plugin: Plugin, writer: Writer, view_of: Callable[[], View], deadline_s: float = 2.0,
+                 backoff: Backoff = BACKOFF) -> None:
+        self.plugin, self.name = plugin, plugin.name
+        self.state, self.detail = "starting", ""
+        self.ticks = self.failures = self.overruns = 0
+        self.last_s = self.most_s = 0.0
+        self._writer, self._view_of, self._deadline_s, self._backoff = writer, view_of, deadline_s, backoff
+        self._in_a_row = 0
+        self._started = False
+        self._busy_since_s: float | None = None
+        self._report: dict[str, Any] = {}
+        self._metrics: tuple[Metric, ...] = ()
+        self._lock = threading.Lock()  # held while the plugin's own code runs: it needs none of its own
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def launch(self) -> None:
+        self._thread = threading.Thread(target=self._loop, name=f"carico plugin {self.name}", daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        due_s = time.monotonic()
+        while not self._stop.wait(max(0.0, due_s - time.monotonic())) and self.state != "refused":
+            due_s = time.monotonic() + self.step()
+
+    def step(self) -> float:
+        """One call of the plugin; returns how long to wait before the next [s]."""
+        started_s = self._busy_since_s = time.monotonic()
+        with self._lock:
+            error = guard_call(f"plugin {self.name}", self._call)
+        self._busy_since_s, self.last_s = None, time.monotonic() - started_s
+        self.most_s = max(self.most_s, self.last_s)
+        self.ticks += 1
+        if error is None and self.last_s > self._deadline_s:
+            self.overruns += 1
+            error = f"took {self.last_s:.1f} s, more than {self._deadline_s:g} s"
+        return self._judge(error)
+
+    def _call(self) -> None:
+        view = self._view_of()
+        if not self._started:
+            try:
+                self.plugin.start(view)
+            except Refuse as refusal:
+                self._change("refused", str(refusal))
+                return
+            self._started = True
+        self.plugin.tick(view, self._writer)
+        self._report, self._metrics = self.plugin.report(), tuple(self.plugin.metrics())
+
+    def _judge(self, error: str | None) -> float:
+        if self.state in ("refused", "stopped"):
+            return self.plugin.period_s
+        if error is None:
+            self._in_a_row = 0
+            self._change("running", "")
+            return self.plugin.period_s
+        self.failures += 1
+        self._in_a_row += 1
+        self._change("failing", error)
+        return max(self._backoff.delay_s(self._in_a_row), self.plugin.period_s)
+
+    def _change(self, state: str, detail: str) -> None:
+        """Only changes of condition are logged."""
+        if state != self.state:
+            log.log(logging.WARNING if detail else logging.INFO, "plugin %s: %s%s", self.name, state,
+                    f": {detail}" if detail else "")
+        self.state, self.detail = state, detail
+
+    def stop(self, wait_s: float) -> None:
+        """Ask the thread to end. One that hangs is left behind: the writer takes no more wishes from it."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(wait_s)
+        self.state = "stopped"
+
+    def condition(self) -> dict[str, Any]:
+        """As `/v1/plugins` shows it; never waits for the plugin."""
+        busy = self._busy_since_s
+        return {"name": self.name, "state": self.state, "detail": self.detail, "ticks": self.ticks,
+                "failures": self.failures, "overruns": self.overruns, "last_tick_s": round(self.last_s, 6),
+                "most_tick_s": round(self.most_s, 6), "period_s": self.plugin.period_s,
+                "in_tick_s": round(time.monotonic() - busy, 3) if busy is not None else None}
+
+    def answer(self, ask: Mapping[str, str]) -> dict[str, Any]:
+        """Asked for by somebody: answered by the plugin if it is free, from its last report if it is busy."""
+        if not ask or not self._lock.acquire(timeout=0.2):
+            return self._report
+        box: list[dict[str, Any]] = []
+        try:
+            error = guard_call(f"plugin {self.name}", lambda: box.append(self.plugin.answer(ask)))
+        finally:
+            self._lock.release()
+        return box[0] if error is None else {"error": error}
+
+    def metrics(self) -> Iterable[Metric]:
+        return self._metrics

@@ -1,0 +1,250 @@
+"""Who is asked: containerd where there is one, else the cgroup tree, else nobody; and what others see of it.
+
+containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
+running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
+their pids once a second. The tree is scanned only while containerd has nothing to tell.
+"""
+
+import asyncio
+import logging
+import os
+import stat
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Protocol
+
+from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.events import Event, EventLog
+from carico_agent.runtime.pods import Change, Pod, PodTable, Selector
+from carico_agent.runtime.tree import Scanner
+from carico_agent.runtime.usage import PodUsage, UsageReader
+from carico_agent.settings import Settings
+from carico_agent.supervise.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+USUAL_SOCKETS = (
+    "/run/containerd/containerd.sock",
+    "/run/k3s/containerd/containerd.sock",  # k3s and RKE2
+    "/run/k0s/containerd.sock",
+    "/var/snap/microk8s/common/run/containerd.sock",
+    "/run/docker/containerd/containerd.sock",
+    "/var/run/docker/containerd/containerd.sock",
+)
+CHURN_TOPICS = frozenset({"/containers/create", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete"})
+SNAPSHOT = "/carico/snapshot"
+SCAN_PERIOD_S = 1.0
+NOBODY = "no container runtime found: Pods counted as 0"
+
+
+class Runtime(Protocol):
+    """What the rest of the agent knows about containers. The attributes may be read from any thread."""
+
+    count: int
+    churn_until_s: float
+    source: str
+    condition: str
+    pods: Mapping[str, Pod]
+    log: EventLog
+
+    async def run(self) -> None: ...
+    def listen(self, callback: Callable[[Event], None]) -> None: ...
+    def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
+
+
+def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
+    """The runtime of this node; it finds out by itself, when run, what there is."""
+    return Watch(settings, backoff or Backoff(first_s=0.2, most_s=10.0))
+
+
+def find_socket(settings: Settings) -> str:
+    """The socket to try: the configured one, else the first of the usual places that exists; else nothing."""
+    root = settings.node.root.rstrip("/")
+    usual = [f"{prefix}{path}" for path in USUAL_SOCKETS for prefix in dict.fromkeys((root, ""))]
+    return next((path for path in ([settings.containerd.socket] if settings.containerd.socket else usual)
+                 if _is_socket(path)), "")
+
+
+class Watch:
+    """The Runtime: one table, filled by whoever knows best."""
+
+    def __init__(self, settings: Settings, backoff: Backoff) -> None:
+        self.count = 0
+        self.churn_until_s = 0.0
+        self.source = "none"
+        self.condition = "starting"
+        self.pods: Mapping[str, Pod] = {}
+        self.log = EventLog()
+        self._settings, self._backoff = settings, backoff
+        selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
+        self._table = PodTable(selector)
+        self._locator = Locator(Path(settings.node.root))
+        self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
+        self._usage = UsageReader(self._locator, settings.pods.usage_batch)
+        self._listeners: list[Callable[[Event], None]] = []
+        self._version = ""
+        self._said = ""
+        self._listed = False
+        self._sought: dict[str, tuple[int, ...]] = {}
+
+    def listen(self, callback: Callable[[Event], None]) -> None:
+        self._listeners.append(callback)
+
+    def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
+        """The newest counters of every Pod, each with its own time; call it from one thread, every usage_period_s.
+        A Pod whose cgroup is gone is left out."""
+        return self._usage.read(self.pods, now_s) if self._settings.pods.usage else {}
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            socket = find_socket(self._settings) if self._settings.containerd.enabled else ""
+            if socket:
+                connected_s = time.monotonic()
+                trouble = await self._follow(socket)
+                failures = 1 if time.monotonic() - connected_s > self._backoff.most_s else failures + 1
+                await self._wait(self._backoff.delay_s(failures), trouble)
+            else:
+                failures = 0
+                await self._wait(SCAN_PERIOD_S, "")
+
+    async def _follow(self, socket: str) -> str:
+        """Live on containerd's events until it goes; returns why."""
+        from carico_agent.runtime import containerd  # grpc: only where there is a containerd
+
+        wanted, client = self._settings.containerd, containerd.Client(socket)
+        try:
+            self._version = f"containerd {await client.version()} at {socket}"
+            session = containerd.Session(
+                client, self._table, wanted.namespaces, wanted.topics, wanted.resync_s, self._hear, self._tell)
+            await session.run()
+        except containerd.Lost as lost:
+            return str(lost)
+        finally:
+            await client.close()
+        return ""
+
+    def _hear(self, change: Change, arrived_s: float) -> None:
+        if _is_churn(change):
+            self._churn(arrived_s)
+
+    def _tell(self, change: Change | None, arrived_s: float) -> None:
+        """The table has changed: count first, everything else after."""
+        before = self.pods
+        if change is None:
+            self._listed = True
+            self._sought.clear()
+        if self._listed:  # until the first snapshot the table knows less than the tree
+            self._show(self._table.pods, self._table.count)
+            self._say("containerd", self._version)
+            self._place()
+        if change is None:
+            self._tell_listed(before, arrived_s)
+            return
+        key = self._table.pod_of(change.ref)
+        pod = before.get(key)  # the last event of a Pod still bears its name
+        detail = {"pid": change.pid} if change.pid else {}
+        self._announce(key, pod, Event(
+            change.time_s, arrived_s, change.topic, *change.ref, churn=_is_churn(change),
+            detail={**detail, "exec": change.process} if change.of_exec else detail))
+
+    def _tell_listed(self, before: Mapping[str, Pod], now_s: float) -> None:
+        """A snapshot that finds other Pods than were known is news, too: something came or went unheard."""
+        if before.keys() != self.pods.keys():
+            self._churn(now_s)
+            detail = {"came": len(self.pods.keys() - before.keys()), "went": len(before.keys() - self.pods.keys())}
+            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=True, detail=detail))
+
+    def _place(self) -> None:
+        """Find the cgroups of new Pods; one that has none is looked for again at the next snapshot only."""
+        for key, pod in self._table.pods.items():
+            if pod.inode or self._sought.get(key) == pod.pids:
+                continue
+            self._sought[key] = pod.pids
+            if groups := self._locator.find(pod):
+                started_s = 0.0 if pod.started_s else self._locator.started_s(pod.pids[0])
+                self._table.place(key, groups[0].path, groups[0].inode, started_s)
+        self.pods = self._table.pods
+
+    async def _wait(self, seconds: float, trouble: str) -> None:
+        """Pass the time without containerd."""
+        until_s = time.monotonic() + seconds
+        while True:
+            self._look_around(trouble)
+            left_s = until_s - time.monotonic()
+            if left_s <= 0:
+                return
+            await asyncio.sleep(min(left_s, SCAN_PERIOD_S))
+
+    def _look_around(self, trouble: str) -> None:
+        if self._table.pods:
+            self._bury()
+            self._say("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
+            return
+        found = self._scanner.scan()
+        before = self.pods
+        self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
+        self._compare(before, found.pods)
+        why = f"; containerd: {trouble}" if trouble else ""
+        if found.holders or found.pods:
+            self._say("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
+        else:
+            self._say("none", NOBODY, why)
+
+    def _bury(self) -> None:
+        """containerd is away: take out what has ended meanwhile."""
+        now_s = time.monotonic()
+        for ref, pid in self._table.live():
+            if pid and not (self._locator.root / f"proc/{pid}").exists():
+                change = Change("/tasks/exit", ref, time.time(), pid)
+                key = self._table.pod_of(ref)
+                pod = self.pods.get(key)
+                self._table.apply(change)
+                self._show(self._table.pods, self._table.count)
+                self._churn(now_s)
+                self._announce(key, pod, Event(change.time_s, now_s, change.topic, *ref, churn=True,
+                                               detail={"pid": pid, "seen": "the process is gone"}))
+
+    def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
+        """Two scans make events: another inode under the same name is another Pod."""
+        now_s, wall_s = time.monotonic(), time.time()
+        gone = [pod for key, pod in before.items() if key not in now or now[key].inode != pod.inode]
+        new = [pod for key, pod in now.items() if key not in before or before[key].inode != pod.inode]
+        for topic, pods in (("/cgroups/delete", gone), ("/cgroups/create", new)):
+            for pod in pods:
+                self._churn(now_s)
+                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=True, detail={"cgroup": pod.cgroup}))
+
+    def _show(self, pods: Mapping[str, Pod], count: int) -> None:
+        self.count, self.pods = count, pods
+
+    def _churn(self, now_s: float) -> None:
+        self.churn_until_s = now_s + self._settings.pods.churn_s
+
+    def _announce(self, key: str, before: Pod | None, event: Event) -> None:
+        pod = self.pods.get(key) or before
+        event = replace(event, pod=key, count=self.count,
+                        pod_name=pod.name if pod else "", pod_namespace=pod.namespace if pod else "")
+        self.log.append(event)
+        for callback in self._listeners:
+            callback(event)
+
+    def _say(self, source: str, condition: str, why: str = "") -> None:
+        """Said to the log when the condition changes, not when its reason does."""
+        if condition != self._said:
+            log.info("%s%s", condition, why)
+        self.source, self.condition, self._said = source, condition + why, condition
+
+
+def _is_churn(change: Change) -> bool:
+    """Containers that come or go; the exec of a probe is neither."""
+    return change.topic in CHURN_TOPICS and not change.of_exec
+
+
+def _is_socket(path: str) -> bool:
+    try:
+        return stat.S_ISSOCK(os.stat(path).st_mode)
+    except OSError:
+        return False

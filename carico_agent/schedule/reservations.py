@@ -1,0 +1,108 @@
+"""Room held for Pods that are on their way: available = slots − Pods − reserved.
+
+A reservation ends when it is released, when its time is up, or when the Pod it names starts (from then on the Pod
+itself is counted). Plain data, no clock of its own: times are wall clock, so that they survive a restart.
+"""
+
+import secrets
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass
+from math import floor, isfinite
+from typing import Any
+
+
+class NotAvailable(Exception):
+    """Not that many Pods fit; `available` is how many would."""
+
+    def __init__(self, available: int) -> None:
+        super().__init__(f"room for {available} more Pods is available")
+        self.available = available
+
+
+class BadReservation(ValueError):
+    """The request makes no sense; says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reservation:
+    """Room for some Pods until `expires_s` (seconds since 1970)."""
+
+    id: str
+    pods: int
+    holder: str
+    expires_s: float
+    pod_uid: str = ""
+
+
+class Reservations:
+    """All reservations of this node.
+
+    >>> held = Reservations(most=10, most_ttl_s=60)
+    >>> one = held.reserve(now_s=0.0, room=2.9, pods=2, ttl_s=30, holder="batch")
+    >>> held.available(now_s=1.0, room=2.9), held.available(now_s=31.0, room=2.9)
+    (0, 2)
+    """
+
+    def __init__(self, most: int, most_ttl_s: float) -> None:
+        self._most, self._most_ttl_s = most, most_ttl_s
+        self._held: dict[str, Reservation] = {}
+
+    def available(self, now_s: float, room: float | None) -> int:
+        """Whole Pods that may still be promised, given Pod-Capacity `room`; none when that is unknown."""
+        if room is None or not isfinite(room):
+            return 0
+        return max(0, floor(room + 1e-9) - self.total(now_s))
+
+    def total(self, now_s: float) -> int:
+        self._expire(now_s)
+        return sum(reservation.pods for reservation in self._held.values())
+
+    def all(self, now_s: float) -> list[Reservation]:
+        self._expire(now_s)
+        return list(self._held.values())
+
+    def reserve(self, now_s: float, room: float | None, pods: Any, ttl_s: Any, holder: Any = "",
+                pod_uid: Any = "") -> Reservation:  # fmt: skip
+        """Hold room for `pods` Pods, or raise NotAvailable. Check and promise are one step."""
+        if not isinstance(pods, int) or isinstance(pods, bool) or not 1 <= pods <= 10_000:
+            raise BadReservation(f"pods: a whole number from 1 to 10000 is expected, not {pods!r}")
+        if not isinstance(ttl_s, int | float) or isinstance(ttl_s, bool) or not 0 < ttl_s <= self._most_ttl_s:
+            raise BadReservation(f"ttl_s: seconds up to {self._most_ttl_s:g} are expected, not {ttl_s!r}")
+        for name, value in (("holder", holder), ("pod_uid", pod_uid)):
+            if not isinstance(value, str) or len(value) > 253:
+                raise BadReservation(f"{name}: text of at most 253 characters is expected, not {value!r:.60}")
+        available = self.available(now_s, room)
+        if pods > available:
+            raise NotAvailable(available)
+        if len(self._held) >= self._most:
+            raise BadReservation(f"{self._most} reservations are held already; release some or raise reservations.most")
+        made = Reservation(secrets.token_hex(8), pods, holder, now_s + ttl_s, pod_uid)
+        self._held[made.id] = made
+        return made
+
+    def release(self, key: str) -> Reservation | None:
+        return self._held.pop(key, None)
+
+    def started(self, uids: Iterable[str]) -> list[Reservation]:
+        """These Pods run now and are counted: what was held for them ends."""
+        running = set(uids) - {""}
+        ended = [reservation for reservation in self._held.values() if reservation.pod_uid in running]
+        for reservation in ended:
+            del self._held[reservation.id]
+        return ended
+
+    def _expire(self, now_s: float) -> None:
+        for reservation in [r for r in self._held.values() if r.expires_s <= now_s]:
+            del self._held[reservation.id]
+
+    def state(self) -> list[dict[str, Any]]:
+        return [asdict(reservation) for reservation in self._held.values()]
+
+    def restore(self, rows: Iterable[Mapping[str, Any]], now_s: float) -> None:
+        """Continue from saved rows. None may last longer than allowed, whatever the clock did meanwhile."""
+        for row in rows:
+            saved = Reservation(**row)
+            expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
+            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid))
+            self._held[held.id] = held
+        self._expire(now_s)

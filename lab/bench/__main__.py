@@ -1,0 +1,61 @@
+"""The command line of the bench."""
+
+import argparse
+import json
+import os
+import platform
+import sys
+from collections.abc import Callable
+
+from lab import bench
+from lab.bench import api, imports, lateness, soak, stages, timer, whole
+from lab.bench.table import Row, lines, missing
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=bench.__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="short windows: for a first look")
+    parser.add_argument("--json", action="store_true", help="one JSON object instead of the table")
+    parser.add_argument("--soak", nargs="?", type=float, const=1.0, metavar="MINUTES", help="also look for leaks")
+    parser.add_argument("--only", metavar="NAME,…", help="only these sections")
+    given = parser.parse_args()
+    quick = given.quick
+    sections: dict[str, tuple[str, Callable[[], list[Row]]]] = {
+        "whole": ("the whole agent at 10 Hz", lambda: whole.measure(6 if quick else 30)),
+        "pods": ("the same with a containerd", lambda: whole.with_containers(6 if quick else 30)),
+        "timer": ("timer", lambda: timer.measure(6 if quick else 20)),
+        "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),
+        "api": ("local socket", lambda: api.measure(2000 if quick else 10_000)),
+        "lateness": ("lateness under full load", lambda: lateness.measure(8 if quick else 40)),
+        "imports": ("imports in a fresh interpreter (CPU time)", imports.measure),
+    }
+    if given.soak is not None:
+        sections["soak"] = ("flat memory", lambda: soak.measure(given.soak))
+    chosen = given.only.split(",") if given.only else list(sections)
+    if unknown := [name for name in chosen if name not in sections]:
+        parser.error(f"--only: {', '.join(unknown)}: known are {', '.join(sections)}")
+    return run({name: sections[name] for name in chosen}, given.json)
+
+
+def run(sections: dict[str, tuple[str, Callable[[], list[Row]]]], as_json: bool) -> int:
+    load = os.getloadavg()[0]
+    about = {"python": platform.python_version(), "kernel": platform.release(), "load_before": load,
+             "cores": len(os.sched_getaffinity(0))}  # fmt: skip
+    if not as_json:
+        print(f"carico bench: python {about['python']}, Linux {about['kernel']}, {about['cores']} cores, "
+              f"load {load:.1f} before")
+    results: dict[str, list[Row]] = {}
+    for name, (title, measure) in sections.items():
+        try:
+            results[name] = measure()
+        except (OSError, RuntimeError, ValueError) as error:
+            results[name] = [missing(title, f"{type(error).__name__}: {error}")]
+        if not as_json:
+            print("\n".join(lines(title, results[name])), flush=True)
+    if as_json:
+        print(json.dumps({"machine": about, **{name: [row.data() for row in rows] for name, rows in results.items()}}))
+    return int(any(row.failed for rows in results.values() for row in rows))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,160 @@
+"""The whole agent, node_exporter and a C loop, all at 10 Hz in the same window."""
+
+import json
+import shutil
+import socket
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from lab.bench.process import Http, agent, cpu_s, memory_mb, running
+from lab.bench.table import Row, missing
+from tests.containerd import PrivateContainerd
+from tests.containerd import missing as containerd_missing
+
+PERIOD_S = 0.1
+PODS = 10
+EXPORTER = "prometheus-node-exporter"
+CPU_BUDGET_PERCENT, MEMORY_BUDGET_MB, EXPORTER_SHARE = 0.5, 64.0, 1 / 3
+
+
+class Unavailable(Exception):
+    """This machine does not have what is needed; the message says what."""
+
+
+@contextmanager
+def c_loop() -> Iterator[int]:
+    compiler = shutil.which("cc")
+    if compiler is None:
+        raise Unavailable("no C compiler (cc)")
+    with tempfile.TemporaryDirectory(prefix="carico-bench-") as folder:
+        binary = f"{folder}/floor"
+        built = subprocess.run([compiler, "-O2", "-o", binary, Path(__file__).with_name("floor.c")],
+                               capture_output=True, text=True, check=False)
+        if built.returncode:
+            raise Unavailable(f"cc failed: {built.stderr.strip()[:200]}")
+        with running([binary]) as process:
+            yield process.pid
+
+
+@contextmanager
+def exporter() -> Iterator[int]:
+    """node_exporter with three collectors, scraped every 100 ms over one connection. The scraper is not counted."""
+    binary = shutil.which(EXPORTER)
+    if binary is None:
+        raise Unavailable(f"no {EXPORTER} (`make tools` brings it)")
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    # Its own metrics off as well: it is compared with what was asked of it, not with what it says about itself.
+    with running([binary, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error", "--collector.disable-defaults",
+                  "--collector.cpu", "--collector.meminfo", "--collector.pressure", "--web.disable-exporter-metrics"],
+                 ) as process:  # fmt: skip
+        scraper, stop = _connected(port), threading.Event()
+        thread = threading.Thread(target=_scrape, args=(scraper, stop), daemon=True)
+        thread.start()
+        try:
+            yield process.pid
+        finally:
+            stop.set()
+            thread.join(5)
+            scraper.close()
+
+
+def _connected(port: int) -> Http:
+    for _ in range(100):
+        try:
+            http = Http(("127.0.0.1", port))
+        except OSError:
+            time.sleep(0.1)
+            continue
+        if b"node_cpu_seconds_total" not in http.get("/metrics"):
+            raise Unavailable(f"{EXPORTER} answers, but not with cpu metrics")
+        return http
+    raise Unavailable(f"{EXPORTER} does not answer on port {port}")
+
+
+def _scrape(http: Http, stop: threading.Event) -> None:
+    due_s = time.monotonic()
+    while not stop.wait(max(0.0, due_s - time.monotonic())):
+        http.get("/metrics")
+        due_s += PERIOD_S
+
+
+def measure(window_s: float) -> list[Row]:
+    with ExitStack() as stack:
+        own = stack.enter_context(agent())
+        pids, lacking = {"agent": own.pid}, {}
+        for name, start in (("exporter", exporter), ("c", c_loop)):
+            try:
+                pids[name] = stack.enter_context(start())
+            except Unavailable as reason:
+                lacking[name] = str(reason)
+        time.sleep(1.0)
+        before, started_s = {name: cpu_s(pid) for name, pid in pids.items()}, time.monotonic()
+        time.sleep(window_s)
+        elapsed_s = time.monotonic() - started_s
+        percent = {name: 100 * (cpu_s(pid) - before[name]) / elapsed_s for name, pid in pids.items()}
+        memory = {name: memory_mb(pid) for name, pid in pids.items()}
+        stages = own.about_itself()["stages"]
+    return [*_rows(percent, memory, lacking), *_in_situ(stages)]
+
+
+def _rows(percent: dict[str, float], memory: dict[str, dict[str, float]], lacking: dict[str, str]) -> list[Row]:
+    mine = percent["agent"]
+    rows = [
+        Row("agent, socket open, nobody asking: CPU", mine, "% of a core", CPU_BUDGET_PERCENT),
+        Row("agent: resident (RSS)", memory["agent"]["Rss"], "MB", MEMORY_BUDGET_MB),
+        Row("agent: its share of memory (PSS)", memory["agent"]["Pss"], "MB"),
+    ]
+    for name, label in (("exporter", "node_exporter, scraped"), ("c", "C loop, same files")):
+        if name in lacking:
+            rows.append(missing(label, lacking[name]))
+            continue
+        theirs = percent[name]
+        rows += [
+            Row(f"{label}: CPU", theirs, "% of a core"),
+            Row(f"{label}: resident (RSS)", memory[name]["Rss"], "MB"),
+            Row(f"agent's CPU / that of {label}", mine / theirs, "x", EXPORTER_SHARE if name == "exporter" else None),
+        ]
+    return rows
+
+
+def _in_situ(stages: dict[str, dict[str, float]]) -> list[Row]:
+    """As the agent itself has clocked them in this window: caches cold, others on the machine."""
+    return [Row(f"agent, stage {name}: mean", stage["mean_us"], "µs", note="elapsed, as in /v1/self")
+            for name, stage in stages.items()]
+
+
+def with_containers(window_s: float) -> list[Row]:
+    """The agent with what a real node adds: a containerd that is listened to, and Pods whose cgroups are read."""
+    label = f"agent, containerd and {PODS} Pods"
+    if why := containerd_missing():
+        return [*_with_grpc(), missing(label, why)]
+    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))) as containerd:
+        for number in range(PODS):
+            containerd.run(f"pod{number}")
+        with agent("--containerd", containerd.socket) as own:
+            time.sleep(3.0)
+            used_s, started_s = cpu_s(own.pid), time.monotonic()
+            time.sleep(window_s)
+            percent = 100 * (cpu_s(own.pid) - used_s) / (time.monotonic() - started_s)
+            pods = json.loads(Http(own.path).get("/v1/status"))["pods"]
+            memory, stages = memory_mb(own.pid), own.about_itself()["stages"]
+    return [
+        Row(f"{label}: CPU", percent, "% of a core", CPU_BUDGET_PERCENT, note=f"{pods} Pods counted"),
+        Row(f"{label}: resident (RSS)", memory["Rss"], "MB", MEMORY_BUDGET_MB),
+        Row(f"{label}: its share of memory (PSS)", memory["Pss"], "MB"),
+        *_in_situ(stages),
+    ]
+
+
+def _with_grpc() -> list[Row]:
+    """What can be said without a containerd: the same agent with its client's library loaded."""
+    with agent(preload="grpc, google.protobuf.message") as own:
+        time.sleep(1.0)
+        return [Row("agent with grpc loaded: resident (RSS)", memory_mb(own.pid)["Rss"], "MB", MEMORY_BUDGET_MB)]

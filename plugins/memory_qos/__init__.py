@@ -1,0 +1,259 @@
+"""memory_qos: memory.high between request and limit (KEP-2570), taken back at once when it hurts.
+
+The kubelet's own MemoryQoS knows requests; this one also works where there is no kubelet, or where nobody wrote
+requests: then the observed working set stands in for them. Opt-in by class, dry-run unless configured.
+"""
+
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, ClassVar, Literal
+
+from carico_agent import plugin_api
+from carico_agent.plugin_api import Change, Metric, Outcome, Pod, Range, Refuse, View, Writer, parse_bytes, parse_flat
+
+from .formula import Class, Sizes, class_of, memory_high, protection
+from .guard import Guard, Signs, Tolerance
+
+REQUEST, LIMIT = "carico.dev/memory-request", "carico.dev/memory-limit"
+MOSTLY = 0.5
+
+
+@dataclass(frozen=True)
+class MemoryQosSettings:
+    """Keeps Pods below memory.high so that one that grows is slowed down before the node runs out of memory."""
+
+    factor: Annotated[float, Range(0.0, 1.0)] = 0.9
+    """Where memory.high stands between request (0) and limit (1); the kubelet's memoryThrottlingFactor."""
+
+    mode: Literal["high", "reclaim"] = "high"
+    """"high" sets memory.high. "reclaim" is the gentle way: it asks for at most reclaim_step_bytes per second to be
+    freed from Pods above that line (memory.reclaim, Linux 5.19) and leaves nothing behind."""
+
+    pods: tuple[str, ...] = ("*",)
+    """Which Pods, by name or namespace/name; * and ? are wildcards."""
+
+    requests: dict[str, str] = field(default_factory=dict)
+    """Requests by Pod name or pattern, like { "web-*" = "256Mi" }; stronger than labels and annotations."""
+
+    limits: dict[str, str] = field(default_factory=dict)
+    """Limits by Pod name or pattern. Not named: memory.max of the Pod."""
+
+    observe_s: Annotated[float, Range(0.0, 604_800.0)] = 600.0
+    """Without a known request the largest working set of this long [s] stands in for it."""
+
+    margin_ratio: Annotated[float, Range(0.0, 10.0)] = 0.15
+    """What is added to an observed working set."""
+
+    protect: bool = False
+    """Also set memory.min (Guaranteed) or memory.low (Burstable) to the request. Only effective where the groups above
+    are protected, too; the report says so when they are not."""
+
+    force_without_swap: bool = False
+    """Set memory.high even on nodes without swap for Pods whose memory is mostly anonymous. Such a Pod cannot be
+    reclaimed: it stands still instead of being killed."""
+
+    harm_full_ratio: Annotated[float, Range(0.0, 1.0)] = 0.1
+    """Undo when all tasks of a Pod stood still for more than this share of the time."""
+
+    harm_scan_per_s: Annotated[float, Range(0.0, 1e9)] = 1000.0
+    """Undo when the kernel looks at more pages per second than this and frees less than a tenth of them."""
+
+    back_off_s: Annotated[float, Range(1.0, 86_400.0)] = 300.0
+    """After harm leave the Pod alone for this long [s]; doubled each time."""
+
+    reclaim_step_bytes: Annotated[int, Range(4096, 1 << 40)] = 16 << 20
+    """In mode "reclaim": the most to free from one Pod at once."""
+
+
+@dataclass(slots=True)
+class _Watched:
+    """One Pod by its cgroup's inode: what was seen, decided and suffered."""
+
+    pod: str
+    first_s: float
+    guard: Guard
+    peak: int = 0
+    sizes: Sizes | None = None
+    high: int | None = None
+    harms: int = 0
+    rest_until_s: float = 0.0
+    said: str = ""
+    notes: list[str] = field(default_factory=list)
+
+
+class Plugin(plugin_api.Plugin):
+    name: ClassVar[str] = "memory_qos"
+    Settings: ClassVar[type] = MemoryQosSettings
+    period_s: ClassVar[float] = 1.0
+
+    def __init__(self, settings: MemoryQosSettings) -> None:
+        super().__init__(settings)
+        for table in (settings.requests, settings.limits):
+            for pattern, text in table.items():
+                _amount(text, pattern)
+        self._watched: dict[int, _Watched] = {}
+        self.undone = 0
+
+    def start(self, view: View) -> None:
+        if "memory" not in (view.read(view.node.cgroup_root, "cgroup.controllers") or "").split():
+            raise Refuse("no memory controller in cgroup v2: there is no memory.high to set")
+
+    def tick(self, view: View, writer: Writer) -> None:
+        chosen = [pod for pod in view.pods if _named(pod, self.settings.pods) is not None]
+        self._watched = {pod.inode: self._watched.get(pod.inode) or self._new(pod, view) for pod in chosen}
+        changes: list[Change] = []
+        for pod in chosen:
+            watched = self._watched[pod.inode]
+            stat = parse_flat(view.read(pod.cgroup, "memory.stat"))
+            watched.peak = max(watched.peak, (pod.usage.memory_current or 0) - stat.get("inactive_file", 0))
+            if not self._harmed(view, pod, watched, stat, writer):
+                changes += self._wishes(view, pod, watched, stat)
+        for outcome in writer.write(changes):
+            self._heard(outcome, writer)
+
+    def _new(self, pod: Pod, view: View) -> _Watched:
+        tolerance = Tolerance(self.settings.harm_full_ratio, self.settings.harm_scan_per_s, 0.1)
+        return _Watched(pod.full_name, view.now_s, Guard(tolerance))
+
+    # -- what to set -------------------------------------------------------------------------------------------------
+
+    def _wishes(self, view: View, pod: Pod, watched: _Watched, stat: Mapping[str, int]) -> list[Change]:
+        watched.notes = []
+        watched.sizes = sizes = self._sizes(view, pod, watched)
+        if sizes is None:
+            watched.said = "its request is not known; observing its working set"
+            return []
+        if view.now_s < watched.rest_until_s:
+            watched.said = f"left alone for {watched.rest_until_s - view.now_s:.0f} s more after harm"
+            return []
+        high = memory_high(sizes.request, sizes.limit, view.node.memory_total_bytes, self.settings.factor,
+                           view.node.page_bytes)
+        changes = self._protection(view, pod, watched, sizes) if self.settings.protect else []
+        if high is None:
+            watched.said = "no memory.high: request and limit are the same"
+        elif self.settings.mode == "reclaim":
+            changes += self._reclaim(pod, watched, high)
+        elif (reason := self._frozen_by(view, stat)) is not None:
+            watched.said = reason
+        else:
+            reason = (f"request {sizes.request} ({sizes.source}), limit {sizes.limit or 'none'}, "
+                      f"factor {self.settings.factor}")
+            watched.said = f"memory.high = {high}: {reason}"
+            changes.append(Change(pod.cgroup, pod.inode, "memory.high", str(high), reason))
+        return changes
+
+    def _sizes(self, view: View, pod: Pod, watched: _Watched) -> Sizes | None:
+        """Configuration first, then what the Pod says, then what the kubelet's cgroup says, then what was observed."""
+        limit = self._limit(view, pod, watched)
+        if (pattern := _named(pod, tuple(self.settings.requests))) is not None:
+            return Sizes(parse_bytes(self.settings.requests[pattern]), limit, "configuration")
+        if (said := _says(pod, REQUEST, watched)) is not None:
+            return Sizes(said, limit, "annotation")
+        if pod.qos == "guaranteed" and limit is not None:
+            return Sizes(limit, limit, "its class")
+        if view.now_s - watched.first_s < self.settings.observe_s or watched.peak <= 0:
+            return None
+        observed = int(watched.peak * (1 + self.settings.margin_ratio))
+        return Sizes(min(observed, limit or observed), limit, "observed")
+
+    def _limit(self, view: View, pod: Pod, watched: _Watched) -> int | None:
+        if (pattern := _named(pod, tuple(self.settings.limits))) is not None:
+            return parse_bytes(self.settings.limits[pattern])
+        if (said := _says(pod, LIMIT, watched)) is not None:
+            return said
+        text = view.read(pod.cgroup, "memory.max") or "max"
+        return None if text == "max" else int(text)
+
+    def _frozen_by(self, view: View, stat: Mapping[str, int]) -> str | None:
+        """Anonymous memory can only go to swap. Without swap, memory.high stops such a Pod instead of shrinking it."""
+        anon, file = stat.get("anon", 0), stat.get("file", 0)
+        if self.settings.force_without_swap or view.node.swap_total_bytes > 0 or anon <= MOSTLY * (anon + file):
+            return None
+        return (f"no memory.high: {anon / max(anon + file, 1):.0%} of its memory is anonymous and the node has no swap "
+                "(force_without_swap = true to set it all the same)")
+
+    def _reclaim(self, pod: Pod, watched: _Watched, high: int) -> list[Change]:
+        over = (pod.usage.memory_current or 0) - high
+        watched.said = f"{over} bytes above its line" if over > 0 else "below its line"
+        step = str(min(over, self.settings.reclaim_step_bytes))
+        return [Change(pod.cgroup, pod.inode, "memory.reclaim", step, watched.said)] if over > 0 else []
+
+    def _protection(self, view: View, pod: Pod, watched: _Watched, sizes: Sizes) -> list[Change]:
+        qos: Class = class_of(sizes) if pod.qos == "unknown" else pod.qos
+        wanted = protection(sizes, qos, view.node.page_bytes) if sizes.source != "observed" else None
+        if wanted is None:
+            return []
+        key, value = wanted
+        parent = os.path.dirname(pod.cgroup)
+        if parent != view.node.cgroup_root and (view.read(parent, key) or "0") == "0":
+            watched.notes.append(f"{key} has no effect: {parent} has {key} = 0")
+        return [Change(pod.cgroup, pod.inode, key, str(value), f"class {qos}, request {sizes.request}")]
+
+    # -- harm --------------------------------------------------------------------------------------------------------
+
+    def _harmed(self, view: View, pod: Pod, watched: _Watched, stat: Mapping[str, int], writer: Writer) -> bool:
+        if watched.high is None:
+            return False
+        stall = pod.usage.pressure.get("memory")
+        signs = Signs(view.now_s, parse_flat(view.read(pod.cgroup, "memory.events")).get("high", 0),
+                      stall.full_usec if stall else 0, stat.get("pgscan", 0), stat.get("pgsteal", 0),
+                      pod.usage.memory_current or 0)
+        harm = watched.guard.harm(signs, watched.high)
+        if harm is None:
+            return False
+        outcome = writer.undo(pod.cgroup, pod.inode, "memory.high", f"harm: {harm}")
+        watched.harms += 1
+        watched.rest_until_s = view.now_s + self.settings.back_off_s * 2 ** min(watched.harms - 1, 10)
+        watched.said = f"memory.high undone ({outcome.state}): {harm}"
+        if outcome.state != "failed":  # a failed undo is tried again in the next tick
+            watched.high, watched.guard = None, self._new(pod, view).guard
+            self.undone += 1
+        return True
+
+    def _heard(self, outcome: Outcome, writer: Writer) -> None:
+        change = outcome.change
+        watched = self._watched.get(change.inode)
+        if watched is None:
+            return
+        if change.key == "memory.high" and writer.original(change.cgroup, change.inode, change.key) is not None:
+            watched.high = int(change.value) if outcome.state in ("written", "pending", "unchanged") else watched.high
+        if outcome.state in ("refused", "failed", "dry-run", "pending"):
+            watched.notes.append(f"{outcome.change.key}: {outcome.state}: {outcome.detail}")
+
+    # -- telling -----------------------------------------------------------------------------------------------------
+
+    def report(self) -> dict[str, Any]:
+        return {"undone": self.undone, "pods": [
+            {"pod": w.pod, "says": w.said, "notes": w.notes, "memory_high": w.high, "harms": w.harms,
+             "request": w.sizes.request if w.sizes else None, "source": w.sizes.source if w.sizes else None,
+             "limit": w.sizes.limit if w.sizes else None, "peak_working_set": w.peak}
+            for w in self._watched.values()]}
+
+    def metrics(self) -> Iterable[Metric]:
+        yield Metric("memory_high_undone_total", self.undone, {}, "memory.high taken back because it hurt.", "counter")
+        yield Metric("memory_high_pods", sum(w.high is not None for w in self._watched.values()), {},
+                     "Pods with a memory.high of ours.")
+
+
+def _named(pod: Pod, patterns: tuple[str, ...]) -> str | None:
+    """The first pattern that names this Pod."""
+    return next((p for p in patterns if fnmatchcase(pod.full_name if "/" in p else pod.name, p)), None)
+
+
+def _says(pod: Pod, key: str, watched: _Watched) -> int | None:
+    """What the Pod's own annotation or label asks for; nonsense there is its problem, not ours."""
+    text = pod.annotations.get(key) or pod.labels.get(key)
+    try:
+        return None if text is None else parse_bytes(text)
+    except ValueError as error:
+        watched.notes.append(f"{key}: {error}")
+        return None
+
+
+def _amount(text: str, where: str) -> int:
+    try:
+        return parse_bytes(text)
+    except ValueError as error:
+        raise Refuse(f"{where}: {error}") from error

@@ -1,0 +1,77 @@
+"""What several tests share: a real agent process on a private socket."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from hypothesis import settings
+
+from carico_agent.client import Agent, AgentError, AgentUnavailable
+
+TREE = Path(__file__).parent.parent
+
+settings.register_profile("carico", deadline=None)  # no test depends on the speed of the machine
+settings.load_profile("carico")
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--update-golden", action="store_true", help="rewrite tests/golden; read the diff afterwards")
+
+
+class AgentProcess:
+    """`carico agent` as a user would start it."""
+
+    def __init__(self, folder: Path, *arguments: str) -> None:
+        self.socket = str(folder / "agent.sock")
+        self.log = folder / "agent.log"
+        command = [sys.executable, "-m", "carico_agent", "agent", "--socket", self.socket, *arguments]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log,
+                                            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")})
+
+    def client(self) -> Agent:
+        return Agent(self.socket)
+
+    def wait(self, ready: Callable[[Agent], bool] | None = None, timeout_s: float = 60.0) -> Agent:
+        """Until the agent has published and `ready` holds; the bound is generous, only a hang reaches it."""
+        agent, deadline_s = self.client(), time.monotonic() + timeout_s
+        while time.monotonic() < deadline_s:
+            assert self.process.poll() is None, f"the agent ended:\n{self.log.read_text()}"
+            try:
+                agent.status()
+                if ready is None or ready(agent):
+                    return agent
+            except (AgentUnavailable, AgentError):
+                pass
+            time.sleep(0.05)
+        raise AssertionError(f"not ready after {timeout_s} s:\n{self.log.read_text()}")
+
+    def stop(self, number: signal.Signals = signal.SIGTERM) -> int:
+        if self.process.poll() is None:
+            self.process.send_signal(number)
+        try:
+            return self.process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            raise
+
+
+@pytest.fixture
+def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
+    """Start agents; they are gone after the test."""
+    started: list[AgentProcess] = []
+
+    def start(*arguments: str) -> AgentProcess:
+        started.append(AgentProcess(tmp_path, *arguments))
+        return started[-1]
+
+    yield start
+    for one in started:
+        if one.process.poll() is None:
+            one.process.kill()
+            one.process.wait()

@@ -1,0 +1,47 @@
+"""The board: newest status only, an age per reader, nobody waits for a slow one."""
+
+import asyncio
+import json
+
+from carico_agent.publish.board import Board
+
+
+class Clock:
+    now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+async def test_age_and_freshness() -> None:
+    clock = Clock()
+    board = Board(ttl_s=5, clock=clock)
+    assert not board.fresh
+    board.publish({"pods": 1})
+    clock.now_s += 2.5
+    assert json.loads(board.encoded()) == {"version": 1, "sequence": 1, "ttl_s": 5, "pods": 1, "age_s": 2.5}
+    assert board.fresh
+    clock.now_s += 3
+    assert not board.fresh
+
+
+async def test_everyone_who_waits_is_woken_and_late_ones_see_the_newest() -> None:
+    board = Board(ttl_s=5)
+    board.publish({})
+    waiting = [asyncio.create_task(board.changed()) for _ in range(3)]
+    await asyncio.sleep(0)
+    for _ in range(5):
+        board.publish({})
+    await asyncio.gather(*waiting)
+    assert board.sequence == 6
+
+
+async def test_a_reader_who_gives_up_does_not_wake_the_others() -> None:
+    board = Board(ttl_s=5)
+    one, other = asyncio.create_task(board.changed()), asyncio.create_task(board.changed())
+    await asyncio.sleep(0)
+    one.cancel()
+    await asyncio.sleep(0)
+    assert not other.done()
+    board.publish({})
+    await other

@@ -1,0 +1,43 @@
+import asyncio
+import contextlib
+import tempfile
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from carico_agent.runtime.watch import Runtime, discover
+from carico_agent.settings import Settings
+from carico_agent.supervise.backoff import Backoff
+from tests.containerd import PrivateContainerd, missing
+
+
+@pytest.fixture
+def containerd() -> Iterator[PrivateContainerd]:
+    """A private containerd, gone with all it started when the test ends."""
+    if reason := missing():
+        pytest.skip(reason)
+    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as private:
+        yield private
+
+
+async def until(condition: Callable[[], bool], seconds: float = 20.0) -> None:
+    """Wait for something that must come true; how long it takes is not the question."""
+    deadline_s = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline_s, "did not come true"
+        await asyncio.sleep(0.01)
+
+
+@contextlib.asynccontextmanager
+async def running(config: Settings) -> AsyncIterator[Runtime]:
+    """A runtime at work, as the supervisor would run it."""
+    runtime = discover(config, Backoff(first_s=0.05, most_s=0.2))
+    task = asyncio.create_task(runtime.run())
+    try:
+        yield runtime
+        assert not task.done(), "run() must not end"
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -1,0 +1,44 @@
+"""Where the sampling thread runs, and what it falls back to."""
+
+import os
+import threading
+
+import pytest
+
+from carico_agent.app.sampling import keep_time
+
+
+def refuse(*_: object) -> None:
+    raise PermissionError(1, "Operation not permitted")
+
+
+def in_thread(realtime: bool, niceness: int) -> tuple[str, int]:
+    """What keep_time says and the class the thread then has; a thread of its own, since it changes the caller."""
+    seen: list[tuple[str, int]] = []
+    thread = threading.Thread(target=lambda: seen.append((keep_time(realtime, niceness), os.sched_getscheduler(0))))
+    thread.start()
+    thread.join()
+    return seen[0]
+
+
+def test_without_the_right_it_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    monkeypatch.setattr(os, "setpriority", refuse)
+    assert in_thread(True, -10) == ("niceness 0", os.SCHED_OTHER)
+
+
+def test_niceness_stands_in_for_real_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_setscheduler", refuse)
+    assert in_thread(True, 5) == ("niceness 5", os.SCHED_OTHER)
+
+
+def test_real_time_is_for_this_thread_only_and_not_for_its_children() -> None:
+    said, policy = in_thread(True, 0)
+    if said != "realtime":
+        pytest.skip("needs CAP_SYS_NICE")
+    assert policy == os.SCHED_RR | os.SCHED_RESET_ON_FORK
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+
+
+def test_real_time_can_be_declined() -> None:
+    assert in_thread(False, 1) == ("niceness 1", os.SCHED_OTHER)
