@@ -36,7 +36,7 @@ INTRODUCTION = f"""# What the lab found
 
 Written by `make lab` (`python -m lab.report`); do not edit. The production code is in the loop:
 `core.CapacityModel` at 10 Hz on every simulated node, `telemetry.contention`, the change gate `publish.gate`
-and the extender's `schedule.policy` and `schedule.ledger`. Reported seeds are
+and the extender's `schedule.policy`. Reported seeds are
 {REPORTED_SEEDS.start}–{REPORTED_SEEDS.stop - 1} (fewer where a section says so by its first ones); what was
 chosen was chosen on seeds {TRAINING_SEEDS.start}–{TRAINING_SEEDS.stop - 1} and other workloads (last section).
 The same seeds give the same tables.

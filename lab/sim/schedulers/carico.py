@@ -4,8 +4,7 @@ from math import inf
 
 import numpy as np
 
-from carico_agent.schedule.ledger import Ledger, Place
-from carico_agent.schedule.policy import NodeView, PodCapacity, PodView, Policy
+from carico_agent.schedule.policy import Ledger, NodeView, Place, PodCapacity, PodView, Policy
 from lab.sim.cluster import Cluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import Scheduler

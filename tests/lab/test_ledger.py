@@ -3,8 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.ledger import MOST_KINDS, Ledger, Place
-from carico_agent.schedule.policy import NodeView
+from carico_agent.schedule.policy import MOST_KINDS, Ledger, NodeView, Place
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
