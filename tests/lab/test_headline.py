@@ -1,5 +1,6 @@
 """Small versions of the headline claims; `make lab-quick` has the real ones."""
 
+from carico_agent.federation.queue import Queue
 from lab.experiments.heavy import excess
 from lab.experiments.scenarios import capacity_trace
 from lab.sim.engine import Setup, run
@@ -46,3 +47,15 @@ def test_scenarios_of_chapter_three() -> None:
 
 def test_nodes_to_find_is_kube_schedulers() -> None:
     assert [nodes_to_find(n) for n in (50, 100, 1000, 5000, 10000)] == [50, 100, 420, 500, 500]
+
+
+def test_nodes_really_share_what_they_know() -> None:
+    """An aggregator nobody speaks to gives the same run as none: it would pass for "federation changes nothing"."""
+    setup = Setup(nodes=3, rehearsal=(PI,))
+    alone, shared = (
+        run(PaperCarico(AgentConfig("paper-dual", None, aggregator=kind)), [Job(PI, 40)], 3, setup)
+        for kind in (None, Queue)
+    )
+    fleet = shared.scheduler_object.fleet  # type: ignore[union-attr]
+    assert len(fleet._aggregator) == 3
+    assert not (alone.end_s == shared.end_s).all()
