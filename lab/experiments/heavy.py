@@ -59,8 +59,8 @@ def section(quick: bool) -> Section:
         "Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) count at the "
         "prior cost of one core. "
         "Where light and heavy Pods come from the same template there is nothing to tell them apart, and "
-        "carico over-admits too "
-        '("one kind"); only fewer Pods starting at once helps then, and it slows every burst.'
+        'carico ("one kind") over-admits **more** than paper CARICO, whose estimate of light Pods is lower by mistake. '
+        "The row with fewer Pods starting at once shows how far that alone helps."
     )
     if not quick:
         _figure(ours)
