@@ -122,3 +122,8 @@ def _startup(s: Section, which: range) -> None:
         ),
         rows,
     )
+    s.say(
+        "What falls short: when a Pod takes longer to start than to run, the limit on starting Pods holds the cluster "
+        "back, and carico is far slower than a generous request. `starting_ratio` should follow the ratio of both; it "
+        "does not yet."
+    )
