@@ -7,8 +7,15 @@ from lab.sim.cluster import Cluster, Machine
 from lab.sim.schedulers.kube import Kube
 from lab.sim.workload import Job, Kind, draw
 
-MEASURED = {0: (0.010, 0.007), 1: (0.513, 0.004), 2: (1.000, 0.021), 3: (0.999, 0.554), 4: (1.000, 0.999),
-            5: (1.000, 0.998), 8: (1.000, 1.000)}  # fmt: skip
+MEASURED = {
+    0: (0.010, 0.007),
+    1: (0.513, 0.004),
+    2: (1.000, 0.021),
+    3: (0.999, 0.554),
+    4: (1.000, 0.999),
+    5: (1.000, 0.998),
+    8: (1.000, 1.000),
+}
 """Busy loops on the real 2-core node: utilisation and pressure (DESIGN.md §2)."""
 
 LOOP = Kind("loop", work_core_s=1e6, work_cv=0.0)
@@ -39,10 +46,14 @@ def section(quick: bool) -> Section:
         worst = max(worst, abs((u + p) / 2 - (su + sp) / 2))
         rows.append((n, u, su, p, sp, (u + p) / 2, (su + sp) / 2))
     s.table(("n", "utilisation", "sim", "pressure", "sim", "mean", "sim"), rows)
-    s.claim(f"Calibration: the simulated cpu channel is within .03 of the measured one (worst {worst:.3f})", worst <= 0.03)
+    s.claim(
+        f"Calibration: the simulated cpu channel is within .03 of the measured one (worst {worst:.3f})", worst <= 0.03
+    )
     few = seeds(quick)[:2]
-    s.say("The two kube-scheduler rows of table 5.1 fix the only free numbers of pi-2000 (5.9 core seconds, ± 8 %). "
-          "Everything else in this report is a prediction.")  # fmt: skip
+    s.say(
+        "The two kube-scheduler rows of table 5.1 fix the only free numbers of pi-2000 (5.9 core seconds, ± 8 %). "
+        "Everything else in this report is a prediction."
+    )
     paper = {100: (47.43, 14.59, 7, 39, 52, 57, 73), 500: (9.55, 1.49, 5, 9, 10, 10, 14)}
     rows, off = [], 0.0
     for mcpu, row in paper.items():

@@ -16,8 +16,14 @@ REPORTED_SEEDS = range(1000, 1005)
 QUICK_SEEDS = range(1000, 1002)
 
 FIGURES = Path(__file__).parent.parent / "figures"
-COLOURS = {"carico": "#0b6e4f", "paper CARICO": "#d1495b", "kube": "#30638e", "oracle": "#777777",
-           "Trimaran TLP": "#edae49", "PRONTO": "#8d5fd3"}  # fmt: skip
+COLOURS = {
+    "carico": "#0b6e4f",
+    "paper CARICO": "#d1495b",
+    "kube": "#30638e",
+    "oracle": "#777777",
+    "Trimaran TLP": "#edae49",
+    "PRONTO": "#8d5fd3",
+}
 
 
 @dataclass(frozen=True)
@@ -75,8 +81,9 @@ def sklearn(mib: int = 750, pods: int = 100) -> list[Job]:
     return [Job(SKLEARN.asking(200, mib), pods)]
 
 
-def runs(make: type[Scheduler] | object, jobs: Sequence[Job], which: Iterable[int], setup: Setup | None = None
-         ) -> list[Result]:  # fmt: skip
+def runs(
+    make: type[Scheduler] | object, jobs: Sequence[Job], which: Iterable[int], setup: Setup | None = None
+) -> list[Result]:
     """One run per seed; `make` is called for a new scheduler each time."""
     return [run(make(), jobs, seed, setup) for seed in which]  # type: ignore[operator]
 
@@ -105,7 +112,16 @@ def plot():  # type: ignore[no-untyped-def]
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    plt.rcParams.update({"font.size": 10, "axes.grid": True, "grid.alpha": 0.3, "axes.spines.top": False,
-                         "axes.spines.right": False, "figure.dpi": 110, "savefig.bbox": "tight"})  # fmt: skip
+    plt.rcParams.update(
+        {
+            "font.size": 10,
+            "axes.grid": True,
+            "grid.alpha": 0.3,
+            "axes.spines.top": False,
+            "axes.spines.right": False,
+            "figure.dpi": 110,
+            "savefig.bbox": "tight",
+        }
+    )
     FIGURES.mkdir(exist_ok=True)
     return plt

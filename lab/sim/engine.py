@@ -20,7 +20,7 @@ class Setup:
     """Everything about a run but the scheduler. Defaults: the paper's cluster (5.1)."""
 
     nodes: int = 19
-    machine: Machine = Machine()
+    machine: Machine = field(default_factory=Machine)
     startup_s: tuple[float, float] = (1.0, 4.0)
     """From bound to running (paper 2.3.10: up to 4 s)."""
     binds_per_s: float = 100.0
@@ -89,8 +89,14 @@ class Result:
         return float(total)
 
 
-def run(scheduler: Scheduler, jobs: Sequence[Job], seed: int, setup: Setup | None = None, progress: bool = False,
-        until_s: float | None = None) -> Result:
+def run(
+    scheduler: Scheduler,
+    jobs: Sequence[Job],
+    seed: int,
+    setup: Setup | None = None,
+    progress: bool = False,
+    until_s: float | None = None,
+) -> Result:
     """Simulate until every Pod is done, or until `until_s`."""
     s = setup or Setup()
     began = time.perf_counter()

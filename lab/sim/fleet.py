@@ -7,6 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from carico_agent.core import CapacityModel, Estimate, ModelConfig
+from carico_agent.federation.contribution import Contribution
+from carico_agent.federation.moments import Moments
+from carico_agent.federation.queue import Queue
 from carico_agent.publish.gate import Gate, GateConfig
 from carico_agent.telemetry.contention import contention
 from lab.sim.cluster import Cluster
@@ -31,7 +34,11 @@ class AgentConfig:
     model: dict[str, object] = field(default_factory=dict)
     """Parameters of the ModelConfig that differ from its defaults."""
     faults: Faults = Faults()
+    aggregator: type[Moments] | type[Queue] | None = None
+    """How nodes share what they know: production's exact moments, the paper's queue, or not at all."""
 
+
+SHARE_WEIGHT = 0.5
 
 Hear = Callable[[int, float, float, float], None]
 """hear(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s])"""
@@ -50,6 +57,7 @@ class Fleet:
         self.writes = 0
         self._post: list[tuple[float, int, int, float, float, float]] = []
         self._ticks = 0
+        self._aggregator = config.aggregator() if config.aggregator else None
 
     def tick(self) -> None:
         t, cores = self.cluster.t, self.cluster.machine.cores
@@ -61,7 +69,23 @@ class Fleet:
             if (self._ticks + i) % 10 == 0:  # once a second, not all nodes at once
                 self._publish(i, t, model.estimate())
         self._ticks += 1
+        if self._aggregator is not None and self._ticks % 10 == 0:  # an empty one is falsy
+            self._share(self._aggregator)
         self._deliver(t)
+
+    def _share(self, cluster: Moments | Queue) -> None:
+        """Once a second: every node tells its local model and hears the cluster's, at production's default weight."""
+        for i, model in enumerate(self.models):
+            cost, precision = model.local_cost
+            cluster.put(str(i), Contribution(model.resources, model.subspace, 10, cost, precision, model.pods))
+        if not len(cluster):
+            return  # the first second: nobody has closed a batch yet
+        sums = cluster.sums()
+        view = sums.subspace()
+        cost, precision = (np.nan_to_num(part) for part in sums.mean_cost())
+        for model in self.models:
+            model.merge(view, SHARE_WEIGHT)
+            model.learn_cost(np.minimum(cost, 1.0).tolist(), precision.tolist())
 
     def _publish(self, i: int, t: float, estimate: Estimate) -> None:
         self.estimates[i] = estimate

@@ -77,8 +77,11 @@ def draw(jobs: Sequence[Job], startup_s: tuple[float, float], rng: np.random.Gen
                       np.full(n, k.memory_mib) * rng.normal(1, 0.02, n), np.full(n, k.memory_ramp_s)))  # fmt: skip
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     low, high = startup_s
-    startup = rng.triangular(low, low + (high - low) / 3, high, len(columns[0])) if high > low else \
-        np.full(len(columns[0]), low)
+    startup = (
+        rng.triangular(low, low + (high - low) / 3, high, len(columns[0]))
+        if high > low
+        else np.full(len(columns[0]), low)
+    )
     # Pods of the same instant come in any order: the controllers of two Jobs work side by side.
     order = np.lexsort((rng.permutation(len(columns[0])), columns[1]))
     return kinds, PodTable(*(column[order] for column in columns), startup_s=startup)

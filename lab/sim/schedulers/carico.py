@@ -4,8 +4,7 @@ from math import inf
 
 import numpy as np
 
-from carico_agent.schedule.ledger import Ledger, Place
-from carico_agent.schedule.policy import NodeView, PodCapacity, PodView, Policy
+from carico_agent.schedule.policy import Ledger, NodeView, Place, PodCapacity, PodView, Policy
 from lab.sim.cluster import Cluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import Scheduler
@@ -97,7 +96,7 @@ class Carico(Extended):
 
 
 class PaperCarico(Extended):
-    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz, dual filter."""
+    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz."""
 
     name = "paper CARICO"
 

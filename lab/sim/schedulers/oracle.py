@@ -1,4 +1,4 @@
-"""An oracle that knows every Pod: its work, its threads and how long it takes to start. Nobody can do better by much."""
+"""An oracle that knows every Pod: its work, its threads and how long it takes to start. A bound."""
 
 import numpy as np
 
