@@ -25,7 +25,7 @@ from carico_agent.app.extender import ExtenderServer
 from carico_agent.kube.pods import facts
 from carico_agent.publish.api import LocalApi
 from carico_agent.schedule.cluster import read_node
-from carico_agent.schedule.ledger import Ledger
+from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
 from tests.conftest import TREE
 from tests.kube.plane import Admin, Plane, free_port, wait_for

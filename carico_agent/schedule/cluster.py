@@ -12,8 +12,7 @@ from carico_agent.kube.client import Client, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts
 from carico_agent.kube.watch import Watch
-from carico_agent.schedule.ledger import Ledger, Place
-from carico_agent.schedule.policy import NodeView
+from carico_agent.schedule.policy import Ledger, NodeView, Place
 
 SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
