@@ -24,6 +24,7 @@ check: $(VENV)/.dev ## style, types, layers
 
 bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_exporter and a C loop
 	@$(BIN)/python -m lab.bench
+	@$(BIN)/python -m lab.bench_federation
 
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy
@@ -32,7 +33,8 @@ lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity ag
 	@$(BIN)/python -m lab.node
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
-	@PATH="$(CURDIR)/$(BIN):$$PATH" carico_agent/runtime/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/federation/proto/generate.sh
 
 tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
 	@./tests/tools.sh "$(TOOLS)"

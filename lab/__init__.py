@@ -1,0 +1,1 @@
+"""Experiments and measurements; nothing here is installed."""

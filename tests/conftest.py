@@ -9,10 +9,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 from carico_agent.client import Agent, AgentError, AgentUnavailable
 
 TREE = Path(__file__).parent.parent
+
+settings.register_profile("carico", deadline=None)  # no test depends on the speed of the machine
+settings.load_profile("carico")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -27,7 +31,8 @@ class AgentProcess:
         self.log = folder / "agent.log"
         command = [sys.executable, "-m", "carico_agent", "agent", "--socket", self.socket, *arguments]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log, env={**os.environ})
+            self.process = subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log,
+                                            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")})
 
     def client(self) -> Agent:
         return Agent(self.socket)

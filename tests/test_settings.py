@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent import settings
+from carico_agent.settings.declare import field_docs
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"sampling": {"perod_s": 1}}, "sampling.perod_s: unknown key, did you mean period_s?"),
@@ -45,7 +46,7 @@ def test_the_example_is_the_defaults() -> None:
 def test_every_setting_is_documented() -> None:
     for section in fields(settings.Settings):
         kind = get_type_hints(settings.Settings)[section.name]
-        assert set(settings._field_docs(kind)) == {item.name for item in fields(kind)}
+        assert set(field_docs(kind)) == {item.name for item in fields(kind)}
 
 
 @pytest.mark.parametrize("content", [b"[", b"\xff\xfe", b"a = ", b"[sampling]\n[sampling]\n"])

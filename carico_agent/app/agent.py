@@ -9,12 +9,18 @@ import socket
 import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
+from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.plugins import PluginDesk
 from carico_agent.app.reserve import ReservationDesk
 from carico_agent.app.routes import Routes
 from carico_agent.app.sampling import Live, Replay, Sampling
 from carico_agent.app.status import human_line, status_of
+from carico_agent.core import CapacityModel
+from carico_agent.federation.client import FederationClient
+from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.publish.api import LocalApi, status_routes
 from carico_agent.publish.board import Board
 from carico_agent.publish.files import replace_file
@@ -29,6 +35,8 @@ from carico_agent.supervise.tasks import Supervisor
 from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
 
 log = logging.getLogger(__name__)
+
+SAVE_EVERY_S = 60.0
 
 
 class Agent:
@@ -48,13 +56,17 @@ class Agent:
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
+        self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
         self._say = say
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
         self._writing: asyncio.Future[None] | None = None
         self._publishing = False
         self._replaying = replay is not None
+        self._unsaved = ""
         self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
+        self.federation = FederationClient(settings.federation, self.node, self.resources, self._contribution,
+                                           self._learned)  # fmt: skip
 
     def _live(self, record: str | None) -> Live:
         sampling = self.settings.sampling
@@ -62,7 +74,7 @@ class Agent:
         self.absent = reader.absent
         for why in reader.absent.values():
             log.warning("not available here: %s", why)
-        self._open_pipeline(reader.resources, reader.cores)
+        self._open_pipeline(reader.resources, reader.cores, resume=True)
         recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
         return Live(reader, self.runtime, self._sampling, self.cost, sampling.period_s, sampling.realtime,
                     sampling.niceness, self._wake(self._publish), recorder)  # fmt: skip
@@ -73,9 +85,13 @@ class Agent:
         return Replay(lambda: read_trace(path)[1], self._sampling, speed, repeat,
                       self._wake(self._publish), self._wake(self._stopping.set))  # fmt: skip
 
-    def _open_pipeline(self, resources: tuple[str, ...], cores: int) -> None:
+    def _open_pipeline(self, resources: tuple[str, ...], cores: int, resume: bool = False) -> None:
         self.resources = resources
-        self._sampling = Sampling(Pipeline(resources, model_config(self.settings, cores)), self.cost)
+        known = {"cpu": 2.0 * cores, "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
+        self._sizes = tuple(known.get(name, 1.0) for name in resources)
+        config = model_config(self.settings, cores)
+        saved = state.load(self._state_file, resources, config) if resume else None
+        self._sampling = Sampling(Pipeline(saved or CapacityModel(resources, config)), self.cost)
 
     def _wake(self, call: Callable[[], None]) -> Callable[[], None]:
         """`call` in the event loop, from the sampling thread."""
@@ -90,13 +106,19 @@ class Agent:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes()})
+        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes(),
+                        **self.plugins.routes()})
         await api.start(self.settings.socket_path, self.settings.socket.group)
         self.source.start()
+        if self.settings.federation.aggregators:
+            self.supervisor.start("federation", self.federation.run)
+            self.supervisor.start("federation-age", self._forget_old_view)
         if not self._replaying:
             self.runtime.listen(self._on_event)
             self.supervisor.start("runtime", self.runtime.run)
             self.supervisor.start("pod-usage", self._read_pods)
+            self.supervisor.start("state", self._keep_state)
+            await asyncio.to_thread(self.plugins.start)
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
@@ -105,8 +127,48 @@ class Agent:
         finally:
             self._notifier.stopping()
             self.source.stop()
+            await asyncio.to_thread(self.plugins.stop)
             await self.supervisor.stop()
             await api.stop()
+            self._save_state()
+
+    # ---- the other nodes
+
+    def _contribution(self) -> Contribution | None:
+        return self._sampling.contribution(self._sizes) if self.board.sequence else None
+
+    def _learned(self, view: GlobalView | None) -> None:
+        self._sampling.learn(view, self.settings.federation.weight)
+
+    async def _forget_old_view(self) -> None:
+        """A cluster that has not been heard of for long does not decide here any more."""
+        while True:
+            await asyncio.sleep(1.0)
+            if self.federation.view is None:
+                self._learned(None)
+
+    # ---- what must survive
+
+    @property
+    def _state_file(self) -> Path:
+        return self.settings.state_path / "model.json"
+
+    async def _keep_state(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_EVERY_S)
+            await asyncio.to_thread(self._save_state)
+
+    def _save_state(self) -> None:
+        """A crash costs at most a minute of learning; a state that cannot be saved costs a log line."""
+        if self._replaying:
+            return
+        try:
+            replace_file(self._state_file, self._sampling.encoded_state(state.encode), 0o600)
+            self._unsaved = ""
+        except OSError as error:
+            if str(error) != self._unsaved:
+                log.warning("what was learned cannot be saved: %s", error)
+            self._unsaved = str(error)
 
     # ---- Pods
 
@@ -145,8 +207,8 @@ class Agent:
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()
         available = self.desk.book.available(time.time(), status["pod_capacity"])
-        self.board.publish({**status, "reserved": reserved, "available": available,
-                            "runtime": self.runtime.condition, "absent": self.absent})  # fmt: skip
+        self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
+                            "runtime": self.runtime.condition, "federation": self._federation_body()})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
         self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")
@@ -154,6 +216,11 @@ class Agent:
         if self._say is not None:
             self._say(human_line(self.board.status))
         self.cost.stage("publish").record(time.perf_counter() - started_s)
+
+    def _federation_body(self) -> dict[str, Any]:
+        age_s = self.federation.age_s
+        return {"condition": self.federation.condition, "peers": self.federation.peers,
+                "age_s": None if age_s is None else round(age_s, 1)}  # fmt: skip
 
     def _write_status_file(self) -> None:
         """In a worker thread: a slow disk delays nobody. While one write is under way the next is skipped."""

@@ -13,15 +13,15 @@ def model_config(settings: Settings, cores: int) -> ModelConfig:
     model = settings.model
     return ModelConfig(
         cores=cores, estimator=model.estimator, limits=model.limits, prior_cost=model.prior_cost,
-        max_pods=model.max_pods, forget=model.forget, settle_s=model.settle_s,
+        max_pods=model.max_pods, forget=model.forget, settle_s=settings.pods.churn_s,
     )  # fmt: skip
 
 
 class Pipeline:
     """Takes readings in order, keeps the model. Not for two threads at once."""
 
-    def __init__(self, resources: tuple[str, ...], config: ModelConfig) -> None:
-        self.model = CapacityModel(resources, config)
+    def __init__(self, model: CapacityModel) -> None:
+        self.model = model
         self.usage: Usage | None = None
         self._previous: Reading | None = None
 
@@ -48,7 +48,7 @@ def replay(
     header: TraceHeader, rows: Iterator[TraceRow], settings: Settings, every_s: float = 1.0
 ) -> Iterator[Replayed]:
     """A recorded trace through the same code as the live agent, as fast as it goes."""
-    pipeline = Pipeline(header.resources, model_config(settings, header.cores))
+    pipeline = Pipeline(CapacityModel(header.resources, model_config(settings, header.cores)))
     due_t: float | None = None
     for row in rows:
         if not pipeline.step(row.reading, row.pods, row.churn) or pipeline.usage is None:

@@ -14,6 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
+from carico_agent.app.state import set_aside
 from carico_agent.publish.api import ApiError, Handler, answer, read_json, request_id
 from carico_agent.publish.files import replace_file
 from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations
@@ -42,12 +43,7 @@ class ReservationDesk:
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError) as error:
-            aside = self._path.with_suffix(".damaged")
-            log.warning("%s: %s; set aside as %s", self._path, error, aside)
-            try:
-                self._path.replace(aside)
-            except OSError as why:
-                log.warning("%s: %s", aside, why)
+            set_aside(self._path, str(error))
 
     def available(self) -> int:
         return self.book.available(time.time(), self._room())

@@ -72,7 +72,8 @@ class Routes:
         for name in agent.absent:
             absent.add(1, signal=name)
         events = metrics.Family("carico_container_events_total", "counter", "Container events heard.")
-        text = metrics.render([*families, absent, events.add(agent.runtime.log.total)])
+        events.add(agent.runtime.log.total)
+        text = metrics.render([*families, absent, events, *agent.plugins.metrics()])
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 

@@ -6,7 +6,10 @@ import sys
 
 from carico_agent import __version__
 
-COMMANDS = ("agent", "status", "top", "events", "doctor", "replay", "check_config", "print_config")
+COMMANDS = (
+    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "plugins", "throttling", "journal", "restore",
+    "check_config", "print_config",
+)  # fmt: skip
 
 EXAMPLES = """examples:
   carico agent                          run here, print a line a second

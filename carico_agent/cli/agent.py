@@ -9,15 +9,19 @@ import asyncio
 import logging
 import os
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from carico_agent.cli.common import add_config, complain, load_settings
-from carico_agent.settings import Settings, override
+from carico_agent.settings import BadSettings, Settings, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
     parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
+    parser.add_argument("--aggregator", metavar="ADDR", action="append",
+                        help="learn with others through this aggregator, host:port or unix:PATH; may be repeated")
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
     parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
@@ -31,7 +35,24 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     """Flags override the file."""
     settings = override(settings, "socket", path=given.socket)
     settings = override(settings, "containerd", socket=given.containerd)
+    settings = override(settings, "federation", aggregators=tuple(given.aggregator) if given.aggregator else None)
     return override(settings, "node", name=given.node)
+
+
+@contextmanager
+def no_certificates() -> Iterator[None]:
+    """aiohttp reads the system's CA certificates while it is imported and keeps them: 2 MB. We serve a unix socket;
+    whoever speaks TLS in here makes a context of its own, and aiohttp's default one then trusts nobody."""
+    before = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
+    os.environ.update(dict.fromkeys(before, os.devnull))
+    try:
+        yield
+    finally:
+        for name, value in before.items():
+            if value is None:
+                del os.environ[name]
+            else:
+                os.environ[name] = value
 
 
 def run(given: argparse.Namespace) -> int:
@@ -45,7 +66,8 @@ def run(given: argparse.Namespace) -> int:
                         format="%(levelname)s %(name)s: %(message)s")  # fmt: skip
     # numpy's BLAS starts a thread per core, each with its own memory, for matrices of 4×20: one is plenty.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from carico_agent.app.agent import Agent
+    with no_certificates():
+        from carico_agent.app.agent import Agent
     from carico_agent.telemetry import BadTrace
 
     quiet = given.quiet or bool(os.environ.get("INVOCATION_ID"))  # set by systemd: the journal needs no ticker
@@ -57,6 +79,10 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         asyncio.run(whole_life())
+    except BadSettings as bad:  # a plugin's own settings
+        for one in bad.errors:
+            complain(one)
+        return 2
     except (OSError, BadTrace, LookupError) as error:
         complain(str(error))
         return 1

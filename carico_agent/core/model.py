@@ -171,7 +171,7 @@ class CapacityModel:
 
     def estimate(self) -> Estimate:
         """The answer for the last sample. Changes nothing."""
-        usage, pods = self._known_usage(), self._pods or 0
+        usage, pods = self._known_usage(), self.pods
         unit = self._workload.unit
         judgement = self._estimator.judge(Situation(usage, unit, pods))
         span = judgement.predicted if self._unsettled else judgement.measured
@@ -201,6 +201,11 @@ class CapacityModel:
         return Span(min(span.value, most), min(span.low, most), min(span.high, most)), limiting
 
     # ---- what nodes tell each other
+
+    @property
+    def pods(self) -> int:
+        """Pods counted last."""
+        return self._pods or 0
 
     @property
     def subspace(self) -> Subspace:

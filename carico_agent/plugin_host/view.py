@@ -49,7 +49,7 @@ class ViewMaker:
     def _show(self, pod: Pod, counters: PodUsage | None) -> plugin_api.Pod:
         members = [self._container(member) for member in pod.containers if not member.sandbox]
         return plugin_api.Pod(pod.key, pod.name, pod.namespace, pod.uid, self._mount + pod.cgroup, pod.inode,
-                              tuple(member for member in members if member), usage_of(counters))
+                              tuple(member for member in members if member), usage_of(counters), pod.labels)
 
     def _container(self, member: Member) -> Container | None:
         key = (member.id, member.pid)

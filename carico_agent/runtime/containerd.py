@@ -8,7 +8,7 @@ Import this module only when there is a socket to talk to: grpc and protobuf cos
 
 Why grpc.aio, not a thread with a plain channel: it is resident with 43 MB against 42 (importing grpc imports grpc.aio
 anyway), and idles at 0.04 % of a core against 0.16 to 0.25 %, because a plain channel wakes its waiting thread every
-0.1 s (grpc/_common.py). `tests/runtime/lab_latency.py` prints both.
+0.1 s (grpc/_common.py). `lab/bench/runtime.py` prints both.
 """
 
 import asyncio

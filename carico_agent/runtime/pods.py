@@ -109,6 +109,7 @@ class Pod:
     counts: bool = True
     cgroup: str = ""
     inode: int = 0
+    labels: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -320,6 +321,7 @@ class PodTable:
             key=key, name=name, namespace=namespace, uid=labels.get(POD_UID, ""),
             containers=tuple(self._member(ref, live[ref], ref in sandboxes) for ref in order),
             started_s=live[order[0]].started_s, counts=self._selector.counts(namespace, name),
+            labels=labels,
         )
 
     def _member(self, ref: Ref, task: Task, sandbox: bool) -> Member:

@@ -4,7 +4,7 @@ Known are the kubelet's Pod directories (systemd and cgroupfs drivers), Podman's
 containerd, CRI-O and Podman outside of any Pod. Only directories that can hold such names are opened.
 
 Why a scan once a second and not inotify: Python's standard library has no inotify, and the scan opens a handful of
-directories, not one per Pod: with 110 Pods it takes 0.13 ms (`tests/runtime/lab_latency.py`), 0.013 % of a core.
+directories, not one per Pod: with 110 Pods it takes 0.13 ms (`lab/bench/runtime.py`), 0.013 % of a core.
 Names that come and go between two scans are missed; with containerd they are not, which is why it is asked first.
 """
 

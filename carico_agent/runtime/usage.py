@@ -1,7 +1,7 @@
 """What each Pod uses, read from its cgroup once a second.
 
 Descriptors of the files, not of the directory, are kept and read with pread; finding and opening them anew costs
-five to ten times as much (`tests/runtime/lab_latency.py`). A kept descriptor is the strictest identity there is: a
+five to ten times as much (`lab/bench/runtime.py`). A kept descriptor is the strictest identity there is: a
 group that is gone answers ENODEV, even when another one has its name by now. That is the end of the Pod, not an error.
 
 Why not every Pod every second: on a hybrid tree (five files) a Pod costs 15 to 20 µs in a loop, but 35 µs when it is

@@ -2,9 +2,9 @@
 
 Late ticks are skipped and counted, never caught up in a burst.
 
-Why a thread that sleeps and not the event loop: a 10 Hz asyncio timer costs about 2.5 times the CPU of a sleeping
-thread (`make bench`, row "timer": DESIGN.md measured 0.25 % against 0.10 % of a core), and a thread keeps its time
-while the loop serves a slow request.
+Why a thread that sleeps and not the event loop: a thread keeps its time while the loop serves a slow request, and it
+alone can be real time. CPU decides little: the same reads by an asyncio timer cost 1.1 to 1.3 times as much on a busy
+machine (`make bench`, "timer").
 """
 
 import logging

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from lab import bench
-from lab.bench import api, imports, lateness, soak, stages, timer, whole
+from lab.bench import api, imports, lateness, runtime, soak, stages, timer, whole
 from lab.bench.table import Row, lines, missing
 
 
@@ -22,7 +22,8 @@ def main() -> int:
     quick = given.quick
     sections: dict[str, tuple[str, Callable[[], list[Row]]]] = {
         "whole": ("the whole agent at 10 Hz", lambda: whole.measure(6 if quick else 30)),
-        "pods": ("the same with a containerd", lambda: whole.with_containers(6 if quick else 30)),
+        "pods": ("the same with a containerd", lambda: whole.with_containers(*((6, 10) if quick else (30, 110)))),
+        "events": ("containerd's events", lambda: runtime.measure(20 if quick else 100)),
         "timer": ("timer", lambda: timer.measure(6 if quick else 20)),
         "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),
         "api": ("local socket", lambda: api.measure(2000 if quick else 10_000)),

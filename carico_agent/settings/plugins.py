@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from carico_agent.settings_range import Range
+from carico_agent.settings.declare import Range
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """What the runtime package costs and how fast it is. Prints a table; asserts nothing.
 
-    python -m tests.runtime.lab_latency [latency] [usage] [scan] [idle N]
+    python -m lab.bench.runtime [latency] [usage] [scan] [idle N]
 
 latency: containerd's own time stamp of an event -> our count, on a private containerd.
 usage:   one reading of every Pod, with real (empty) cgroups; kept descriptors against opening anew.
@@ -26,10 +26,12 @@ from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodFiles, UsageReader
 from carico_agent.runtime.watch import discover
+from lab.bench.table import Row, missing
 from tests.containerd import PrivateContainerd
+from tests.containerd import missing as containerd_missing
 
 PODS = 110
-THIS = [sys.executable, "-m", "tests.runtime.lab_latency"]
+THIS = [sys.executable, "-m", "lab.bench.runtime"]
 
 
 def quantiles_ms(values_s: list[float]) -> dict[str, float]:
@@ -182,6 +184,16 @@ def _load(folder: str, cgroup: str, containers: int) -> None:
         time.sleep(0.1)
         private.remove(f"l{number}")
         time.sleep(0.1)
+
+
+def measure(containers: int) -> list[Row]:
+    """For the table: from containerd's own time stamp to our updated count."""
+    if reason := containerd_missing():
+        return [missing("event -> Pod count", reason, failed=False)]
+    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as private:
+        found = quantiles_ms(asyncio.run(latency(private, containers))[0])
+    budgets = {"p99": 10.0}
+    return [Row(f"event -> Pod count, {name}", value, "ms", budgets.get(name)) for name, value in found.items()]
 
 
 def main(arguments: list[str]) -> None:

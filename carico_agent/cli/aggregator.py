@@ -1,0 +1,60 @@
+"""run an aggregation server: nodes learn from each other
+
+Agents join with `carico agent --aggregator ADDR`. Without TLS it listens on loopback or a unix socket only.
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+
+from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.settings import Settings, override
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--listen", metavar="ADDR", help="host:port or unix:PATH")
+    parser.add_argument("--peer", metavar="ADDR", action="append", help="another aggregator; may be repeated")
+    parser.add_argument("--state", metavar="FILE", help="keep the nodes' contributions here across restarts")
+    parser.add_argument("--http", metavar="ADDR", help="serve /metrics and /healthz here")
+    parser.add_argument("--status", action="store_true", help="ask a running aggregator (at --listen) how it is")
+    parser.add_argument("--json", action="store_true", help="with --status: for machines")
+
+
+def run(given: argparse.Namespace) -> int:
+    loaded = load_settings(given.config)
+    if loaded is None:
+        return 2
+    settings = override(loaded, "aggregator", listen=given.listen, state=given.state, http=given.http,
+                        peers=tuple(given.peer) if given.peer else None)  # fmt: skip
+    return ask_status(settings, given.json) if given.status else serve(settings)
+
+
+def serve(settings: Settings) -> int:
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+    from carico_agent.federation.server import serve as serve_aggregator
+    from carico_agent.supervise.notify import Notifier
+
+    try:
+        asyncio.run(serve_aggregator(settings.aggregator, ready=lambda address: Notifier().ready()))
+    except (OSError, ValueError) as error:
+        complain(str(error))
+        return 1
+    return 0
+
+
+def ask_status(settings: Settings, as_json: bool) -> int:
+    from carico_agent.federation.address import Tls
+    from carico_agent.federation.status import describe, fetch_status
+
+    told = settings.aggregator
+    try:
+        tls = Tls.of(told.tls_ca, told.tls_cert, told.tls_key)
+        status = asyncio.run(fetch_status(told.listen, tls))
+    except (OSError, ValueError) as error:
+        complain(f"no aggregator answers: {error}")
+        return 1
+    print(json.dumps(status, indent=2) if as_json else describe(status))
+    return 0

@@ -1,0 +1,73 @@
+"""Aggregators telling each other their sums: one Share call per peer and period carries both directions."""
+
+import asyncio
+import logging
+import time
+
+import grpc
+
+from carico_agent.federation import address as addresses
+from carico_agent.federation import wire
+from carico_agent.federation.address import Tls
+from carico_agent.federation.contribution import Rejected
+from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.settings import Aggregator as Settings
+from carico_agent.supervise.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+BACKOFF = Backoff(first_s=0.5, most_s=3.0)
+_OPTIONS: list[tuple[str, int | str]] = [("grpc.initial_reconnect_backoff_ms", 300)]
+
+
+class PeerLink:
+    """The calls from here to one other aggregator."""
+
+    def __init__(self, address: str, ledger: Ledger, settings: Settings) -> None:
+        self.address = address
+        self.name = ""
+        self.condition = "not reached yet"
+        self._ledger = ledger
+        self._settings = settings
+        self._tls = Tls.of(settings.tls_ca, settings.tls_cert, settings.tls_key)
+        addresses.check(address, self._tls, settings.allow_plaintext)
+
+    async def run(self) -> None:
+        failures = 0
+        while True:
+            try:
+                async with addresses.open_channel(self.address, self._tls, "", _OPTIONS) as channel:
+                    await self._share_while_it_works(channel)
+            except (grpc.aio.AioRpcError, Rejected, OSError) as error:
+                failures = 1 if self.condition == "ok" else failures + 1
+                self._became(error.details() or error.code().name if isinstance(error, grpc.aio.AioRpcError)
+                             else str(error))
+            await asyncio.sleep(BACKOFF.delay_s(failures))
+
+    async def _share_while_it_works(self, channel: grpc.aio.Channel) -> None:
+        call = channel.unary_unary(f"/{wire.SERVICE}/Share", addresses.same, addresses.same)
+        certificates = self._tls.print() if self._tls else ()
+        while not self._tls or self._tls.print() == certificates:  # changed files: a new channel
+            request = self._ledger.partial(self.name)
+            raw = await call(request.SerializeToString(), timeout=max(1.0, 2 * self._settings.share_period_s))
+            message, sums = wire.read_partial(raw)
+            self._ledger.take(message, sums, time.monotonic())
+            first, self.name = self.name != message.aggregator, message.aggregator
+            self._became("ok")
+            if not (first or request.more_claims or message.more_claims):
+                await asyncio.sleep(self._settings.share_period_s)
+
+    def _became(self, condition: str) -> None:
+        if condition != self.condition:
+            log.info("peer %s: %s", self.address, condition)
+            self.condition = condition
+
+
+def report(links: list[PeerLink], ledger: Ledger, now_s: float) -> list[pb.PeerStatus]:
+    """Every peer we call or that calls us."""
+    rows = {link.name or link.address: pb.PeerStatus(address=link.address, condition=link.condition) for link in links}
+    for name, peer in ledger.peers.items():
+        row = rows.setdefault(name, pb.PeerStatus(condition="calls us"))
+        row.aggregator, row.age_s, row.nodes = name, now_s - peer.heard_s, peer.sums.nodes
+    return list(rows.values())

@@ -1,0 +1,1 @@
+"""The wire: federation.proto and what generate.sh makes of it."""

@@ -1,0 +1,203 @@
+from google.protobuf.internal import containers as _containers
+from google.protobuf import descriptor as _descriptor
+from google.protobuf import message as _message
+from collections.abc import Iterable as _Iterable, Mapping as _Mapping
+from typing import ClassVar as _ClassVar, Optional as _Optional, Union as _Union
+
+DESCRIPTOR: _descriptor.FileDescriptor
+
+class Subspace(_message.Message):
+    __slots__ = ("resources", "u", "sigma")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    U_FIELD_NUMBER: _ClassVar[int]
+    SIGMA_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    u: _containers.RepeatedScalarFieldContainer[float]
+    sigma: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., u: _Optional[_Iterable[float]] = ..., sigma: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Cost(_message.Message):
+    __slots__ = ("value", "precision", "size")
+    VALUE_FIELD_NUMBER: _ClassVar[int]
+    PRECISION_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    value: _containers.RepeatedScalarFieldContainer[float]
+    precision: _containers.RepeatedScalarFieldContainer[float]
+    size: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, value: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Contribution(_message.Message):
+    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    SUBSPACE_FIELD_NUMBER: _ClassVar[int]
+    SAMPLES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    TIME_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
+    LEAVING_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    subspace: Subspace
+    samples: int
+    cost: Cost
+    pods: int
+    time_unix_nano: int
+    leaving: bool
+    version: str
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ...) -> None: ...
+
+class View(_message.Message):
+    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "settling", "rejected", "silence_s")
+    SUBSPACE_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    SETTLING_FIELD_NUMBER: _ClassVar[int]
+    REJECTED_FIELD_NUMBER: _ClassVar[int]
+    SILENCE_S_FIELD_NUMBER: _ClassVar[int]
+    subspace: Subspace
+    resource_nodes: _containers.RepeatedScalarFieldContainer[int]
+    cost: Cost
+    nodes: int
+    sequence: int
+    incarnation: int
+    aggregator: str
+    settling: bool
+    rejected: str
+    silence_s: float
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ...) -> None: ...
+
+class Claim(_message.Message):
+    __slots__ = ("node", "time_unix_nano")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    TIME_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    time_unix_nano: int
+    def __init__(self, node: _Optional[str] = ..., time_unix_nano: _Optional[int] = ...) -> None: ...
+
+class CostSums(_message.Message):
+    __slots__ = ("weight", "first", "second", "size")
+    WEIGHT_FIELD_NUMBER: _ClassVar[int]
+    FIRST_FIELD_NUMBER: _ClassVar[int]
+    SECOND_FIELD_NUMBER: _ClassVar[int]
+    SIZE_FIELD_NUMBER: _ClassVar[int]
+    weight: _containers.RepeatedScalarFieldContainer[float]
+    first: _containers.RepeatedScalarFieldContainer[float]
+    second: _containers.RepeatedScalarFieldContainer[float]
+    size: _containers.RepeatedScalarFieldContainer[float]
+    def __init__(self, weight: _Optional[_Iterable[float]] = ..., first: _Optional[_Iterable[float]] = ..., second: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
+
+class Partial(_message.Message):
+    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "claims", "claims_to", "more_claims", "seen_incarnation", "seen_claim")
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SUM_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    CLAIMS_TO_FIELD_NUMBER: _ClassVar[int]
+    MORE_CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEEN_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    aggregator: str
+    incarnation: int
+    sequence: int
+    sum: Subspace
+    nodes: int
+    resource_nodes: _containers.RepeatedScalarFieldContainer[int]
+    cost: CostSums
+    claims: _containers.RepeatedCompositeFieldContainer[Claim]
+    claims_to: int
+    more_claims: bool
+    seen_incarnation: int
+    seen_claim: int
+    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping[str, object]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping[str, object]]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ...) -> None: ...
+
+class StatusRequest(_message.Message):
+    __slots__ = ("most_nodes",)
+    MOST_NODES_FIELD_NUMBER: _ClassVar[int]
+    most_nodes: int
+    def __init__(self, most_nodes: _Optional[int] = ...) -> None: ...
+
+class NodeStatus(_message.Message):
+    __slots__ = ("node", "age_s", "magnitude", "pods", "version")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    MAGNITUDE_FIELD_NUMBER: _ClassVar[int]
+    PODS_FIELD_NUMBER: _ClassVar[int]
+    VERSION_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    age_s: float
+    magnitude: float
+    pods: int
+    version: str
+    def __init__(self, node: _Optional[str] = ..., age_s: _Optional[float] = ..., magnitude: _Optional[float] = ..., pods: _Optional[int] = ..., version: _Optional[str] = ...) -> None: ...
+
+class PeerStatus(_message.Message):
+    __slots__ = ("address", "aggregator", "age_s", "nodes", "condition")
+    ADDRESS_FIELD_NUMBER: _ClassVar[int]
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    AGE_S_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    CONDITION_FIELD_NUMBER: _ClassVar[int]
+    address: str
+    aggregator: str
+    age_s: float
+    nodes: int
+    condition: str
+    def __init__(self, address: _Optional[str] = ..., aggregator: _Optional[str] = ..., age_s: _Optional[float] = ..., nodes: _Optional[int] = ..., condition: _Optional[str] = ...) -> None: ...
+
+class Reject(_message.Message):
+    __slots__ = ("reason", "count", "last_node", "last_detail")
+    REASON_FIELD_NUMBER: _ClassVar[int]
+    COUNT_FIELD_NUMBER: _ClassVar[int]
+    LAST_NODE_FIELD_NUMBER: _ClassVar[int]
+    LAST_DETAIL_FIELD_NUMBER: _ClassVar[int]
+    reason: str
+    count: int
+    last_node: str
+    last_detail: str
+    def __init__(self, reason: _Optional[str] = ..., count: _Optional[int] = ..., last_node: _Optional[str] = ..., last_detail: _Optional[str] = ...) -> None: ...
+
+class StatusReply(_message.Message):
+    __slots__ = ("aggregator", "up_s", "method", "view", "local_nodes", "streams", "nodes", "peers", "rejects", "exchanges")
+    AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
+    UP_S_FIELD_NUMBER: _ClassVar[int]
+    METHOD_FIELD_NUMBER: _ClassVar[int]
+    VIEW_FIELD_NUMBER: _ClassVar[int]
+    LOCAL_NODES_FIELD_NUMBER: _ClassVar[int]
+    STREAMS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    PEERS_FIELD_NUMBER: _ClassVar[int]
+    REJECTS_FIELD_NUMBER: _ClassVar[int]
+    EXCHANGES_FIELD_NUMBER: _ClassVar[int]
+    aggregator: str
+    up_s: float
+    method: str
+    view: View
+    local_nodes: int
+    streams: int
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeStatus]
+    peers: _containers.RepeatedCompositeFieldContainer[PeerStatus]
+    rejects: _containers.RepeatedCompositeFieldContainer[Reject]
+    exchanges: int
+    def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping[str, object]]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping[str, object]]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping[str, object]]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping[str, object]]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
+
+class SavedNode(_message.Message):
+    __slots__ = ("contribution", "heard_unix_nano")
+    CONTRIBUTION_FIELD_NUMBER: _ClassVar[int]
+    HEARD_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
+    contribution: bytes
+    heard_unix_nano: int
+    def __init__(self, contribution: _Optional[bytes] = ..., heard_unix_nano: _Optional[int] = ...) -> None: ...
+
+class SavedState(_message.Message):
+    __slots__ = ("nodes",)
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    nodes: _containers.RepeatedCompositeFieldContainer[SavedNode]
+    def __init__(self, nodes: _Optional[_Iterable[_Union[SavedNode, _Mapping[str, object]]]] = ...) -> None: ...

@@ -1,0 +1,72 @@
+"""What an aggregator knows, in a file: the nodes' own last messages, read back through the checks of the wire."""
+
+import asyncio
+import logging
+import os
+import time
+
+from google.protobuf.message import DecodeError
+
+from carico_agent.federation import wire
+from carico_agent.federation.contribution import Rejected
+from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.proto import federation_pb2 as pb
+
+log = logging.getLogger(__name__)
+
+PERIOD_S = 2.0
+
+
+def save(path: str, ledger: Ledger) -> None:
+    """Replace the file atomically."""
+    _write(path, _snapshot(ledger))
+
+
+async def save_for_ever(path: str, ledger: Ledger) -> None:
+    while True:
+        await asyncio.sleep(PERIOD_S)
+        nodes = _snapshot(ledger)
+        await asyncio.to_thread(_write, path, nodes)
+
+
+def load(path: str, ledger: Ledger, silence_s: float) -> int:
+    """Take in the nodes of a file that are not silent for too long; how many. A broken file is said and not used."""
+    try:
+        with open(path, "rb") as file:
+            saved = pb.SavedState.FromString(file.read())
+    except FileNotFoundError:
+        return 0
+    except (OSError, DecodeError) as error:
+        log.warning("state %s: not used: %s", path, error)
+        return 0
+    now_s, now_ns = time.monotonic(), time.time_ns()
+    count = 0
+    for node in saved.nodes:
+        age_s = (now_ns - node.heard_unix_nano) / 1e9
+        if not 0 <= age_s <= silence_s:
+            continue
+        try:
+            message, told = wire.read_contribution(node.contribution)
+            ledger.hear(message, told, node.contribution, now_s - age_s)
+            count += 1
+        except Rejected as error:
+            log.warning("state %s: a node is not used: %s", path, error)
+    log.info("state %s: %d of %d nodes are still valid", path, count, len(saved.nodes))
+    return count
+
+
+def _snapshot(ledger: Ledger) -> list[tuple[bytes, float]]:
+    return [(heard.raw, heard.heard_s) for heard in ledger.nodes.values()]
+
+
+def _write(path: str, nodes: list[tuple[bytes, float]]) -> None:
+    offset_s = time.time() - time.monotonic()
+    saved = pb.SavedState()
+    for raw, heard_s in nodes:
+        saved.nodes.add(contribution=raw, heard_unix_nano=int((heard_s + offset_s) * 1e9))
+    scratch = f"{path}.new"
+    with open(scratch, "wb") as file:
+        file.write(saved.SerializeToString())
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(scratch, path)

@@ -1,0 +1,138 @@
+"""Messages ⇄ what they mean. Whatever is read here is checked here; nobody else touches a received number."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from google.protobuf.message import DecodeError
+
+from carico_agent.core.subspace import Subspace, Vector
+from carico_agent.federation import contribution as rules
+from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
+from carico_agent.federation.moments import Sums, decompose, known_by, spread
+from carico_agent.federation.proto import federation_pb2 as pb
+
+SERVICE = "carico.federation.v1.Federation"
+MOST_COST = 1e18
+MOST_NODES = 10_000_000
+
+
+def write_contribution(node: str, told: Contribution, time_ns: int, version: str = "", leaving: bool = False) -> bytes:
+    """A node's message. A cost that is no share of the node (NaN, below 0, above 1) is told as unknown."""
+    known = [0 <= c <= 1 and 0 <= p < math.inf for c, p in zip(told.cost, told.precision, strict=True)]
+    value = [c if ok else 0.0 for c, ok in zip(told.cost, known, strict=True)]
+    precision = [min(p, rules.MOST_PRECISION) if ok else 0.0 for p, ok in zip(told.precision, known, strict=True)]
+    return pb.Contribution(
+        node=node, subspace=_subspace(told.resources, told.subspace), samples=told.samples,
+        cost=pb.Cost(value=value, precision=precision, size=told.sizes), pods=told.pods,
+        time_unix_nano=time_ns, version=version, leaving=leaving,
+    ).SerializeToString()
+
+
+def read_contribution(raw: bytes) -> tuple[pb.Contribution, Contribution]:
+    """The message and what it contributes; raises Rejected."""
+    try:
+        message = pb.Contribution.FromString(raw)
+    except DecodeError as error:
+        raise Rejected("decode", str(error)) from error
+    rules.check_name(message.node)
+    resources, subspace, cost = message.subspace.resources, message.subspace, message.cost
+    names = rules.check_resources(tuple(resources))
+    m = len(names)
+    told = Contribution(
+        names, rules.check_subspace(m, subspace.u, subspace.sigma), message.samples,
+        rules.check_numbers("cost", m, cost.value, 0.0, 1.0),
+        rules.check_numbers("precision", m, cost.precision, 0.0, rules.MOST_PRECISION),
+        message.pods, rules.check_numbers("size of a resource", m, cost.size, *rules.SIZES),
+    )
+    return message, told
+
+
+def write_view(sums: Sums, rank: int | None, about: pb.View) -> bytes:
+    """`about` (nodes, sequence, …) completed with the view of `sums`."""
+    cost, precision = sums.mean_cost()
+    about.nodes = sums.nodes
+    about.subspace.CopyFrom(_subspace(sums.resources, sums.subspace(rank)))
+    about.resource_nodes.extend(int(count) for count in sums.resource_nodes)
+    about.cost.CopyFrom(pb.Cost(value=np.nan_to_num(cost), precision=precision))
+    return about.SerializeToString()
+
+
+def read_view(raw: bytes, own: Sequence[str], sizes: Sequence[float] | Vector, now_s: float
+              ) -> tuple[pb.View, GlobalView | None]:
+    """An aggregator's answer in the order and the units of a node; None while the view is empty. Raises Rejected."""
+    try:
+        view = pb.View.FromString(raw)
+    except DecodeError as error:
+        raise Rejected("decode", str(error)) from error
+    if not view.nodes or not view.subspace.sigma:
+        return view, None
+    names, factor = read_factor(view.subspace, np.sqrt(len(view.subspace.resources)))
+    m = len(names)
+    if view.nodes > MOST_NODES:
+        raise Rejected("size", f"{view.nodes} nodes")
+    counts = _counts(view.resource_nodes, m, view.nodes)
+    cost = np.array(rules.check_numbers("cost", m, view.cost.value, 0.0, MOST_COST))
+    precision = np.array(rules.check_numbers("precision", m, view.cost.precision, 0.0, 1e300))
+    # rows of UΣ for the resources this node has: exactly the moment of those resources alone
+    rows = spread(factor, names, own)
+    local = known_by(decompose(rows.T), view.nodes, spread(counts[None], names, own)[0])
+    size = np.asarray(sizes, dtype=np.float64) if len(sizes) else np.ones(len(own))
+    value, sure = _own_cost(cost, precision, names, own, size)
+    return view, GlobalView(tuple(own), local, value, sure, view.nodes, view.sequence, view.aggregator, now_s)
+
+
+def _own_cost(cost: Vector, precision: Vector, names: Sequence[str], own: Sequence[str], size: Vector
+              ) -> tuple[Vector, Vector]:
+    if not (len(cost) and len(precision)):
+        return np.full(len(own), np.nan), np.zeros(len(own))
+    value = spread(cost[None], names, own)[0] / size
+    sure = np.minimum(spread(np.minimum(precision, 1e200)[None], names, own)[0] * size**2, rules.MOST_PRECISION)
+    return np.where(sure > 0, value, np.nan), sure
+
+
+def write_sums(partial: pb.Partial, sums: Sums) -> None:
+    """Put the sums of one aggregator into `partial`."""
+    partial.sum.CopyFrom(_subspace(sums.resources, decompose(sums.root.T)))
+    partial.nodes = sums.nodes
+    partial.resource_nodes.extend(int(count) for count in sums.resource_nodes)
+    weight, first, second, size = sums.cost
+    partial.cost.CopyFrom(pb.CostSums(weight=weight, first=first, second=second, size=size))
+
+
+def read_partial(raw: bytes) -> tuple[pb.Partial, Sums]:
+    """What another aggregator knows; raises Rejected."""
+    try:
+        partial = pb.Partial.FromString(raw)
+    except DecodeError as error:
+        raise Rejected("decode", str(error)) from error
+    rules.check_name(partial.aggregator)
+    for claim in partial.claims:
+        rules.check_name(claim.node)
+    if partial.nodes > MOST_NODES:
+        raise Rejected("size", f"{partial.nodes} nodes")
+    if not partial.sum.resources:
+        return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0)))
+    m = len(partial.sum.resources)
+    names, root = read_factor(partial.sum, np.sqrt(m * partial.nodes))
+    counts = _counts(partial.resource_nodes, m, partial.nodes)
+    parts = (partial.cost.weight, partial.cost.first, partial.cost.second, partial.cost.size)
+    cost = [rules.check_numbers("cost", m, part, 0.0, 1e60) for part in parts]
+    rows = np.array(cost) if all(cost) else np.zeros((4, m))
+    return partial, Sums(names, root, partial.nodes, counts, rows)
+
+
+def _counts(told: Sequence[int], m: int, nodes: int) -> Vector:
+    counts = rules.check_numbers("nodes of a resource", m, told, 0, nodes)
+    return np.array(counts or [nodes] * m, dtype=np.float64)
+
+
+def read_factor(message: pb.Subspace, most_sigma: float) -> tuple[tuple[str, ...], Vector]:
+    """Names and (UΣ)ᵀ of a checked subspace."""
+    names = rules.check_resources(tuple(message.resources))
+    subspace = rules.check_subspace(len(names), message.u, message.sigma, float(most_sigma))
+    return names, (subspace.u * subspace.sigma).T
+
+
+def _subspace(resources: Sequence[str], subspace: Subspace) -> pb.Subspace:
+    return pb.Subspace(resources=resources, u=subspace.u.ravel(), sigma=subspace.sigma)

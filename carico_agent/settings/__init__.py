@@ -1,0 +1,114 @@
+"""Every setting of carico: declared, explained and bounded in this package, and nowhere else.
+
+`config.example.toml` is printed from it (`carico print-config`, a test compares), and `load` accepts nothing that is
+not declared: all errors come at once, each with its path and a suggestion.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from carico_agent.settings.declare import BadSettings, Range, build, example_table
+from carico_agent.settings.federation import Aggregator, Federation
+from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservations, Sampling, Socket
+from carico_agent.settings.plugins import Plugins
+
+__all__ = [
+    "Aggregator", "BadSettings", "Containerd", "Federation", "Model", "Node", "Plugins", "Pods", "Range",
+    "Reservations", "Sampling", "Settings", "Socket", "build", "example", "load", "override", "parse",
+]  # fmt: skip
+
+
+def runtime_dir() -> Path:
+    """Where sockets go: /run/carico for root and services, the user's own runtime folder otherwise."""
+    if given := os.environ.get("RUNTIME_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/run/carico")
+    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/carico-{os.geteuid()}"
+    return Path(base) / "carico" if os.environ.get("XDG_RUNTIME_DIR") else Path(base)
+
+
+def state_dir() -> Path:
+    """What must survive a restart: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/carico")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole configuration, one field per TOML table."""
+
+    node: Node = field(default_factory=Node)
+    sampling: Sampling = field(default_factory=Sampling)
+    model: Model = field(default_factory=Model)
+    containerd: Containerd = field(default_factory=Containerd)
+    pods: Pods = field(default_factory=Pods)
+    socket: Socket = field(default_factory=Socket)
+    federation: Federation = field(default_factory=Federation)
+    aggregator: Aggregator = field(default_factory=Aggregator)
+    reservations: Reservations = field(default_factory=Reservations)
+    plugins: Plugins = field(default_factory=Plugins)
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.node.state) if self.node.state else state_dir()
+
+    @property
+    def socket_path(self) -> Path:
+        return Path(self.socket.path) if self.socket.path else runtime_dir() / "agent.sock"
+
+    @property
+    def journal_path(self) -> Path:
+        return Path(self.plugins.journal) if self.plugins.journal else self.state_path / "journal"
+
+
+def load(path: str | os.PathLike[str]) -> Settings:
+    """Settings from a TOML file; raises BadSettings with every error in it."""
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise BadSettings([f"{path}: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings([f"{path}: not TOML: {error}"]) from error
+    return parse(table)
+
+
+def parse(table: Mapping[str, Any]) -> Settings:
+    """Settings from a parsed TOML document."""
+    settings: Settings = build(Settings, table)
+    if errors := _cross_checks(settings):
+        raise BadSettings(errors)
+    return settings
+
+
+def override(settings: Settings, section: str, **values: Any) -> Settings:
+    """A copy with some values of one section replaced; None means "not given"."""
+    given = {key: value for key, value in values.items() if value is not None}
+    return replace(settings, **{section: replace(getattr(settings, section), **given)}) if given else settings
+
+
+def _cross_checks(settings: Settings) -> list[str]:
+    errors = []
+    for table, least in (("limits", 0.0), ("prior_cost", 0.0)):
+        for name, value in getattr(settings.model, table).items():
+            if not least < value <= 1:
+                errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
+    return errors
+
+
+def example() -> str:
+    """The whole configuration as commented TOML with its defaults: config.example.toml."""
+    blocks = ["# carico agent configuration. Every value below is the default; delete what you do not change.\n"
+              "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"]
+    for section in fields(Settings):
+        kind = get_type_hints(Settings)[section.name]
+        blocks.append(example_table(section.name, kind))
+    return "\n".join(blocks)

@@ -1,0 +1,115 @@
+"""Settings of federation: the node's side and the aggregator. Read through settings.py, like all others."""
+
+from dataclasses import dataclass
+from typing import Annotated, Literal
+
+from carico_agent.settings.declare import Range
+
+
+@dataclass(frozen=True)
+class Federation:
+    """Learning from the other nodes through an aggregator. Without one the node works alone."""
+
+    aggregators: tuple[str, ...] = ()
+    """Addresses of aggregators, "host:port" or "unix:/path"; the next one is tried when one fails. None: work alone."""
+
+    transport: Literal["stream", "unary"] = "stream"
+    """How to talk: one long call (cheaper for the aggregator), or one call each time (for load balancers)."""
+
+    weight: Annotated[float, Range(0.0, 1.0)] = 0.5
+    """Weight of the cluster's view in the unit this node's Capacity is counted in; 0: only its own."""
+
+    period_s: Annotated[float, Range(0.1, 60.0)] = 1.0
+    """Time between two exchanges while something changes [s]."""
+
+    heartbeat_s: Annotated[float, Range(0.5, 300.0)] = 5.0
+    """Time between two exchanges while nothing changes [s]; less if the aggregator's silence limit asks for it."""
+
+    tolerance: Annotated[float, Range(0.0, 1.0)] = 0.01
+    """A change of usage smaller than this share of the node does not count as a change."""
+
+    answer_s: Annotated[float, Range(0.1, 60.0)] = 2.0
+    """An aggregator that does not answer within this time counts as lost [s]."""
+
+    max_age_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
+    """A view older than this is not used any more [s]."""
+
+    tls_ca: str = ""
+    """Certificates that aggregators' certificates are checked against (PEM file). Given, all three are needed: mTLS."""
+
+    tls_cert: str = ""
+    """This node's certificate (PEM file); its common name is this node's name. Read again when it changes."""
+
+    tls_key: str = ""
+    """Key of it (PEM file)."""
+
+    tls_server_name: str = ""
+    """Name the aggregator's certificate must carry. Empty: the host of its address."""
+
+    allow_plaintext: bool = False
+    """Talk without TLS to addresses other than loopback and unix sockets. Anyone in between may then lie to us."""
+
+
+@dataclass(frozen=True)
+class Aggregator:
+    """The aggregation server, `carico aggregator`."""
+
+    listen: str = "127.0.0.1:7420"
+    """Address for nodes and other aggregators, "host:port" or "unix:/path"."""
+
+    name: str = ""
+    """Name under which other aggregators know this one; must differ among them. Empty: host name and address."""
+
+    peers: tuple[str, ...] = ()
+    """Other aggregators. Each pair needs a connection, from either side."""
+
+    http: str = ""
+    """Address for /metrics and /healthz, "host:port" or "unix:/path". Empty: none."""
+
+    state: str = ""
+    """File in which the nodes' last contributions survive a restart. Empty: after one, all have to speak again."""
+
+    method: Literal["moments", "queue"] = "moments"
+    """How contributions become one view: the exact mean, or the paper's queue of pairwise merges for comparison."""
+
+    silence_s: Annotated[float, Range(1.0, 3600.0)] = 20.0
+    """A node that did not speak for this long is taken out [s]."""
+
+    merge_period_s: Annotated[float, Range(0.01, 10.0)] = 0.1
+    """Least time between two computations of the view [s]; it grows so that they never take more than 5 % of a core."""
+
+    share_period_s: Annotated[float, Range(0.05, 60.0)] = 0.5
+    """Time between two exchanges with another aggregator [s]."""
+
+    peer_silence_s: Annotated[float, Range(1.0, 3600.0)] = 5.0
+    """The nodes of an aggregator that did not speak for this long are taken out [s]."""
+
+    max_nodes: Annotated[int, Range(1, 1_000_000)] = 20_000
+    """Nodes beyond this number are rejected."""
+
+    max_message_bytes: Annotated[int, Range(1024, 4_194_304)] = 65_536
+    """Larger messages are refused. A node's is about 300 bytes."""
+
+    max_connections: Annotated[int, Range(1, 1_000_000)] = 20_000
+    """Connections beyond this number are refused."""
+
+    max_skew_s: Annotated[float, Range(1.0, 86_400.0)] = 300.0
+    """A contribution whose time differs from ours by more than this is rejected [s]."""
+
+    rank: Annotated[int, Range(0, 16)] = 0
+    """Directions in the view; 0: all."""
+
+    tls_ca: str = ""
+    """Certificates that nodes' certificates are checked against (PEM file). Given, all three are needed: mTLS."""
+
+    tls_cert: str = ""
+    """This aggregator's certificate (PEM file). Read again when it changes."""
+
+    tls_key: str = ""
+    """Key of it (PEM file)."""
+
+    tls_peer_names: tuple[str, ...] = ()
+    """Common names of the certificates that may speak as an aggregator; others are nodes only."""
+
+    allow_plaintext: bool = False
+    """Listen without TLS on addresses other than loopback and unix sockets. Anyone may then pose as any node."""
