@@ -54,8 +54,8 @@ def payload(cache: Path, work: Path) -> Path:
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(copy))
     shutil.copytree(wheels(cache, next(folder.glob("*.whl"))), folder / "wheels",
                     ignore=shutil.ignore_patterns("carico*"))
-    for name in ("guest.py", "daemon.py"):
-        shutil.copy(HERE / name, folder)
+    for path in (HERE / "guest.py", HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
+        shutil.copy(path, folder)
     (folder / "run.sh").write_text(RUN)
     disk = work / "payload.ext4"
     run("truncate", "-s", "256M", str(disk))

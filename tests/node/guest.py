@@ -4,11 +4,13 @@ Every check looks at the kernel (cgroup files, /proc), not at what the plugins s
 words are the product (the diagnosis), those are compared with what was set up here.
 """
 
+import http.client
 import json
 import math
 import multiprocessing
 import os
 import shutil
+import socket
 import subprocess
 import sys
 import time
@@ -16,14 +18,13 @@ from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 ROOTFS = Path("/srv/rootfs")
-ANSWERS = Path("/run/carico-answers.json")
+SOCKET = "/run/carico/agent.sock"
+UNITS = Path("/etc/systemd/system")
 JOURNAL = Path("/var/lib/carico/journal")
 MI = 1 << 20
 failed = []
 
 CONFIG = """
-[node]
-state = "/var/lib/carico"
 [plugins]
 enabled = ["cpu_pinning", "memory_qos", "throttling"]
 dry_run = false
@@ -41,17 +42,6 @@ pods = { "pinned*" = 1 }
 window_s = 12
 """
 HIGH = (8 * MI + (40 - 8) * MI // 2) // 4096 * 4096  # KEP-2570 with factor 0.5
-
-UNIT = """
-[Unit]
-Description=carico plugin host under test
-[Service]
-ExecStart=/opt/carico/bin/python /opt/daemon.py /etc/carico.toml
-ExecStopPost=/usr/bin/python3 -I /var/lib/carico/restore.pyz
-KillMode=mixed
-TimeoutStopSec=30
-"""
-
 
 def say(line):
     print(line, flush=True)
@@ -107,17 +97,28 @@ def value(name, key):
     return (group(name) / key).read_text().strip()
 
 
-def answers():
+class Local(http.client.HTTPConnection):
+    """HTTP over the agent's unix socket."""
+
+    def connect(self):
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(20)
+        self.sock.connect(SOCKET)
+
+
+def ask(path):
+    """The agent's answer, or {} while it has none."""
     try:
-        return json.loads(ANSWERS.read_text())
-    except (OSError, ValueError):
-        return {"answers": {}, "overview": {"plugins": []}}
+        agent = Local("agent")
+        agent.request("GET", path)
+        return json.loads(agent.getresponse().read())
+    except (OSError, ValueError, http.client.HTTPException):
+        return {}
 
 
 def start_service():
-    ANSWERS.unlink(missing_ok=True)
-    sh("systemctl", "start", "carico-plugins")
-    return until(lambda: {p["name"]: p["state"] for p in answers()["overview"]["plugins"]}.items()
+    sh("systemctl", "start", "carico-agent")
+    return until(lambda: {p["name"]: p["state"] for p in ask("/v1/plugins").get("plugins", [])}.items()
                  >= {"memory_qos": "running", "cpu_pinning": "running", "throttling": "running"}.items())
 
 
@@ -130,9 +131,12 @@ def pip_install():
 def install():
     sh("python3", "-m", "venv", "/opt/carico")
     pip_install()
-    shutil.copy("/payload/daemon.py", "/opt/daemon.py")
-    Path("/etc/carico.toml").write_text(CONFIG)
-    Path("/etc/systemd/system/carico-plugins.service").write_text(UNIT)
+    Path("/etc/carico").mkdir()
+    Path("/etc/carico/config.toml").write_text(CONFIG)
+    unit = Path("/payload/carico-agent.service").read_text().replace("@CARICO@", "/opt/carico/bin/carico")
+    (UNITS / "carico-agent.service").write_text(unit)
+    (UNITS / "carico-agent.service.d").mkdir()
+    shutil.copy("/payload/write.conf", UNITS / "carico-agent.service.d")
     for folder in ("bin", "proc", "dev", "sys", "tmp"):
         (ROOTFS / folder).mkdir(parents=True, exist_ok=True)
     shutil.copy(shutil.which("busybox"), ROOTFS / "bin/busybox")
@@ -220,7 +224,7 @@ def memory_high():
 
 
 def memory_row(name):
-    rows = answers()["answers"]["memory_qos"]["report"]["pods"]
+    rows = ask("/v1/plugins/memory_qos").get("report", {}).get("pods", [])
     return next((row["says"] for row in rows if row["pod"].endswith(name)), "")
 
 
@@ -228,7 +232,7 @@ def harm_guard():
     run("grow", GROW)
     check("memory.high is set on the Pod that will grow", until(lambda: value("grow", "memory.high") == str(HIGH)))
     undone = until(lambda: value("grow", "memory.high") == "max", 120)
-    time.sleep(2)  # until the daemon has written down what the plugin says
+    time.sleep(2)  # until the plugin's tick has ended
     check("the harm guard undoes memory.high when anonymous memory grows over it without swap", undone,
           memory_row("grow"))
     check("it is left alone afterwards", not until(lambda: value("grow", "memory.high") != "max", 8))
@@ -259,8 +263,8 @@ def diagnosis():
     run("starved", f"({loop}) & {loop}", "--cpu-quota", "50000", "--cpu-period", "100000")
 
     def row():
-        rows = answers()["answers"].get("throttling", {}).get("report", {}).get("pods", [])
-        return next((r for r in rows if r["pod"].endswith("starved") and r["nr_periods"] > 80), None)
+        rows = ask("/v1/plugins/throttling?pod=starved&request_ms=500").get("report", {}).get("pods", [])
+        return next((r for r in rows if r["nr_periods"] > 80), None)
 
     until(lambda: row() is not None and row()["parallel"] == 2)
     got = row() or {}
@@ -268,6 +272,9 @@ def diagnosis():
           (got.get("cause"), got.get("remedy"), got.get("limit_cores"), got.get("parallel"), got.get("raise_to_cores"))
           == ("own quota", "raise the limit", 0.5, 2, 2.0), got.get("text"))
     check("its latency model for 500 ms", (got.get("latency") or {}).get("parallel_ms") == 1925.0, got.get("latency"))
+    told = sh("/opt/carico/bin/carico", "throttling", "starved", "--request-ms", "500", "--socket", SOCKET)
+    check("`carico throttling starved --request-ms 500` says the same", "Raise the limit to 2 CPUs" in told
+          and "1925 ms" in told, " / ".join(told.split("\n")))
     remove("starved")
 
 
@@ -291,38 +298,40 @@ def now():
 
 
 def restores():
-    Path("/etc/carico.toml").write_text(CONFIG.replace('"pinned*" = 1', '"*pinned*" = 1'))
-    sh("systemctl", "restart", "carico-plugins")
+    Path("/etc/carico/config.toml").write_text(CONFIG.replace('"pinned*" = 1', '"*pinned*" = 1'))
+    sh("systemctl", "stop", "carico-agent")
+    start_service()
     run("cache-keep", "sleep 9999")
     run("keep-pinned", "sleep 9999")
     check("values are written before the stop", written(), now())
-    sh("systemctl", "stop", "carico-plugins")
+    sh("systemctl", "stop", "carico-agent")
     check("after systemctl stop: the old values are back", original(), now())
 
     check("written again after a start", start_service() and written(), now())
-    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-plugins")
+    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-agent")
     check("after kill -9: ExecStopPost has put the old values back", until(original, 20), now())
 
-    sh("systemctl", "reset-failed", "carico-plugins", ok=False)
+    sh("systemctl", "reset-failed", "carico-agent", ok=False)
     check("written again after the crash", start_service() and written(), now())
     (group("cache-keep") / "memory.high").write_text("33554432")
-    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-plugins")
+    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-agent")
     ok = until(lambda: value("keep-pinned", "cpuset.cpus") != "1", 20)
     ok = ok and value("cache-keep", "memory.high") == "33554432"
     check("what somebody else wrote meanwhile stays", ok, now())
     (group("cache-keep") / "memory.high").write_text("max")
 
-    sh("systemctl", "reset-failed", "carico-plugins", ok=False)
+    sh("systemctl", "reset-failed", "carico-agent", ok=False)
     check("written again before the uninstall", start_service() and written(), now())
     sh("/opt/carico/bin/pip", "uninstall", "-q", "-y", "carico-agent")
-    sh("systemctl", "stop", "carico-plugins")
+    sh("systemctl", "stop", "carico-agent")
     check("after pip uninstall and stop: the old values are back", original(), now())
 
     pip_install()
     check("written again before uninstall and kill -9", start_service() and written(), now())
     sh("/opt/carico/bin/pip", "uninstall", "-q", "-y", "carico-agent")
-    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-plugins")
+    sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-agent")
     check("after pip uninstall and kill -9: the kit has put the old values back", until(original, 20), now())
+    sh("systemctl", "stop", "carico-agent", ok=False)
     kinds = [json.loads(line)["kind"] for line in JOURNAL.read_text().splitlines()]
     check("the journal tells the whole story", {"intent", "applied", "closed"} <= set(kinds), f"{len(kinds)} lines")
     remove("cache-keep", "keep-pinned")
@@ -343,7 +352,7 @@ def main():
             for name in ctr("containers", "list", "-q").split():
                 remove(name)
     if failed:
-        say(sh("journalctl", "-u", "carico-plugins", "--no-pager", "-n", "60", "-o", "cat"))
+        say(sh("journalctl", "-u", "carico-agent", "--no-pager", "-n", "60", "-o", "cat"))
     say(f"RESULT {'FAILED: ' + '; '.join(failed) if failed else 'PASSED'}")
     return bool(failed)
 
