@@ -5,6 +5,8 @@ place; each run starts from the same disk. No KVM, no network in the guest. With
 what is missing and ends with 0: nothing was proven, nothing has failed.
 """
 
+import configparser
+import hashlib
 import os
 import selectors
 import shutil
@@ -33,7 +35,10 @@ def run(*command: str, cwd: Path = ROOT) -> str:
 
 def wheels(cache: Path, wheel: Path) -> Path:
     """What the wheel needs, fetched once for the guest's Python (Debian 12: 3.11)."""
-    folder = cache / "wheels"
+    wanted = configparser.ConfigParser()
+    wanted.read(ROOT / "setup.cfg")
+    needs = wanted["options"]["install_requires"].encode()
+    folder = cache / f"wheels-{hashlib.sha256(needs).hexdigest()[:12]}"  # other dependencies, other wheels
     if not folder.exists():
         fresh = Path(tempfile.mkdtemp(dir=cache))
         platforms = [part for version in ("2014", "_2_17", "_2_28") for part in
