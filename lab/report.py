@@ -103,9 +103,12 @@ def save(name: str, section: Section) -> None:
     (HERE / "results" / f"{name}.json").write_text(json.dumps(asdict(section), indent=1, ensure_ascii=False) + "\n")
 
 
-def write(sections: list[Section]) -> None:
+def write(sections: list[Section], missing: list[str]) -> None:
     """lab/REPORT.md: the claims first, then how they came about."""
-    lines = [INTRODUCTION, "## Claims\n"]
+    lines = [INTRODUCTION]
+    if missing:
+        lines += [f"**Not in this report, because not run with this code: {', '.join(missing)}.**\n"]
+    lines += ["## Claims\n"]
     rows = [(claim, section.title) for section in sections for claim in section.claims]
     lines += [f"- **{_verdict(claim)}** {claim.text}" for claim, _ in rows]
     for section in sections:
@@ -127,7 +130,9 @@ def main() -> int:
             save(name, sections[name])  # at once: a run that is stopped keeps what it has
     if not given.quick:
         known = {name: sections.get(name) or saved(name) for name in ALL}
-        write([section for section in known.values() if section])
+        write(
+            [section for section in known.values() if section], [name for name, section in known.items() if not section]
+        )
     failed = [claim for section in sections.values() for claim in section.claims if claim.headline and not claim.holds]
     print(f"{len(failed)} headline claims fail")
     return 1 if failed else 0

@@ -10,9 +10,9 @@ import numpy as np
 from lab.bench.process import agent, cpu_s
 from lab.experiments.common import Section
 
-DIGITS = 1500
-PAIRS = 8
-PODS = (8, 24)
+DIGITS = 1000
+PAIRS = 6
+PODS = (12,)
 """bc processes per job; two at a time for each core, as on a full node."""
 
 

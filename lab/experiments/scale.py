@@ -1,4 +1,4 @@
-"""100 to 5,000 nodes: does it stay the same, and how fast is the simulator?"""
+"""100 and 1,000 nodes: does it stay the same, and how fast is the simulator?"""
 
 import sys
 
@@ -11,9 +11,9 @@ PODS_PER_NODE = 20
 
 
 def section(quick: bool) -> Section:
-    s = Section("100 to 5,000 nodes", quick=quick)
+    s = Section("100 and 1,000 nodes", quick=quick)
     rows = []
-    for nodes, until_s in ((100, 60.0),) if quick else ((100, 60.0), (1000, 60.0), (5000, 30.0)):
+    for nodes, until_s in ((100, 60.0),) if quick else ((100, 60.0), (1000, 60.0)):
         setup = Setup(nodes=nodes, binds_per_s=4.0 * nodes, warm_s=5.0)
         sys.stderr.write(f"{nodes} nodes\n")
         r = run(Carico(), [Job(PI, PODS_PER_NODE * nodes)], 1000, setup, progress=True, until_s=until_s)
@@ -30,7 +30,7 @@ def section(quick: bool) -> Section:
             )
         )
     s.say(
-        "pi-2000 Pods in excess, carico, for a fixed time. Writes are those that pass the change gate. The "
+        "20 pi-2000 Pods per node at once, carico, for a fixed time. Writes are those that pass the change gate. The "
         "time is that of this "
         "machine (2 shared cores, one process) and not part of any claim."
     )
@@ -45,6 +45,11 @@ def section(quick: bool) -> Section:
             "took [s]",
         ),
         rows,
+    )
+    s.say(
+        "5,000 nodes were begun and stopped by hand after 11 simulated seconds (more than 6 minutes of a shared "
+        "machine): the "
+        "simulator looks at up to 5,000 nodes for each of 20,000 binds a second. Nothing is claimed beyond 1,000 nodes."
     )
     s.claim("scale: no node overfills at any size", all(row[4] == 0 for row in rows))
     return s
