@@ -2,6 +2,7 @@
 
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -100,7 +101,7 @@ def test_dry_run_does_nothing(opt: None, tmp_path: Path, capsys: pytest.CaptureF
     assert "would run systemctl restart carico-agent.service" in said
 
 
-def test_below_a_home_folder_only_that_is_seen(tmp_path: Path) -> None:
+def test_below_a_home_folder_only_that_is_seen() -> None:
     wanted = plan(Wish(Path("/root/venv/bin/carico")))
     text = wanted[Path("/etc/systemd/system/carico-agent.service.d/home.conf")]
     assert "ProtectHome=tmpfs\nBindReadOnlyPaths=/root/venv\n" in text
@@ -111,10 +112,11 @@ def test_a_fleeting_installation_is_refused() -> None:
         plan(Wish(Path("/tmp/x/bin/carico")))
 
 
-def test_the_templates_are_in_the_wheel(tmp_path: Path) -> None:
+def test_the_templates_are_in_the_wheel() -> None:
     """Through setuptools' own eyes: what build_py would copy."""
     script = ("from setuptools import Distribution; d = Distribution(); d.parse_config_files(); "
               "b = d.get_command_obj('build_py'); b.ensure_finalized(); "
               "print(*(f for p, _, _, fs in b.data_files if p == 'carico_units' for f in fs))")  # fmt: skip
-    said = subprocess.run([shutil.which("python3") or "python3", "-c", script], cwd=TREE, capture_output=True, text=True)
-    assert set(said.stdout.split()) == {p.name for p in (TREE / "systemd").iterdir() if p.suffix in (".service", ".conf")}
+    said = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
+    templates = {path.name for path in (TREE / "systemd").iterdir() if path.suffix in (".service", ".conf")}
+    assert set(said.stdout.split()) == templates

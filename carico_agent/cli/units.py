@@ -63,7 +63,8 @@ def _filled(text: str, carico: Path, prefix: Path) -> str:
 def installed(root: Path) -> list[Path]:
     """Files that an installation under `root` has left, without the configuration and what was learned."""
     candidates = [SYSUSERS, *(UNITS / name for name in SERVICES)]
-    candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in ("tuning", "containerd", "home")]
+    drop_ins = ("tuning", "containerd", "home")
+    candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in drop_ins]
     return [path for path in candidates if under(root, path).exists()]
 
 
