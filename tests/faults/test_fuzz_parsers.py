@@ -1,7 +1,8 @@
-"""Every parser of kernel files against 10,000 damaged ones in all: the answer is a value or ValueError, nothing else."""
+"""Every parser of kernel files against 10,000 damaged ones in all: a value or ValueError, nothing else."""
 
 import re
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -71,10 +72,8 @@ def test_a_value_or_a_value_error(name: str) -> None:
     @settings(max_examples=CASES, suppress_health_check=list(HealthCheck), database=None)
     @given(st.one_of(damaged(good), st.binary(max_size=200), st.integers(0, len(good)).map(lambda end: good[:end])))
     def fuzz(data: bytes) -> None:
-        try:
+        with suppress(ValueError):
             parse(data)
-        except ValueError:
-            pass
 
     fuzz()
 
