@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test check bench accuracy lab-node proto tools clean
+.PHONY: help run test soak check bench accuracy lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -16,6 +16,9 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
 	@$(BIN)/python -m pytest
+
+soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
+	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
 
 check: $(VENV)/.dev ## style, types, layers
 	@$(BIN)/ruff check .

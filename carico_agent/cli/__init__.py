@@ -8,7 +8,7 @@ from carico_agent import __version__
 
 COMMANDS = (
     "agent", "status", "top", "events", "doctor", "replay", "aggregator", "plugins", "throttling", "journal", "restore",
-    "check_config", "print_config", "install", "uninstall",
+    "check_config", "print_config", "install", "uninstall", "completion",
 )  # fmt: skip
 
 EXAMPLES = """examples:
