@@ -19,8 +19,9 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
     "make test": "make -n test",
-    "pip install carico-agent": f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source",
-    "carico agent": "timeout -s INT 5 carico agent --socket own.sock",
+    "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent":
+        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source",
+    "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
     "sudo carico install --systemd": "carico install --systemd --root root",
 }
 """What would change this machine, or never end, and what is run instead."""

@@ -57,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
         return 0
     code = after(AFTERWARDS, given.dry_run)
     if code == 0 and not given.dry_run:
-        print("done: try `carico status` as root, or as a member of the group carico")
+        print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
     return code
 
 
