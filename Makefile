@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test soak check bench accuracy lab-node proto tools clean
+.PHONY: help run test test-kube soak check bench accuracy lab lab-quick lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -15,7 +15,11 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 	@$(BIN)/carico agent
 
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
-	@$(BIN)/python -m pytest
+	@$(BIN)/python -m pytest -m "not kube"
+
+test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built once, some minutes, into a cache)
+	@./tests/kube/build.sh || true
+	@$(BIN)/python -m pytest -m kube tests/kube -rs
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
@@ -31,6 +35,12 @@ bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_ex
 
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy
+
+lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (about an hour)
+	@$(BIN)/python -m lab.report
+
+lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one no longer holds
+	@$(BIN)/python -m lab.report --quick
 
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node

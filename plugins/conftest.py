@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.plugin_api import Container, Cpu, NodeFacts, Pod, View
-from carico_agent.plugin_host.facts import make_reader, read_usage
+from carico_agent.plugin_api import Container, Cpu, NodeFacts, Pod, View, read_usage
+from carico_agent.plugin_host.facts import read_file
 from carico_agent.plugin_host.journal import Journal
 from carico_agent.plugin_host.writer import CgroupWriter, Limits, PluginWriter
 
@@ -28,7 +28,7 @@ class FakeNode:
         topology = tuple(Cpu(cpu, cpu // 2, 0, 0, 0) for cpu in range(4))
         self.facts = NodeFacts(4, 8 << 30, 1 << 30, 4096, topology, str(self.root))
         self.pods: list[Pod] = []
-        self.read = make_reader()
+        self.read = read_file
         self.journal = Journal(folder / "journal", boot="boot")
         self.cgroups = CgroupWriter(self.journal, dry_run=False, limits=Limits(rewrite_after_s=0, min_step_ratio=0))
         self.writer = PluginWriter("tested", self.cgroups)
@@ -61,8 +61,7 @@ class FakeNode:
         self.pods = [pod for pod in self.pods if pod.name != name]
 
     def view(self, now_s: float) -> View:
-        pods = [replace(pod, usage=read_usage(self.read, pod.cgroup), containers=tuple(
-            replace(c, usage=read_usage(self.read, c.cgroup)) for c in pod.containers)) for pod in self.pods]
+        pods = [replace(pod, usage=read_usage(self.read, pod.cgroup, now_s)) for pod in self.pods]
         return View(now_s, self.facts, tuple(pods), self.read)
 
 

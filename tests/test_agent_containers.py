@@ -45,8 +45,8 @@ def test_pods_events_and_restarts(start_agent: Start, containerd: PrivateContain
     assert all(p["inode"] > 0 and p["usage"]["memory_current"] > 0 for p in listed)
     containerd.remove("before")
     process.wait(lambda a: pods(a) == 1)
-    topics = [event["topic"] for event in islice(agent.lines("/v1/events"), 3)]
-    assert topics[0] == "/containers/create"
+    topics = [event["topic"] for event in islice(agent.lines("/v1/events"), 4)]
+    assert topics[:2] == ["/carico/snapshot", "/containers/create"]
     process.process.send_signal(signal.SIGKILL)  # in the middle; what happens meanwhile is seen by the next one
     process.process.wait()
     containerd.run("third")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from carico_agent.app import state
+from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.plugins import PluginDesk
 from carico_agent.app.reload import take_over
@@ -72,6 +73,7 @@ class Agent:
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
+        self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
         self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
         self.gate = Gate(limits_of(settings))
         self.pace = Pace(allowance_of(settings))
@@ -139,6 +141,8 @@ class Agent:
             self.supervisor.start("pod-usage", self._read_pods)
             self.supervisor.start("state", self._keep_state)
             await asyncio.to_thread(self.plugins.start)
+        if self.kube is not None:
+            self.supervisor.start("kubernetes", self.kube.run)
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
@@ -149,6 +153,8 @@ class Agent:
             self.source.stop()
             await asyncio.to_thread(self.plugins.stop)
             await self.supervisor.stop()
+            if self.kube is not None:
+                await self.kube.stop()
             await api.stop()
             self._save_state()
 
@@ -239,6 +245,10 @@ class Agent:
             self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
             await asyncio.sleep(self.settings.pods.usage_period_s)
 
+    def _counted(self) -> dict[str, bool]:
+        """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
+        return {} if self._replaying else {pod.uid: pod.counts for pod in self.runtime.pods.values() if pod.uid}
+
     # ---- out
 
     def _room(self) -> float | None:
@@ -260,7 +270,8 @@ class Agent:
         available = self.desk.book.available(self.desk.now_s, status["pod_capacity"])
         self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
                             "runtime": self.runtime.condition, "federation": self._federation_body(),
-                            "sampling": self._sampling_body()})  # fmt: skip
+                            "sampling": self._sampling_body(),
+                            **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
         self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")

@@ -19,14 +19,15 @@ LIVE = {
     "reservations": {"most", "most_ttl_s"},
 }
 """Section → settings that take effect at once."""
+OTHERS = {"aggregator", "extender"}
+"""Sections of processes other than this one."""
 
 
 def take_over(old: Settings, new: Settings) -> tuple[Settings, list[str], list[str]]:
-    """The settings from now on; what was taken over; what waits for a restart. Aggregator and others' sections, which
-    this process does not use, are not mentioned."""
+    """The settings from now on; what was taken over; what waits for a restart."""
     effective, taken, waiting = old, [], []
     for section in fields(Settings):
-        if section.name == "aggregator":
+        if section.name in OTHERS:
             continue
         was, wanted = getattr(old, section.name), getattr(new, section.name)
         changed: dict[str, Any] = {}

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from aiohttp import web
 
+from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.status import self_body, self_metrics, status_metrics
 from carico_agent.publish import metrics
 from carico_agent.publish.api import ApiError, Handler, answer, stream_lines
@@ -73,7 +74,8 @@ class Routes:
             name: {"state": c.state, "failures": c.failures, "restarts": c.restarts, "last_error": c.last_error}
             for name, c in agent.supervisor.conditions.items()
         }
-        return answer({**body, "tasks": tasks, "absent": agent.absent, "runtime": agent.runtime.condition})
+        return answer({**body, "tasks": tasks, "absent": agent.absent, "runtime": agent.runtime.condition,
+                       **({"kubernetes": kube_body(agent.kube)} if agent.kube else {})})  # fmt: skip
 
     def _own_cpu_ratio(self) -> float:
         """CPU since the last time somebody asked, at least a second ago."""
@@ -100,6 +102,10 @@ class Routes:
         period.add(agent.board.status.get("sampling", {}).get("period_s"))
         text = metrics.render([*families, absent, events, refused, period, *agent.plugins.metrics()])
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+def kube_body(kube: KubeSide) -> dict[str, Any]:
+    return {"condition": kube.condition, "requests": kube.client.requests, "writes": kube.publisher.writes}
 
 
 def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:

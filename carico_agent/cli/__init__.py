@@ -7,8 +7,8 @@ import sys
 from carico_agent import __version__
 
 COMMANDS = (
-    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "plugins", "throttling", "journal", "restore",
-    "check_config", "print_config", "install", "uninstall", "completion",
+    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "extender", "kube", "plugins", "throttling",
+    "journal", "restore", "check_config", "print_config", "install", "uninstall", "completion",
 )  # fmt: skip
 
 EXAMPLES = """examples:
@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   carico replay day.trace.gz            run it through the model again
   carico install --systemd              make a hardened service of it
   carico doctor                         what this node offers, what is missing and what to do
+  carico extender --kubeconfig FILE     let kube-scheduler ask for nodes with room
 
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 

@@ -23,6 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--aggregator", metavar="ADDR", action="append",
                         help="learn with others through this aggregator, host:port or unix:PATH; may be repeated")
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="publish on the Kubernetes node of that name, too")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
     parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
     parser.add_argument("--speed", metavar="X", type=float, default=1.0, help="replay this many times faster")
@@ -35,6 +36,7 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
     """Flags override the file."""
     settings = override(settings, "socket", path=given.socket)
     settings = override(settings, "containerd", socket=given.containerd)
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     settings = override(settings, "federation", aggregators=tuple(given.aggregator) if given.aggregator else None)
     return override(settings, "node", name=given.node)
 
@@ -68,6 +70,7 @@ def run(given: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with no_certificates():
         from carico_agent.app.agent import Agent
+    from carico_agent.kube.errors import BadAccess
     from carico_agent.telemetry import BadTrace
 
     quiet = given.quiet or bool(os.environ.get("INVOCATION_ID"))  # set by systemd: the journal needs no ticker
@@ -84,7 +87,7 @@ def run(given: argparse.Namespace) -> int:
         for one in bad.errors:
             complain(one)
         return 2
-    except (OSError, BadTrace, LookupError) as error:
+    except (OSError, BadTrace, LookupError, BadAccess) as error:
         complain(str(error))
         return 1
     return 0

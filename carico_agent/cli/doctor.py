@@ -4,15 +4,17 @@ Exit code 1 when something needed is missing; what is only useful does not chang
 """
 
 import argparse
+import asyncio
 import json
 import os
+import socket
 import sys
 from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from carico_agent.cli.common import add_config, load_settings
-from carico_agent.settings import Settings
+from carico_agent.settings import Settings, override
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,8 @@ class Finding:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="also look whether publishing to Kubernetes would work")
+    parser.add_argument("--node", metavar="NAME", help="name of this node there")
     parser.add_argument("--json", action="store_true", help="for machines")
 
 
@@ -34,7 +38,8 @@ def run(given: argparse.Namespace) -> int:
     settings = load_settings(given.config)
     if settings is None:
         return 2
-    findings = list(examine(settings))
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
+    findings = list(examine(override(settings, "node", name=given.node)))
     if given.json:
         print(json.dumps([asdict(finding) for finding in findings], indent=2))
     else:
@@ -53,6 +58,8 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _containerd(settings)
     yield _socket(settings.socket_path)
     yield _niceness()
+    if settings.kubernetes.enabled or settings.kubernetes.kubeconfig:
+        yield from _kubernetes(settings)
 
 
 def _python() -> Finding:
@@ -114,3 +121,12 @@ def _niceness() -> Finding:
         return Finding("niceness", "optional", "the sampling thread cannot be preferred",
                        "give CAP_SYS_NICE if ticks are late on an overloaded node")  # fmt: skip
     return Finding("niceness", "ok", "the sampling thread can be preferred")
+
+
+def _kubernetes(settings: Settings) -> Iterator[Finding]:
+    """What the agent would meet at the API server."""
+    from carico_agent.app.kubernetes import examine
+
+    node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
+    for name, says, remedy in asyncio.run(examine(settings.kubernetes, node)):
+        yield Finding(name, "missing" if remedy else "ok", says, remedy)

@@ -1,12 +1,12 @@
-"""What the view tells about the node and each cgroup: topology, memory, counters. Parsing is apart from reading."""
+"""What the view tells about the node: topology, memory, swap; and how it reads cgroup files."""
 
 import os
 from pathlib import Path
 
-from carico_agent.plugin_api import Cpu, NodeFacts, Reader, Stall, Usage, parse_cpus, parse_flat
-from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
+from carico_agent.plugin_api import Cpu, NodeFacts, parse_cpus, parse_flat
 
-PRESSURES = ("cpu", "memory", "io")
+PIECE_BYTES = 65536
+FULL_BYTES = 2048
 
 
 def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/cgroup") -> NodeFacts:
@@ -53,32 +53,18 @@ def _text(path: Path) -> str:
         return ""
 
 
-def make_reader(files: CgroupFiles | None = None) -> Reader:
-    """The `read` of a View: absent, ended and unreadable are all None."""
-    source = files or CgroupFiles()
-
-    def read(cgroup: str, key: str) -> str | None:
-        try:
-            return source.read(cgroup, None, key)
-        except (OSError, Gone):
-            return None
-
-    return read
-
-
-def read_usage(read: Reader, cgroup: str) -> Usage:
-    """The counters of one cgroup: five small files. For 110 Pods once a second, not ten times."""
-    stat, current = parse_flat(read(cgroup, "cpu.stat")), read(cgroup, "memory.current")
-    stalls = {name: parse_pressure(text) for name in PRESSURES if (text := read(cgroup, f"{name}.pressure"))}
-    return Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec"),
-                 int(current) if current and current.isdigit() else None, stalls)
-
-
-def parse_pressure(text: str) -> Stall:
-    """Totals of a PSI file; `full` is missing for cpu before Linux 5.13.
-
-    >>> parse_pressure("some avg10=0.00 avg60=0.00 total=12\\nfull avg10=0.00 avg60=0.00 total=7")
-    Stall(some_usec=12, full_usec=7)
-    """
-    totals = {line.split()[0]: int(line.rpartition("total=")[2]) for line in text.splitlines() if "total=" in line}
-    return Stall(totals.get("some", 0), totals.get("full", 0))
+def read_file(cgroup: str, key: str) -> str | None:
+    """The `read` of a View: absent, ended and unreadable are all None. Plain calls, no identity: plugins look often."""
+    try:
+        file = os.open(f"{cgroup}/{key}", os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        pieces = [os.read(file, PIECE_BYTES)]
+        while len(pieces[-1]) >= FULL_BYTES:  # seq files come in pages; only memory.stat and cgroup.procs have several
+            pieces.append(os.read(file, PIECE_BYTES))
+        return b"".join(pieces).decode().rstrip()
+    except OSError:  # ENODEV: it died after it was opened
+        return None
+    finally:
+        os.close(file)

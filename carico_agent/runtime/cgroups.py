@@ -123,14 +123,9 @@ class Locator:
             paths = self._paths_of(member.pid)
             if whole := self._group(paths, lambda name: _is_pod(name, pod.uid)):
                 return (whole,)
-            if own := self.leaf(member.pid, member.id):
+            if own := self._group(paths, partial(_carries, member.id)) or self._group(paths, None):
                 groups.append(own)
         return tuple(groups)
-
-    def leaf(self, pid: int, container_id: str) -> Group | None:
-        """The group of one container."""
-        paths = self._paths_of(pid)
-        return self._group(paths, partial(_carries, container_id)) or self._group(paths, None)
 
     def at(self, path: str) -> Group | None:
         """The group at this path of every hierarchy, as the tree scan finds it."""

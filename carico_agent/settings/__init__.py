@@ -15,11 +15,13 @@ from typing import Any, get_type_hints
 from carico_agent.settings.access import Budget, Clients, Listen
 from carico_agent.settings.declare import BadSettings, Range, build, example_table
 from carico_agent.settings.federation import Aggregator, Federation
+from carico_agent.settings.kube import Extender, Kubernetes
 from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservations, Sampling, Socket
 from carico_agent.settings.plugins import Plugins
 
 __all__ = [
-    "Aggregator", "BadSettings", "Budget", "Clients", "Containerd", "Federation", "Listen", "Model", "Node", "Plugins",
+    "Aggregator", "BadSettings", "Budget", "Clients", "Containerd", "Extender", "Federation", "Kubernetes", "Listen",
+    "Model", "Node", "Plugins",
     "Pods", "Range", "Reservations", "Sampling", "Settings", "Socket", "build", "example", "load", "override", "parse",
 ]  # fmt: skip
 
@@ -60,6 +62,8 @@ class Settings:
     aggregator: Aggregator = field(default_factory=Aggregator)
     reservations: Reservations = field(default_factory=Reservations)
     plugins: Plugins = field(default_factory=Plugins)
+    kubernetes: Kubernetes = field(default_factory=Kubernetes)
+    extender: Extender = field(default_factory=Extender)
 
     @property
     def state_path(self) -> Path:
@@ -106,6 +110,12 @@ def _cross_checks(settings: Settings) -> list[str]:
         for name, value in getattr(settings.model, table).items():
             if not least < value <= 1:
                 errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
+    writes = settings.kubernetes
+    if not writes.min_interval_s <= writes.heartbeat_s <= writes.ttl_s / 2:
+        errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed: one write may get lost")
+    tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
+    if any(tls) and not all(tls):
+        errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
     return errors + _listen_errors(settings.listen)
 
 

@@ -11,13 +11,27 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar, Literal
 
 from carico_agent import plugin_api
-from carico_agent.plugin_api import Change, Metric, Outcome, Pod, Range, Refuse, View, Writer, parse_bytes, parse_flat
+from carico_agent.plugin_api import (
+    Change,
+    Metric,
+    Outcome,
+    Pod,
+    Range,
+    Refuse,
+    View,
+    Writer,
+    parse_bytes,
+    parse_flat,
+    parse_stall,
+)
 
 from .formula import Class, Sizes, class_of, memory_high, protection
 from .guard import Guard, Signs, Tolerance
 
+PRESSURE = "memory.pressure"
 REQUEST, LIMIT = "carico.dev/memory-request", "carico.dev/memory-limit"
 MOSTLY = 0.5
+STAT_EVERY_S = 15.0
 
 
 @dataclass(frozen=True)
@@ -77,6 +91,9 @@ class _Watched:
     peak: int = 0
     sizes: Sizes | None = None
     high: int | None = None
+    stat: Mapping[str, int] = field(default_factory=dict)
+    met: int = -1
+    stat_s: float = -STAT_EVERY_S
     harms: int = 0
     rest_until_s: float = 0.0
     said: str = ""
@@ -106,16 +123,22 @@ class Plugin(plugin_api.Plugin):
         changes: list[Change] = []
         for pod in chosen:
             watched = self._watched[pod.inode]
-            stat = parse_flat(view.read(pod.cgroup, "memory.stat"))
-            watched.peak = max(watched.peak, (pod.usage.memory_current or 0) - stat.get("inactive_file", 0))
-            if not self._harmed(view, pod, watched, stat, writer):
-                changes += self._wishes(view, pod, watched, stat)
+            if not self._harmed(view, pod, watched, writer):
+                changes += self._wishes(view, pod, watched, self._stat(view, pod, watched))
         for outcome in writer.write(changes):
             self._heard(outcome, writer)
 
     def _new(self, pod: Pod, view: View) -> _Watched:
         tolerance = Tolerance(self.settings.harm_full_ratio, self.settings.harm_scan_per_s, 0.1)
         return _Watched(pod.full_name, view.now_s, Guard(tolerance))
+
+    def _stat(self, view: View, pod: Pod, watched: _Watched) -> Mapping[str, int]:
+        """memory.stat, not at every tick: the kernel adds it up over all CPUs, which makes it the dearest file here."""
+        if view.now_s - watched.stat_s >= STAT_EVERY_S:
+            watched.stat, watched.stat_s = parse_flat(view.read(pod.cgroup, "memory.stat")), view.now_s
+            working = (pod.usage.memory_current or 0) - watched.stat.get("inactive_file", 0)
+            watched.peak = max(watched.peak, working)
+        return watched.stat
 
     # -- what to set -------------------------------------------------------------------------------------------------
 
@@ -193,13 +216,17 @@ class Plugin(plugin_api.Plugin):
 
     # -- harm --------------------------------------------------------------------------------------------------------
 
-    def _harmed(self, view: View, pod: Pod, watched: _Watched, stat: Mapping[str, int], writer: Writer) -> bool:
+    def _harmed(self, view: View, pod: Pod, watched: _Watched, writer: Writer) -> bool:
         if watched.high is None:
             return False
-        stall = pod.usage.pressure.get("memory")
-        signs = Signs(view.now_s, parse_flat(view.read(pod.cgroup, "memory.events")).get("high", 0),
-                      stall.full_usec if stall else 0, stat.get("pgscan", 0), stat.get("pgsteal", 0),
-                      pod.usage.memory_current or 0)
+        met = parse_flat(view.read(pod.cgroup, "memory.events")).get("high", 0)
+        if met == watched.met and watched.stat_s + STAT_EVERY_S > view.now_s:
+            return False  # memory.high was not met since the last look: nothing can hurt
+        watched.met = met
+        stat, stall = parse_flat(view.read(pod.cgroup, "memory.stat")), parse_stall(view.read(pod.cgroup, PRESSURE))
+        current = view.read(pod.cgroup, "memory.current") or "0"
+        signs = Signs(view.now_s, met, stall.full_usec if stall else 0, stat.get("pgscan", 0), stat.get("pgsteal", 0),
+                      int(current))
         harm = watched.guard.harm(signs, watched.high)
         if harm is None:
             return False

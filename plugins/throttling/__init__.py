@@ -12,7 +12,19 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Any, ClassVar
 
 from carico_agent import plugin_api
-from carico_agent.plugin_api import Container, Metric, Pod, Range, Refuse, Usage, View, Writer, parse_cpus, parse_flat
+from carico_agent.plugin_api import (
+    Container,
+    Metric,
+    Pod,
+    Range,
+    Refuse,
+    Usage,
+    View,
+    Writer,
+    parse_cpus,
+    parse_flat,
+    parse_stall,
+)
 
 from . import threads
 from .diagnosis import Case, Diagnosis, Group, Quota, diagnose, parse_quota
@@ -86,7 +98,7 @@ class Plugin(plugin_api.Plugin):
               parents: dict[str, Group | None]) -> _Watched | None:
         members = pod.containers or (Container(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
         groups = [(member, group) for member in members
-                  if (group := self._group(view, member.cgroup, member.inode, member.usage, seen))]
+                  if (group := self._group(view, member.cgroup, member.inode, _counters(view, member), seen))]
         if not groups:
             return None
         member, own = max(groups, key=lambda pair: (pair[1].spent.throttled_ratio, pair[1].spent.waiting_ratio))
@@ -182,6 +194,16 @@ class Plugin(plugin_api.Plugin):
             yield Metric("cpu_used_cores", spent.used_cores, labels, "CPUs used over the window.")
             yield Metric("diagnosis", 1.0, {**labels, "cause": watched.diagnosis.cause,
                                             "remedy": watched.diagnosis.remedy}, "Why it waits for CPU; always 1.")
+
+
+def _counters(view: View, member: Container) -> Usage:
+    """What the view knows, or else the two files that matter here."""
+    if member.usage.cpu_usage_usec is not None:
+        return member.usage
+    stat = parse_flat(view.read(member.cgroup, "cpu.stat"))
+    stall = parse_stall(view.read(member.cgroup, "cpu.pressure"))
+    return Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec"),
+                 pressure={"cpu": stall} if stall else {}, read_s=view.now_s)
 
 
 def _matches(pod: Pod, wanted: str) -> bool:

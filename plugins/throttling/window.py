@@ -34,6 +34,9 @@ class History:
         stall = usage.pressure.get("cpu")
         counters = (usage.nr_periods or 0, usage.nr_throttled or 0, usage.throttled_usec or 0,
                     usage.cpu_usage_usec or 0, stall.some_usec if stall else 0)
+        now_s = now_s if usage.read_s is None else usage.read_s
+        if self._readings and now_s <= self._readings[-1][0]:  # the same reading again
+            return
         if self._readings and any(new < old for new, old in zip(counters, self._readings[-1][1], strict=True)):
             self._readings.clear()
         self._readings.append((now_s, counters))

@@ -1,7 +1,7 @@
 """Topology and counters from a fake root."""
 
-from carico_agent.plugin_api import Cpu, Stall
-from carico_agent.plugin_host.facts import make_reader, read_facts, read_usage
+from carico_agent.plugin_api import Cpu, Stall, read_usage
+from carico_agent.plugin_host.facts import read_facts, read_file
 
 
 def put(root, path, text):
@@ -37,7 +37,7 @@ def test_this_machine():
 def test_usage_unknown_is_none(tmp_path):
     put(tmp_path, "cpu.stat", "usage_usec 10\nuser_usec 5")
     put(tmp_path, "memory.pressure", "some avg10=0.00 avg60=0.00 avg300=0.00 total=5\nfull avg10=0.00 total=3")
-    usage = read_usage(make_reader(), str(tmp_path))
+    usage = read_usage(read_file, str(tmp_path), 0.0)
     assert (usage.cpu_usage_usec, usage.nr_throttled, usage.memory_current) == (10, None, None)
     assert usage.pressure == {"memory": Stall(5, 3)}
-    assert read_usage(make_reader(), "/nowhere").cpu_usage_usec is None
+    assert read_usage(read_file, "/nowhere", 0.0).cpu_usage_usec is None

@@ -1,0 +1,206 @@
+"""The extender as a server: HTTP, metrics, watches, put together and kept running."""
+
+import asyncio
+import gc
+import json
+import logging
+import signal
+import ssl
+import time
+from bisect import bisect_left
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from aiohttp import web
+
+from carico_agent.app.kubernetes import access_of
+from carico_agent.kube.budget import Budget
+from carico_agent.kube.client import Client
+from carico_agent.publish import metrics
+from carico_agent.publish.api import ApiError, Handler, LocalApi, answer
+from carico_agent.schedule import extender as logic
+from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.policy import POLICIES, PodCapacity, Policy
+from carico_agent.settings import Extender as ExtenderSettings
+from carico_agent.settings import Settings
+from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.tasks import Supervisor
+
+log = logging.getLogger(__name__)
+
+BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+MOST_BODY_BYTES = 256 * 1024 * 1024
+"""With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
+
+Verb = Callable[[dict[str, Any]], Awaitable[Any]]
+
+
+class Latency:
+    """A histogram of one verb's answers; kube-scheduler exports none of an extender's."""
+
+    def __init__(self) -> None:
+        self.counts = [0] * (len(BOUNDS_S) + 1)
+        self.sum_s = 0.0
+
+    def record(self, took_s: float) -> None:
+        self.counts[bisect_left(BOUNDS_S, took_s)] += 1
+        self.sum_s += took_s
+
+
+def policy_of(settings: ExtenderSettings) -> Policy:
+    """The policy these settings name; raises LookupError."""
+    kind = POLICIES.get(settings.policy)
+    if kind is None:
+        raise LookupError(f"extender.policy: {settings.policy!r} is not one of {', '.join(POLICIES)}")
+    if kind is PodCapacity:
+        return PodCapacity(starting_ratio=settings.starting_ratio, open_when_stale=settings.open_when_stale)
+    return kind()
+
+
+def address(listen: str) -> tuple[str, int]:
+    """Host and port; raises ValueError.
+
+    >>> address("127.0.0.1:9750"), address(":80"), address("[::1]:80")
+    (('127.0.0.1', 9750), ('0.0.0.0', 80), ('::1', 80))
+    """
+    host, colon, port = listen.rpartition(":")
+    if not colon or not port.isdecimal():
+        raise ValueError(f"{listen!r}: HOST:PORT is expected")
+    return host.strip("[]") or "0.0.0.0", int(port)
+
+
+class ExtenderServer:
+    """`run` serves until SIGTERM or SIGINT."""
+
+    def __init__(self, settings: Settings) -> None:
+        own = settings.extender
+        self._settings, self._listen = own, address(own.listen)
+        # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
+        self.client = Client(access_of(settings.kubernetes), Budget(per_s=1000.0, burst=1000))
+        self.cluster = Cluster(self.client)
+        config = logic.ExtenderConfig(own.open_when_unknown, own.claim_namespace, own.claim_s)
+        self.extender = logic.Extender(self.client, self.cluster, policy_of(own), config)
+        self.supervisor = Supervisor()
+        self.latency: dict[str, Latency] = {}
+        self._stopping = asyncio.Event()
+        self._cost = OwnCost()
+
+    async def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        api = LocalApi(self.routes())
+        await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
+        self.supervisor.start("watches", self.cluster.run)
+        self.supervisor.start("house", self.extender.keep_house)
+        self.supervisor.start("memory", self._freeze)
+        log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
+        try:
+            await self._stopping.wait()
+        finally:
+            await api.stop()
+            await self.supervisor.stop()
+            await self.client.close()
+
+    async def _freeze(self) -> None:
+        """The whole cluster lives long: once it is known, the garbage collector need not walk through it again."""
+        while not self.cluster.synced:
+            await asyncio.sleep(0.1)
+        gc.collect()
+        gc.freeze()
+
+    def routes(self) -> dict[str, dict[str, Handler]]:
+        async def filter_(arguments: dict[str, Any]) -> Any:
+            return self.extender.filter(arguments)
+
+        async def prioritize(arguments: dict[str, Any]) -> Any:
+            return self.extender.prioritize(arguments)
+
+        return {
+            "/filter": {"POST": self._timed("filter", filter_)},
+            "/prioritize": {"POST": self._timed("prioritize", prioritize)},
+            "/bind": {"POST": self._timed("bind", self.extender.bind)},
+            "/healthz": {"GET": self._healthz},
+            "/readyz": {"GET": self._readyz},
+            "/metrics": {"GET": self._metrics},
+        }
+
+    def _timed(self, verb: str, work: Verb) -> Handler:
+        latency = self.latency[verb] = Latency()
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            started_s = time.perf_counter()
+            said = await work(await _body(request))
+            ready = isinstance(said, bytes)
+            response = web.Response(body=said, content_type="application/json") if ready else answer(said)
+            latency.record(time.perf_counter() - started_s)
+            return response
+
+        return handle
+
+    async def _healthz(self, request: web.BaseRequest) -> web.StreamResponse:
+        return answer({"ok": True, "condition": self.cluster.health.condition})
+
+    async def _readyz(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not self.cluster.synced:
+            raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
+        return answer({"ok": True, "nodes": len(self.cluster.nodes), "pods": len(self.cluster.ledger)})
+
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        text = metrics.render(self._families())
+        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+    def _families(self) -> list[metrics.Family]:
+        def gauge(name: str, help: str, value: float) -> metrics.Family:
+            return metrics.Family(name, "gauge", help).add(value)
+
+        def counter(name: str, help: str, value: float) -> metrics.Family:
+            return metrics.Family(name, "counter", help).add(value)
+
+        cluster, claims, now_s = self.cluster, self.extender.claims, time.monotonic()
+        open_ = sum(1 for view in cluster.nodes.values() if now_s - view.said_s <= view.ttl_s and view.available() >= 1)
+        def latency(verb: str, of: Latency) -> metrics.Family:
+            name, help = f"carico_extender_{verb}_seconds", f"Time to answer {verb}."
+            return metrics.histogram(name, help, BOUNDS_S, of.counts, of.sum_s)
+
+        return [
+            *(latency(verb, of) for verb, of in self.latency.items()),
+            gauge("carico_extender_nodes", "Nodes known.", len(cluster.nodes)),
+            gauge("carico_extender_open_nodes", "Nodes with a valid number and room.", open_),
+            gauge("carico_extender_places", "Places held by Pods, bound or assumed.", len(cluster.ledger)),
+            gauge("carico_extender_well", "1 while the API server is heard.", float(cluster.health.well)),
+            counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.refused_binds),
+            counter("carico_extender_conflicts_total", "Claims that another replica preceded.",
+                    claims.conflicts if claims else 0),
+            counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
+            counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),
+            gauge("process_resident_memory_bytes", "Resident memory of the extender.", self._cost.resident_bytes()),
+        ]  # fmt: skip
+
+
+async def _body(request: web.BaseRequest) -> dict[str, Any]:
+    parts, size = [], 0
+    async for chunk in request.content.iter_any():
+        parts.append(chunk)
+        size += len(chunk)
+        if size > MOST_BODY_BYTES:
+            raise ApiError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+    try:
+        value = json.loads(b"".join(parts))
+    except (ValueError, RecursionError) as error:
+        raise ApiError(400, f"the body is not JSON: {error}") from error
+    if not isinstance(value, dict):
+        raise ApiError(400, "the body must be a JSON object")
+    return value
+
+
+def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
+    """How to serve, and to whom; None for plain http, which must be asked for beyond this machine."""
+    if settings.tls_cert:
+        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=settings.tls_ca)
+        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+    if host not in ("localhost", "127.0.0.1", "::1") and not settings.allow_plaintext:
+        raise ValueError(f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
+                         "set extender.tls_* or allow_plaintext")  # fmt: skip
+    return None

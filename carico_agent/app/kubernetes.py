@@ -1,0 +1,77 @@
+"""The agent's side of Kubernetes: a client and a publisher, built from the settings."""
+
+from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
+from carico_agent.kube.budget import Budget
+from carico_agent.kube.client import Client
+from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.rights import AGENT, Right, allowed
+from carico_agent.publish.board import Board
+from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.node import Counted, NodeConfig, NodePublisher
+from carico_agent.settings import Kubernetes
+
+
+def access_of(settings: Kubernetes) -> Access:
+    """How these settings say to reach the API server; raises BadAccess."""
+    if settings.kubeconfig:
+        return from_kubeconfig(settings.kubeconfig, settings.context)
+    return in_cluster()
+
+
+def node_config(settings: Kubernetes, node: str) -> NodeConfig:
+    gate = GateConfig(min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s)
+    return NodeConfig(node, settings.resource, gate)
+
+
+class KubeSide:
+    """Publishes to the Node object while `run` runs; `stop` takes back what nobody will correct any more."""
+
+    def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
+        # two watches and a write every 5 s: a tenth of this budget
+        self.client = Client(access, Budget(per_s=1.0, burst=10))
+        self.publisher = NodePublisher(self.client, board, config, counted)
+
+    @classmethod
+    def of(cls, settings: Kubernetes, node: str, board: Board, counted: Counted) -> "KubeSide | None":
+        """None when the settings ask for no Kubernetes. Raises BadAccess when they cannot work."""
+        if not settings.enabled and not settings.kubeconfig:
+            return None
+        return cls(access_of(settings), node_config(settings, node), board, counted)
+
+    @property
+    def condition(self) -> str:
+        return self.publisher.condition
+
+    async def run(self) -> None:
+        await self.publisher.run()
+
+    async def stop(self) -> None:
+        await self.publisher.withdraw()
+        await self.client.close()
+
+
+async def examine(settings: Kubernetes, node: str) -> list[tuple[str, str, str]]:
+    """For `carico doctor`: what, what about it, and the remedy (none when it is fine)."""
+    try:
+        async with Client(access_of(settings), timeout_s=5.0) as client:
+            version = (await client.get("/version")).get("gitVersion", "")
+            rights = [await _examine_right(client, right) for right in AGENT]
+            return [("kubernetes", f"{client.access.server} {version}", ""), *rights, await _examine_node(client, node)]
+    except KubeError as error:
+        return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
+
+
+async def _examine_right(client: Client, right: Right) -> tuple[str, str, str]:
+    if await allowed(client, right):
+        return "right", f"{right} is granted", ""
+    return "right", f"missing right: {right}", f"grant {right} to this user (deploy/rbac.yaml does)"
+
+
+async def _examine_node(client: Client, node: str) -> tuple[str, str, str]:
+    try:
+        found = await client.get("/api/v1/nodes", {"fieldSelector": f"metadata.name={node}", "limit": "1"})
+    except Refused as error:
+        return "kubernetes node", str(error), "grant list on nodes"
+    if found.get("items"):
+        return "kubernetes node", node, ""
+    return "kubernetes node", f'nodes "{node}" not found', "give its name with --node or NODE_NAME"

@@ -1,0 +1,42 @@
+"""let kube-scheduler ask for nodes with room
+
+Answers filter, prioritize and bind from what the agents publish on their nodes. deploy/ has configurations of
+kube-scheduler that use it.
+"""
+
+import argparse
+import asyncio
+import logging
+import sys
+
+from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.settings import override
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured place")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
+    parser.add_argument("--verbose", action="store_true", help="log more")
+
+
+def run(given: argparse.Namespace) -> int:
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    logging.basicConfig(level=logging.DEBUG if given.verbose else logging.INFO, stream=sys.stderr,
+                        format="%(levelname)s %(name)s: %(message)s")  # fmt: skip
+    settings = override(settings, "extender", listen=given.listen)
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
+    from carico_agent.app.extender import ExtenderServer
+    from carico_agent.kube.errors import BadAccess
+
+    async def whole_life() -> None:
+        await ExtenderServer(settings).run()
+
+    try:
+        asyncio.run(whole_life())
+    except (OSError, LookupError, ValueError, BadAccess) as error:
+        complain(str(error))
+        return 1
+    return 0

@@ -1,0 +1,50 @@
+"""what carico has on Kubernetes nodes: `remove` takes it off
+
+`carico kube remove NODE …` (or --all) deletes carico's annotations and its extended resource. Stop the agents first:
+they would write them again. Where Pods still hold the resource, exactly what they hold is left until they are gone.
+"""
+
+import argparse
+import asyncio
+
+from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.settings import Kubernetes, override
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("action", choices=["remove"])
+    parser.add_argument("nodes", metavar="NODE", nargs="*")
+    parser.add_argument("--all", action="store_true", help="every node that carries something of carico")
+    add_config(parser)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
+
+
+def run(given: argparse.Namespace) -> int:
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    if bool(given.nodes) == given.all:
+        complain("name the nodes, or say --all")
+        return 2
+    from carico_agent.kube.errors import KubeError
+
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
+    try:
+        return asyncio.run(_remove(settings.kubernetes, given.nodes))
+    except KubeError as error:
+        complain(str(error))
+        return 1
+
+
+async def _remove(settings: Kubernetes, nodes: list[str]) -> int:
+    from carico_agent.app.kubernetes import access_of
+    from carico_agent.kube.client import Client
+    from carico_agent.publish.node import marked, remove
+
+    async with Client(access_of(settings)) as client:
+        left = 0
+        for node in nodes or await marked(client, settings.resource):
+            held = await remove(client, node, settings.resource)
+            left += held
+            print(f"{node}: removed" + (f", but Pods still hold {held} of {settings.resource}" if held else ""))
+    return int(left > 0)

@@ -1,0 +1,89 @@
+"""What carico needs to know of a Pod object, and no more."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from carico_agent.kube.client import Object
+
+MIRROR = "kubernetes.io/config.mirror"
+"""Annotation of a static Pod's mirror: the UID that the kubelet and containerd know it by."""
+
+UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
+"""Field selector: a Pod that finishes leaves the selection, and the watch says so as a deletion."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodFacts:
+    """One Pod. `local_uid` is the one its node knows it by; `places` what it asks of the extended resource."""
+
+    uid: str
+    name: str
+    namespace: str
+    node: str
+    phase: str
+    kind: str
+    places: int = 0
+    local_uid: str = ""
+
+    @property
+    def finished(self) -> bool:
+        return self.phase in ("Succeeded", "Failed")
+
+    @property
+    def running(self) -> bool:
+        return self.phase == "Running"
+
+
+def facts(pod: Object, resource: str = "") -> PodFacts:
+    """Read one Pod object.
+
+    >>> facts({"metadata": {"uid": "u", "name": "n", "namespace": "d"}, "spec": {"nodeName": "a", "containers": [
+    ...     {"resources": {"requests": {"carico.dev/pods": "1"}}}, {}]}, "status": {"phase": "Pending"}},
+    ...     "carico.dev/pods").places
+    1
+    """
+    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    uid = str(meta.get("uid", ""))
+    annotations = meta.get("annotations") or {}
+    return PodFacts(
+        uid, str(meta.get("name", "")), str(meta.get("namespace", "")), str(spec.get("nodeName") or ""),
+        str((pod.get("status") or {}).get("phase") or ""), kind_of(meta),
+        places_of(spec, resource) if resource else 0, str(annotations.get(MIRROR) or uid),
+    )  # fmt: skip
+
+
+def kind_of(meta: Object) -> str:
+    """What made this Pod, so that alike ones are known: its controller, or nothing.
+
+    A ReplicaSet has its template's hash in its name, which is what we want: another template, another kind.
+    """
+    for owner in meta.get("ownerReferences") or ():
+        if owner.get("controller"):
+            return f"{meta.get('namespace', '')}/{owner.get('kind')}/{owner.get('name')}"
+    return ""
+
+
+def places_of(spec: Object, resource: str) -> int:
+    """As the scheduler counts: the sum of the containers, or one init container if that asks for more."""
+    running = sum(_asked(spec.get("containers") or (), resource))
+    return max([running, *_asked(spec.get("initContainers") or (), resource)])
+
+
+def _asked(containers: Iterable[Any], resource: str) -> list[int]:
+    asked = [container.get("resources") or {} for container in containers]
+    return [whole((one.get("requests") or one.get("limits") or {}).get(resource, 0)) for one in asked]
+
+
+_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
+
+
+def whole(quantity: Any) -> int:
+    """An extended resource's quantity, which is always whole.
+
+    >>> whole("12"), whole("2k"), whole(3), whole("")
+    (12, 2000, 3, 0)
+    """
+    text = str(quantity)
+    digits = text.rstrip("kMKi")
+    return int(digits) * _SUFFIXES.get(text[len(digits) :], 1) if digits.isdecimal() else 0

@@ -1,0 +1,103 @@
+"""LIST, then WATCH for ever: the state of one kind of object, kept up to date.
+
+Resumes where it was after an interruption; lists again only when the server has forgotten that point (410). Objects
+are reduced by `pick` as they arrive, so that a list of 5,000 nodes does not stay in memory as such.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from carico_agent.kube.client import Client, Object
+from carico_agent.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.kube.health import Health
+from carico_agent.supervise.backoff import Backoff
+
+T = TypeVar("T")
+PAGE = 250
+LEAST_S = 1.0
+"""A watch that ends sooner is not opened again before [s]."""
+
+
+class Watch(Generic[T]):
+    """Calls `snapshot` with everything, then `event` per change; a new snapshot may come at any time.
+
+    `event(gone, thing)`: gone is True for a deleted object, or one that left the selection.
+    """
+
+    def __init__(self, client: Client, path: str, pick: Callable[[Object], T], snapshot: Callable[[list[T]], None],
+                 event: Callable[[bool, T], None], health: Health, select: str = "") -> None:  # fmt: skip
+        self._client, self._path, self._pick = client, path, pick
+        self._snapshot, self._event, self._health = snapshot, event, health
+        self._select = {"fieldSelector": select} if select else {}
+        self._version = ""
+        self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
+        self.lists = 0
+        self.synced = asyncio.Event()
+        self._lost_s: float | None = -float("inf")  # None while it is open
+
+    def closed_s(self) -> float:
+        """For how long this watch has not been open [s]; 0 while it is."""
+        return 0.0 if self._lost_s is None else time.monotonic() - self._lost_s
+
+    async def run(self) -> None:
+        """For ever. Failures are reported to `health` and tried again."""
+        failures = 0
+        while True:
+            try:
+                if not self._version:
+                    await self._list()
+                await self._follow()
+                failures = 0
+            except Unreachable as error:
+                self._health.bad(self._path, error)  # the client itself makes us wait
+            except KubeError as error:
+                if isinstance(error, Refused) and error.gone:
+                    self._version = ""
+                    continue
+                failures += 1
+                self._health.bad(self._path, error)
+                await asyncio.sleep(self._backoff.delay_s(failures))
+
+    async def _list(self) -> None:
+        things: list[T] = []
+        token = ""
+        while True:
+            more = {"continue": token} if token else {}
+            page = await self._client.get(self._path, {"limit": str(PAGE), **self._select, **more})
+            things += [self._pick(item) for item in page.get("items") or ()]
+            token = page["metadata"].get("continue", "")
+            if not token:
+                break
+        self._version = page["metadata"]["resourceVersion"]
+        self.lists += 1
+        self._snapshot(things)
+        self.synced.set()
+
+    async def _follow(self) -> None:
+        opened_s = time.monotonic()
+        params = {
+            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(240, 300)), **self._select,
+        }  # fmt: skip
+        try:
+            async for line in self._client.lines(self._path, params, self._opened):
+                self._take(line)
+        finally:
+            if self._lost_s is None:
+                self._lost_s = time.monotonic()
+        await asyncio.sleep(max(0.0, LEAST_S - (time.monotonic() - opened_s)))
+
+    def _take(self, line: dict[str, Any]) -> None:
+        kind, thing = line.get("type"), line.get("object") or {}
+        if kind == "ERROR":
+            raise Refused(int(thing.get("code") or 500), f"watch {self._path}: {thing.get('message')}")
+        self._version = thing["metadata"]["resourceVersion"]
+        if kind != "BOOKMARK":
+            self._event(kind == "DELETED", self._pick(thing))
+
+    def _opened(self) -> None:
+        self._lost_s = None
+        self._health.good(self._path)

@@ -1,0 +1,122 @@
+"""The change gate: what is worth a write to the Kubernetes API, and when.
+
+A node's number changes ten times a second; etcd should hear of it once a minute when nothing happens, and never more
+than once in five seconds. What consumers need is `slots`, so only that decides: it hardly moves when Pods come and go.
+
+Two stages. `steady` turns the real number into a whole one that does not flap: 7.9, 8.1, 7.9 … stays what it was. The
+Gate then lets a change through when the last write is old enough, and repeats itself (heartbeat) well before the TTL
+ends, because consumers close a node whose number has expired.
+
+Why a fall is let through sooner than a rise (0.1 against 0.3 of a Pod): too many places hurt running Pods, too few cost
+a little throughput. Why no relative threshold (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on
+one with 100 it is noise; so both, a step of at least one Pod and at least `least_ratio` of what was said.
+"""
+
+from dataclasses import dataclass
+from math import floor, inf
+
+
+@dataclass(frozen=True, slots=True)
+class GateConfig:
+    """When to write. The defaults keep a quiet node at one write a minute."""
+
+    min_interval_s: float = 5.0
+    """Least time between two writes [s]."""
+    heartbeat_s: float = 60.0
+    """Write again after this long without a change [s]."""
+    ttl_s: float = 150.0
+    """How long consumers may believe a write [s]: two heartbeats may get lost."""
+    rise: float = 0.3
+    """Places appear when the number is this far above the next whole one [Pods]."""
+    fall: float = 0.1
+    """Places vanish when the number is this far below what was said [Pods]."""
+    least_ratio: float = 0.03
+    """Changes smaller than this share of what was said are not worth a write."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if not 0 < self.min_interval_s <= self.heartbeat_s:
+            found.append(f"min_interval_s: {self.min_interval_s} must be positive and at most heartbeat_s")
+        if not 2 * self.heartbeat_s <= self.ttl_s:
+            found.append(f"ttl_s: {self.ttl_s} must be at least twice heartbeat_s, or one lost write closes the node")
+        if not (0 <= self.rise < 1 and 0 <= self.fall < 1):
+            found.append(f"rise, fall: {self.rise}, {self.fall} must be in [0, 1)")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class News:
+    """What a node has to say; `slots` None means unknown."""
+
+    slots: int | None
+    mode: str = ""
+
+
+def steady(slots: float, said: int | None, config: GateConfig) -> int | None:
+    """The whole number of places to say, given what was `said` last: the floor, with hysteresis around it.
+
+    >>> c = GateConfig()
+    >>> steady(7.9, None, c), steady(8.1, 7, c), steady(8.4, 7, c), steady(7.95, 8, c), steady(7.8, 8, c)
+    (7, 7, 8, 8, 7)
+    """
+    if slots != slots:
+        return None
+    whole = floor(min(max(slots, 0.0), 1e6))
+    if said is None:
+        return whole
+    if said < whole:
+        return max(said, floor(slots - config.rise)) if whole < 1e6 else whole
+    return min(said, max(whole, floor(slots + config.fall)))
+
+
+class Gate:
+    """Decides whether to write now. Time is an argument; only `wrote` changes it, so a failed write is offered again.
+
+    >>> gate = Gate()
+    >>> gate.reason(0.0, news := gate.news(7.9, "measured")), gate.wrote(0.0, news)
+    ('first', None)
+    >>> gate.reason(2.0, gate.news(6.2, "measured")), gate.reason(5.0, gate.news(6.2, "measured"))
+    (None, 'slots 7 -> 6')
+    >>> gate.reason(59.0, gate.news(7.8, "measured")), gate.reason(60.0, gate.news(7.8, "measured"))
+    (None, 'heartbeat')
+    """
+
+    def __init__(self, config: GateConfig | None = None) -> None:
+        self.config = config or GateConfig()
+        if problems := self.config.problems():
+            raise ValueError("; ".join(problems))
+        self._said: News | None = None
+        self._said_s = -inf
+
+    def news(self, slots: float, mode: str) -> News:
+        """What would be said of this estimate: slots made whole and steady."""
+        said = self._said.slots if self._said else None
+        whole = steady(slots, said, self.config)
+        if whole and said and abs(whole - said) < self.config.least_ratio * said:
+            whole = said
+        return News(whole, mode)
+
+    def reason(self, now_s: float, news: News) -> str | None:
+        """Why `news` should be written now; None to hold it back."""
+        if self._said is None:
+            return "first"
+        since_s = now_s - self._said_s
+        if since_s < self.config.min_interval_s:
+            return None
+        if news.slots != self._said.slots:
+            return f"slots {_text(self._said.slots)} -> {_text(news.slots)}"
+        if (news.mode == "learning") != (self._said.mode == "learning"):
+            return f"mode {self._said.mode} -> {news.mode}"
+        return "heartbeat" if since_s >= self.config.heartbeat_s else None
+
+    def wrote(self, now_s: float, news: News) -> None:
+        """`news` has reached the other side."""
+        self._said, self._said_s = news, now_s
+
+    def forget(self) -> None:
+        """Somebody else changed what we wrote: say it again at once."""
+        self._said, self._said_s = None, -inf
+
+
+def _text(slots: int | None) -> str:
+    return "unknown" if slots is None else str(slots)

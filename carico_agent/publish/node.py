@@ -1,0 +1,294 @@
+"""The node's number on its Node object: annotations for those who read them, an extended resource for everybody else.
+
+One PATCH of nodes/status carries both (the API server accepts metadata there, as it does for the kubelet), so that the
+agent needs no right to change a node's spec. The gate decides when; what it decides on is `slots`.
+
+The extended resource is what an unmodified kube-scheduler filters by and reserves itself: it subtracts what bound Pods
+ask for. So we publish
+
+    Pod-Capacity + what those counted in it hold, made whole with hysteresis, never below what all bound Pods hold.
+
+Why "those counted in it" and not all holders: a Pod that is bound but has not started yet is not in Pod-Capacity. With
+"all holders + Pod-Capacity" eight Pods bound to an empty node with eight places would make sixteen out of them.
+Why never below: the kubelet refuses Pods at its next start if they hold more than the node has (OutOf<resource>).
+"""
+
+import asyncio
+import json
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from math import nan
+from typing import Any
+
+from carico_agent.kube.client import Client, Object
+from carico_agent.kube.errors import KubeError, Unreachable
+from carico_agent.kube.health import Health
+from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
+from carico_agent.kube.watch import Watch
+from carico_agent.publish.board import Board
+from carico_agent.publish.gate import Gate, GateConfig, News, steady
+from carico_agent.supervise.backoff import Backoff
+
+POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
+RESOURCE = "carico.dev/pods"
+
+Counted = Callable[[], Mapping[str, bool]]
+"""UIDs of the Pods that run here → whether they are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What is published where."""
+
+    node: str
+    resource: str = RESOURCE
+    """Name of the extended resource; empty: annotations only."""
+    gate: GateConfig = field(default_factory=GateConfig)
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/nodes/{self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """Our node as the API server has it."""
+
+    name: str
+    capacity: str | None = None
+    allocatable: str | None = None
+    status: str | None = None
+
+
+class NodePublisher:
+    """Keeps one Node object true. `run` is for the supervisor, `withdraw` for the end."""
+
+    def __init__(self, client: Client, board: Board, config: NodeConfig,
+                 counted: Counted = dict, clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+        self._client, self._board, self._config, self._counted, self._clock = client, board, config, counted, clock
+        self.health = Health(f"Kubernetes node {config.node}", "published")
+        self.gate = Gate(config.gate)
+        self.writes = 0
+        self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
+        self._failures, self._not_before_s = 0, 0.0
+        self._was_well = True
+        self._pods: dict[str, PodFacts] = {}
+        self._node: NodeFacts | None = None
+        self._said_resource: int | None = None
+        self._said_status: str | None = None
+        self._wrote_s = -float("inf")
+        self._stir = asyncio.Event()
+        self._watch_node = Watch(client, "/api/v1/nodes", self._pick_node, self._nodes_are, self._node_changed,
+                                 self.health, f"metadata.name={config.node}")  # fmt: skip
+        here = f"spec.nodeName={config.node},{UNFINISHED}"
+        self._watch_pods = Watch(client, "/api/v1/pods", lambda pod: facts(pod, config.resource), self._pods_are,
+                                 self._pod_changed, self.health, here)  # fmt: skip
+
+    @property
+    def condition(self) -> str:
+        """For humans: published, or what is wrong."""
+        return self.health.condition if self.writes or not self.health.well else "not published yet"
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._watch_node.run())
+            group.create_task(self._watch_pods.run())
+            group.create_task(self._write_for_ever())
+
+    async def withdraw(self, deadline_s: float = 2.0) -> None:
+        """The agent stops: nobody will correct the number, so what is not held is taken back. One try."""
+        if self._said_resource is None or not self._watch_pods.synced.is_set():
+            return
+        try:
+            async with asyncio.timeout(deadline_s):
+                await self._client.patch(f"{self._config.path}/status", self._patch(News(None, "stopped"), self.held()))
+        except (KubeError, TimeoutError):
+            return
+
+    # ---- what the API server says
+
+    def _pick_node(self, node: Object) -> NodeFacts:
+        status, resource = node.get("status") or {}, self._config.resource
+        annotations = node["metadata"].get("annotations") or {}
+        capacity, allocatable = (status.get("capacity") or {}), (status.get("allocatable") or {})
+        return NodeFacts(node["metadata"]["name"], capacity.get(resource), allocatable.get(resource),
+                         annotations.get(STATUS))  # fmt: skip
+
+    def _nodes_are(self, nodes: list[NodeFacts]) -> None:
+        self._node_changed(not nodes, nodes[0] if nodes else NodeFacts(self._config.node))
+
+    def _node_changed(self, gone: bool, node: NodeFacts) -> None:
+        if gone:
+            self.health.bad("node", KubeError(f'nodes "{node.name}" not found on the API server; '
+                                              "give the right name with --node or NODE_NAME"))  # fmt: skip
+            self._said_resource = None
+            self.gate.forget()
+        elif self._node is None:
+            self.health.good("node")
+            self._not_before_s = 0.0
+        self._node = None if gone else node
+        self._stir.set()
+
+    def _pods_are(self, pods: list[PodFacts]) -> None:
+        self._pods = {pod.uid: pod for pod in pods}
+        self._stir.set()
+
+    def _pod_changed(self, gone: bool, pod: PodFacts) -> None:
+        if gone or pod.finished:
+            self._pods.pop(pod.uid, None)
+        else:
+            self._pods[pod.uid] = pod
+        self._stir.set()
+
+    # ---- what we say
+
+    def held(self) -> int:
+        """What all bound, unfinished Pods here ask for."""
+        return sum(pod.places for pod in self._pods.values())
+
+    def resource(self, pod_capacity: float) -> int | None:
+        """The extended resource to publish; None when Pods are not known (yet), because then nothing is safe."""
+        if not self._config.resource or not self._watch_pods.synced.is_set():
+            return None
+        counted = self._counted()
+        held_by_counted = sum(pod.places for pod in self._pods.values() if counted.get(pod.local_uid))
+        whole_ = steady(pod_capacity + held_by_counted, self._said_resource, self._config.gate)
+        return max(self.held(), whole_ or 0)
+
+    def places(self, slots: int, pods: int) -> int | None:
+        """Slots as the API server's Pods count: without Pods it does not know, with those we do not count."""
+        if not self._watch_pods.synced.is_set():
+            return None
+        counted = self._counted()
+        ours = [counted[pod.local_uid] for pod in self._pods.values() if pod.local_uid in counted]
+        return max(0, slots - max(0, pods - sum(ours)) + ours.count(False))
+
+    def _patch(self, news: News, resource: int | None) -> Object:
+        """Annotations and resource, as one merge patch."""
+        known = news.slots is not None
+        status = self._board.status
+        body: Object = {"metadata": {"annotations": {
+            POD_CAPACITY: f"{status['pod_capacity']:.2f}" if known else None,
+            SLOTS: str(news.slots) if known else None,
+            STATUS: self._status_text(news),
+        }}}  # fmt: skip
+        if resource is not None:
+            amount = {self._config.resource: str(resource)}
+            body["status"] = {"capacity": amount, "allocatable": amount}
+        return body
+
+    def _status_text(self, news: News) -> str:
+        status, ttl_s = self._board.status, self._config.gate.ttl_s
+        said: dict[str, Any] = {"v": 1, "mode": news.mode, "ttl_s": ttl_s, "seq": status.get("sequence", 0)}
+        if news.slots is not None:
+            said |= {key: status[key] for key in ("time", "low", "high", "limiting", "pods", "slots")}
+            said["places"] = self.places(news.slots, status["pods"])
+        else:
+            said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        return json.dumps(said, separators=(",", ":"))
+
+    # ---- when we say it
+
+    async def _write_for_ever(self) -> None:
+        await self._watch_node.synced.wait()
+        while True:
+            await self._next()
+            self._stir.clear()
+            now_s = self._clock()
+            if now_s < self._not_before_s or self._node is None or not self._board.sequence:
+                continue
+            news, resource = self._news()
+            if self._reason(now_s, news, resource):
+                await self._write(news, resource)
+
+    async def _next(self) -> None:
+        """Until something may have changed; at least once a second, so that a silent board is noticed."""
+        waits = [asyncio.ensure_future(self._board.changed()), asyncio.ensure_future(self._stir.wait())]
+        try:
+            await asyncio.wait(waits, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    def _news(self) -> tuple[News, int | None]:
+        status = self._board.status
+        fresh = self._board.fresh and status["slots"] is not None
+        news = self.gate.news(status["slots"] if fresh else nan, status["mode"] if fresh else "stale")
+        return news, self.resource(status["pod_capacity"] if fresh else nan)
+
+    def _reason(self, now_s: float, news: News, resource: int | None) -> str | None:
+        """Why to write now; None to hold it back."""
+        well, before = self.health.well, self._was_well
+        self._was_well = well
+        if now_s - self._wrote_s < self._config.gate.min_interval_s:
+            self._was_well = before and well  # the return of the server is still to be answered
+            return None
+        if not before and well:
+            return "the API server is back"
+        return self.gate.reason(now_s, news) or self._foreign(resource)
+
+    def _foreign(self, resource: int | None) -> str | None:
+        """The server has not what we would say: more is held, a kubelet restarted, somebody wrote."""
+        node = self._node
+        if node is None:
+            return None
+        if self._said_status is not None and node.status != self._said_status:
+            return "the annotations were changed"
+        if resource is None:
+            return None
+        have = {None if amount is None else whole(amount) for amount in (node.capacity, node.allocatable)}
+        return None if have == {resource} else f"{self._config.resource} is {have}, not {resource}"
+
+    async def _write(self, news: News, resource: int | None) -> None:
+        body = self._patch(news, resource)
+        started_s = self._clock()
+        try:
+            await self._client.patch(f"{self._config.path}/status", body)
+        except Unreachable as error:
+            self.health.bad("write", error)  # the client itself makes us wait
+            return
+        except KubeError as error:
+            self.health.bad("write", error)
+            self._failures += 1
+            self._not_before_s = self._clock() + self._backoff.delay_s(self._failures)
+            return
+        self.health.good("write")
+        self._failures, self._was_well = 0, self.health.well
+        self.writes += 1
+        self.gate.wrote(started_s, news)
+        self._wrote_s, self._said_resource = started_s, resource
+        self._said_status = body["metadata"]["annotations"][STATUS]
+
+
+def removal(resource: str) -> Object:
+    """The patch that takes everything of ours off a node."""
+    gone = {resource: None}
+    return {"metadata": {"annotations": dict.fromkeys((POD_CAPACITY, SLOTS, STATUS))},
+            "status": {"capacity": gone, "allocatable": gone}}  # fmt: skip
+
+
+async def remove(client: Client, node: str, resource: str = RESOURCE) -> int:
+    """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
+    pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
+    held = sum(facts(pod, resource).places for pod in pods.get("items") or ())
+    patch = removal(resource)
+    if held:  # the kubelet would refuse those Pods at its next start
+        amount = {resource: str(held)}
+        patch = {**patch, "status": {"capacity": amount, "allocatable": amount}}
+    await client.patch(f"/api/v1/nodes/{node}/status", patch)
+    return held
+
+
+
+
+async def marked(client: Client, resource: str = RESOURCE) -> list[str]:
+    """Nodes that carry something of ours."""
+    nodes = (await client.get("/api/v1/nodes")).get("items") or ()
+    return [node["metadata"]["name"] for node in nodes if _is_marked(node, resource)]
+
+
+def _is_marked(node: Object, resource: str) -> bool:
+    annotations, status = node["metadata"].get("annotations") or {}, node.get("status") or {}
+    return (not annotations.keys().isdisjoint((POD_CAPACITY, SLOTS, STATUS))
+            or resource in (status.get("capacity") or {}) or resource in (status.get("allocatable") or {}))  # fmt: skip

@@ -1,0 +1,73 @@
+"""Settings of everything that talks to Kubernetes. Read through the package, like all others."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from carico_agent.settings.declare import Range
+
+
+@dataclass(frozen=True)
+class Kubernetes:
+    """The node's number on its Node object, and as a resource that kube-scheduler counts by itself."""
+
+    enabled: bool = False
+    """true: publish with the Pod's own service account (in a cluster). A kubeconfig, below or given with
+    --kubeconfig, switches this on by itself."""
+
+    kubeconfig: str = ""
+    """Kubeconfig with a token, a client certificate or an exec plugin. Empty: the Pod's own service account."""
+
+    context: str = ""
+    """Context of that kubeconfig. Empty: its current one."""
+
+    resource: str = "carico.dev/pods"
+    """Extended resource that Pods ask for, one each. Empty: publish annotations only; Pods that wait for the extender
+    are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
+
+    min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
+    """Least time between two writes to the API server [s]."""
+
+    heartbeat_s: Annotated[float, Range(5.0, 600.0)] = 60.0
+    """Write again after this long without a change [s]."""
+
+    ttl_s: Annotated[float, Range(10.0, 3600.0)] = 150.0
+    """How long others may believe a write [s]; at least twice heartbeat_s, so that one may get lost."""
+
+
+@dataclass(frozen=True)
+class Extender:
+    """`carico extender`: a webhook through which kube-scheduler asks for nodes with room."""
+
+    listen: str = "127.0.0.1:9750"
+    """Address and port for kube-scheduler, /metrics, /healthz and /readyz."""
+
+    tls_ca: str = ""
+    """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""
+
+    tls_cert: str = ""
+    """This extender's certificate (PEM file)."""
+
+    tls_key: str = ""
+    """Key of it (PEM file)."""
+
+    allow_plaintext: bool = False
+    """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
+
+    policy: str = "pod-capacity"
+    """Which policy filters and scores nodes."""
+
+    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.4
+    """The part of a node's slots that may be starting at once; 1 for all of them."""
+
+    open_when_stale: bool = False
+    """true: believe expired numbers instead of closing their nodes."""
+
+    open_when_unknown: bool = False
+    """true: nodes that have never published are left to the other filters, with the lowest score. false: closed."""
+
+    claim_namespace: str = "carico"
+    """Namespace of the Leases through which several replicas agree on who takes a place (bind verb).
+    Empty: there is only one replica, and nothing is written but the binding."""
+
+    claim_s: Annotated[float, Range(5.0, 600.0)] = 30.0
+    """A place taken for a Pod that is never seen bound is free again after this long [s]."""

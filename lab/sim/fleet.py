@@ -1,0 +1,109 @@
+"""One carico agent per node: the production model, contention rule and change gate, fed with simulated telemetry."""
+
+import heapq
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from carico_agent.core import CapacityModel, Estimate, ModelConfig
+from carico_agent.federation.contribution import Contribution
+from carico_agent.federation.moments import Moments
+from carico_agent.federation.queue import Queue
+from carico_agent.publish.gate import Gate, GateConfig
+from carico_agent.telemetry.contention import contention
+from lab.sim.cluster import Cluster
+
+
+@dataclass(frozen=True)
+class Faults:
+    """What goes wrong between the node and the scheduler."""
+
+    delay_s: float = 0.2
+    """From the node's decision to publish to the scheduler's view [s]."""
+    silent: frozenset[int] = frozenset()
+    """Nodes that never publish again after `silent_from_s`."""
+    silent_from_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class AgentConfig:
+    estimator: str = "resource-space"
+    gate: GateConfig | None = field(default_factory=GateConfig)
+    """None publishes every second, as the paper does."""
+    model: dict[str, object] = field(default_factory=dict)
+    """Parameters of the ModelConfig that differ from its defaults."""
+    faults: Faults = Faults()
+    aggregator: type[Moments] | type[Queue] | None = None
+    """How nodes share what they know: production's exact moments, the paper's queue, or not at all."""
+
+
+SHARE_WEIGHT = 0.5
+
+Hear = Callable[[int, float, float, float], None]
+"""hear(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s])"""
+
+
+class Fleet:
+    """All agents. `tick` every 100 ms; what they publish reaches `hear` after the delay."""
+
+    def __init__(self, cluster: Cluster, config: AgentConfig, hear: Hear) -> None:
+        self.cluster, self.config, self._hear = cluster, config, hear
+        model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
+        self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
+        self.gates = [Gate(config.gate) if config.gate else None for _ in range(cluster.n)]
+        self.estimates: list[Estimate | None] = [None] * cluster.n
+        self.published = np.full(cluster.n, np.nan)
+        self.writes = 0
+        self._post: list[tuple[float, int, int, float, float, float]] = []
+        self._ticks = 0
+        self._aggregator = config.aggregator() if config.aggregator else None
+
+    def tick(self) -> None:
+        t, cores = self.cluster.t, self.cluster.machine.cores
+        utilisation, pressure, memory = self.cluster.telemetry()
+        counts, churn = self.cluster.running.tolist(), (self.cluster.churn_until_s > t).tolist()
+        samples = zip(self.models, utilisation.tolist(), pressure.tolist(), memory.tolist(), counts, churn, strict=True)
+        for i, (model, u, p, m, pods, churning) in enumerate(samples):
+            model.observe(t, ((u + contention(p, u, cores)) / 2, m), pods, churning)
+            if (self._ticks + i) % 10 == 0:  # once a second, not all nodes at once
+                self._publish(i, t, model.estimate())
+        self._ticks += 1
+        if self._aggregator is not None and self._ticks % 10 == 0:  # an empty one is falsy
+            self._share(self._aggregator)
+        self._deliver(t)
+
+    def _share(self, cluster: Moments | Queue) -> None:
+        """Once a second: every node tells its local model and hears the cluster's, at production's default weight."""
+        for i, model in enumerate(self.models):
+            cost, precision = model.local_cost
+            cluster.put(str(i), Contribution(model.resources, model.subspace, 10, cost, precision, model.pods))
+        if not len(cluster):
+            return  # the first second: nobody has closed a batch yet
+        sums = cluster.sums()
+        view = sums.subspace()
+        cost, precision = (np.nan_to_num(part) for part in sums.mean_cost())
+        for model in self.models:
+            model.merge(view, SHARE_WEIGHT)
+            model.learn_cost(np.minimum(cost, 1.0).tolist(), precision.tolist())
+
+    def _publish(self, i: int, t: float, estimate: Estimate) -> None:
+        self.estimates[i] = estimate
+        faults, gate = self.config.faults, self.gates[i]
+        if i in faults.silent and t >= faults.silent_from_s:
+            return
+        value, ttl_s = estimate.pod_capacity, 1e9
+        if gate is not None:
+            news = gate.news(estimate.slots, estimate.mode)
+            if gate.reason(t, news) is None:
+                return
+            gate.wrote(t, news)
+            value, ttl_s = float("nan") if news.slots is None else float(news.slots), gate.config.ttl_s
+        self.writes += 1
+        heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s))
+
+    def _deliver(self, t: float) -> None:
+        while self._post and self._post[0][0] <= t:
+            _, _, node, value, said_s, ttl_s = heapq.heappop(self._post)
+            self.published[node] = value
+            self._hear(node, value, said_s, ttl_s)

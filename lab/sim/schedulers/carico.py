@@ -1,0 +1,110 @@
+"""carico as shipped (production model, gate, policy and ledger), and the paper's CARICO for comparison."""
+
+from math import inf
+
+import numpy as np
+
+from carico_agent.schedule.policy import Ledger, NodeView, Place, PodCapacity, PodView, Policy
+from lab.sim.cluster import Cluster
+from lab.sim.fleet import AgentConfig, Fleet
+from lab.sim.schedulers.base import Scheduler
+from lab.sim.workload import Kind
+
+FEW_NODES = 100
+"""Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
+
+
+def nodes_to_find(n: int) -> int:
+    """How many nodes that fit are enough, as kube-scheduler's numFeasibleNodesToFind: 50 − n/125 %, at least 5 %."""
+    return n if n <= FEW_NODES else max(FEW_NODES, n * max(5, 50 - n // 125) // 100)
+
+
+class Extended(Scheduler):
+    """kube-scheduler with our extender: filter, prioritize, ties at random. What it counts is up to the subclass."""
+
+    def __init__(self, agents: AgentConfig, policy: Policy | None = None) -> None:
+        self.agents, self.policy = agents, policy or PodCapacity()
+
+    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+        super().begin(cluster, kinds, rng)
+        self.views = [NodeView(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
+        self.ledger = Ledger()
+        self.fleet = Fleet(cluster, self.agents, self.hear)
+        self._from = 0
+        self._pods = [PodView("", kind.name) for kind in kinds]
+
+    def prior_slots(self) -> float:
+        return inf
+
+    def tick(self) -> None:
+        self.fleet.tick()
+        if round(self.cluster.t * 10) % 10 == 0:
+            for view in self.views:
+                if view.strangers:
+                    self.ledger.show(view, self.cluster.t)
+
+    def hear(self, node: int, value: float, said_s: float, ttl_s: float) -> None:
+        view = self.views[node]
+        view.slots, view.said_s, view.ttl_s = value, said_s, ttl_s
+
+    def pick(self, pod: int) -> int | None:
+        now_s, policy, n = self.cluster.t, self.policy, self.cluster.n
+        shown = self._pods[self.cluster.pods.kind[pod]]
+        enough, fits = nodes_to_find(n), []
+        for step in range(n):
+            node = (self._from + step) % n
+            if policy.refusal(self.views[node], shown, now_s) is None:
+                fits.append(node)
+                if len(fits) >= enough:
+                    break
+        self._from = (self._from + step + 1) % n
+        if not fits:
+            return None
+        scores = np.array(policy.scores([self.views[node] for node in fits], shown, now_s))
+        top = np.flatnonzero(scores == scores.max())
+        return fits[int(top[0] if len(top) == 1 else self.rng.choice(top))]
+
+    def bound(self, pod: int, node: int) -> None:
+        self._put(pod, node, running=False)
+
+    def _put(self, pod: int, node: int, running: bool) -> None:
+        place = Place(str(node), self._pods[self.cluster.pods.kind[pod]].kind, running)
+        self.ledger.put(str(pod), place, self.cluster.t)
+        self.ledger.show(self.views[node], self.cluster.t)
+
+    def _free(self, pod: int, node: int) -> None:
+        self.ledger.release(str(pod))
+        self.ledger.show(self.views[node], self.cluster.t)
+
+
+class Carico(Extended):
+    """available = slots − all Pods assigned and unfinished."""
+
+    name = "carico"
+
+    def __init__(self, agents: AgentConfig | None = None, policy: Policy | None = None) -> None:
+        super().__init__(agents or AgentConfig(), policy)
+
+    def prior_slots(self) -> float:
+        return 2.0 * self.cluster.machine.cores
+
+    def heard_start(self, pod: int, node: int) -> None:
+        self._put(pod, node, running=True)
+
+    def heard_end(self, pod: int, node: int) -> None:
+        self._free(pod, node)
+
+
+class PaperCarico(Extended):
+    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz."""
+
+    name = "paper CARICO"
+
+    def __init__(self, agents: AgentConfig | None = None) -> None:
+        super().__init__(agents or AgentConfig(estimator="paper-dual", gate=None), PodCapacity(starting_ratio=1.0))
+
+    def heard_start(self, pod: int, node: int) -> None:
+        self._free(pod, node)
+
+    def heard_end(self, pod: int, node: int) -> None:
+        self._free(pod, node)

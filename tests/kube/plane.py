@@ -1,0 +1,352 @@
+"""A private Kubernetes control plane: etcd, kube-apiserver and kube-scheduler as real processes on loopback ports.
+
+Binaries come from KUBEBUILDER_ASSETS, or from the cache that tests/kube/build.sh fills. Everything else (data,
+certificates, tokens, logs) lives in one temporary folder; `stop` ends all processes.
+"""
+
+import base64
+import json
+import os
+import re
+import signal
+import socket
+import ssl
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
+
+USERS = {  # token: user, groups
+    "admin-token": ("admin", "system:masters"),
+    "scheduler-token": ("system:kube-scheduler", ""),
+    "agent-token": ("system:serviceaccount:carico:carico-agent", "system:serviceaccounts"),
+    "extender-token": ("system:serviceaccount:carico:carico-extender", "system:serviceaccounts"),
+    "nobody-token": ("nobody", ""),
+}
+
+
+def cache() -> Path:
+    base = os.environ.get("CARICO_CACHE")
+    return (Path(base) if base else Path.home() / ".cache/carico") / "kube"
+
+
+def binaries() -> Path:
+    """The folder that has all of BINARIES; raises LookupError with the reason if there is none."""
+    candidates = [Path(given)] if (given := os.environ.get("KUBEBUILDER_ASSETS")) else []
+    for folder in [*candidates, cache() / "bin"]:
+        if all(os.access(folder / name, os.X_OK) for name in BINARIES):
+            return folder
+    reason = cache() / "reason"
+    raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 5 minutes)")
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class ApiError(Exception):
+    def __init__(self, status: int, body: str) -> None:
+        super().__init__(f"{status} {body[:300]}")
+        self.status = status
+
+
+class Admin:
+    """A plain synchronous client with all rights, independent of the one under test."""
+
+    def __init__(self, server: str, ca: Path, token: str = "admin-token") -> None:
+        self.server, self.token = server, token
+        self._tls = ssl.create_default_context(cafile=str(ca))
+
+    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(self.server + path, data, method=method, headers={
+            "Authorization": f"Bearer {self.token}", "Content-Type": kind, "Accept": "application/json"})  # fmt: skip
+        try:
+            with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
+                text = answer.read()
+        except urllib.error.HTTPError as error:
+            raise ApiError(error.code, error.read().decode()) from error
+        return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
+
+    def get(self, path: str) -> Any:
+        return self.request("GET", path)
+
+    def post(self, path: str, body: Any) -> Any:
+        return self.request("POST", path, body)
+
+    def merge(self, path: str, body: Any) -> Any:
+        return self.request("PATCH", path, body, "application/merge-patch+json")
+
+    def delete(self, path: str) -> Any:
+        return self.request("DELETE", path)
+
+    # ---- objects
+
+    def node(self, name: str) -> Any:
+        return self.get(f"/api/v1/nodes/{name}")
+
+    def add_node(self, name: str, cpus: int = 4, pods: int = 110) -> None:
+        have = {"cpu": str(cpus), "memory": "16Gi", "pods": str(pods)}
+        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": None,
+                 "lastTransitionTime": None}  # fmt: skip
+        self.post("/api/v1/nodes", {
+            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+            "status": {"capacity": have, "allocatable": have, "conditions": [ready]}})  # fmt: skip
+
+    def add_pod(self, name: str, places: int = 1, scheduler: str = "default-scheduler", **extra: Any) -> str:
+        """A Pod that asks for `places` of carico.dev/pods (0: none). Returns its UID."""
+        resources = {"limits": {"carico.dev/pods": str(places)}, "requests": {"carico.dev/pods": str(places)}}
+        container = {"name": "c", "image": "pause", **({"resources": resources} if places else {})}
+        pod = self.post("/api/v1/namespaces/default/pods", {
+            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
+            "spec": {"containers": [container], "schedulerName": scheduler, "terminationGracePeriodSeconds": 0,
+                     "automountServiceAccountToken": False, **extra}})  # fmt: skip
+        return str(pod["metadata"]["uid"])
+
+    def pods(self) -> list[Any]:
+        return list(self.get("/api/v1/namespaces/default/pods")["items"])
+
+    def bound(self) -> dict[str, int]:
+        """Pods bound and not finished, per node."""
+        count: dict[str, int] = {}
+        for pod in self.pods():
+            if (node := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ("Succeeded", "Failed"):
+                count[node] = count.get(node, 0) + 1
+        return count
+
+    def phase(self, name: str, phase: str) -> None:
+        self.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
+
+    def clear(self) -> None:
+        """No Pods, no nodes."""
+        self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
+        self.delete("/api/v1/nodes")
+        wait_for(lambda: not self.pods(), "the Pods are gone")
+
+
+class Plane:
+    """etcd + kube-apiserver, and a scheduler when asked for."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.bin = folder, binaries()
+        self.port, self._etcd_port = free_port(), free_port()
+        self.server = f"https://127.0.0.1:{self.port}"
+        self.ca = folder / "ca.crt"
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self._certificates()
+        self._files()
+        self.version = self._version()
+        self.admin: Admin
+
+    # ---- life
+
+    def start(self) -> None:
+        peer = f"http://127.0.0.1:{free_port()}"
+        client = f"http://127.0.0.1:{self._etcd_port}"
+        self._run("etcd", "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", client,
+                  "--advertise-client-urls", client, "--listen-peer-urls", peer,
+                  "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")  # fmt: skip
+        self.start_api()
+        self.admin = Admin(self.server, self.ca)
+
+    def start_api(self) -> None:
+        """Start the API server, also again after `stop_api`, and wait until it is ready."""
+        f = self.folder
+        self._run(
+            "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}", f"--tls-cert-file={f}/server.crt", f"--tls-private-key-file={f}/server.key",
+            f"--client-ca-file={self.ca}", f"--token-auth-file={f}/tokens.csv", "--authorization-mode=RBAC",
+            f"--cert-dir={f}/apiserver", f"--service-account-key-file={f}/sa.key",
+            f"--service-account-signing-key-file={f}/sa.key", "--service-account-issuer=https://kubernetes.default.svc",
+            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+            "--service-cluster-ip-range=10.0.0.0/24", f"--audit-policy-file={f}/audit.json",
+            f"--audit-log-path={f}/audit.log", "--profiling=false", "--allow-privileged=true",
+            "--endpoint-reconciler-type=none",
+        )  # fmt: skip
+        admin = Admin(self.server, self.ca)
+
+        def ready() -> bool:
+            self._check("kube-apiserver")
+            try:
+                return bool(admin.get("/readyz") == "ok" and admin.get("/api/v1/namespaces/default"))
+            except (OSError, ApiError):
+                return False
+
+        wait_for(ready, "the API server is ready", 120)
+
+    def stop_api(self) -> None:
+        self._end("kube-apiserver", signal.SIGKILL)
+
+    def start_scheduler(self, config: dict[str, Any] | None = None, name: str = "kube-scheduler") -> None:
+        """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`)."""
+        old = self.version < (1, 25)
+        document = {
+            "apiVersion": f"kubescheduler.config.k8s.io/{'v1beta1' if old else 'v1'}",
+            "kind": "KubeSchedulerConfiguration",
+            "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler-token")), "qps": 500, "burst": 1000},
+            "leaderElection": {"leaderElect": False},
+            "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
+            **(config or {}),
+        }  # fmt: skip
+        if old:
+            insecure = f"127.0.0.1:{free_port()}"
+            document |= {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
+        path = self.folder / f"{name}.json"
+        path.write_text(json.dumps(document))
+        own = self.kubeconfig("scheduler-token")
+        self._run("kube-scheduler", f"--config={path}", f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
+                  f"--cert-dir={self.folder}/{name}", f"--authentication-kubeconfig={own}",
+                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", name=name)  # fmt: skip
+
+    def schedulers(self) -> list[str]:
+        return [name for name in self._processes if name.startswith("kube-scheduler")]
+
+    def apply(self, *files: Path) -> dict[str, str]:
+        """Create or replace every object in these files; what the server is too old for is returned with the reason."""
+        skipped = {}
+        for document in documents(*files):
+            name = f"{document['kind']}/{document['metadata']['name']}"
+            if why := self._apply(document):
+                skipped[name] = why
+        return skipped
+
+    def _apply(self, document: dict[str, Any]) -> str:
+        version = document["apiVersion"]
+        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+        try:
+            kinds = {r["kind"]: r for r in self.admin.get(root)["resources"] if "/" not in r["name"]}
+        except ApiError as error:
+            if error.status != 404:
+                raise
+            kinds = {}
+        if document["kind"] not in kinds:
+            return f"{version} {document['kind']} is newer than this server ({self.version[0]}.{self.version[1]})"
+        kind, name = kinds[document["kind"]], document["metadata"]["name"]
+        where = f"/namespaces/{document['metadata']['namespace']}" if kind["namespaced"] else ""
+        try:
+            self.admin.post(f"{root}{where}/{kind['name']}", document)
+        except ApiError as error:
+            if error.status != 409:
+                raise
+            self.admin.merge(f"{root}{where}/{kind['name']}/{name}", document)
+        return ""
+
+    def stop_scheduler(self, name: str = "kube-scheduler") -> None:
+        if name in self._processes:
+            self._end(name)
+
+    def stop(self) -> None:
+        for name in reversed(list(self._processes)):
+            self._end(name, signal.SIGKILL)
+
+    def _run(self, binary: str, *arguments: str, name: str = "") -> None:
+        with (self.folder / f"{name or binary}.log").open("ab") as log:
+            self._processes[name or binary] = subprocess.Popen([self.bin / binary, *arguments], stdout=log, stderr=log)
+
+    def _end(self, name: str, number: signal.Signals = signal.SIGTERM) -> None:
+        process = self._processes.pop(name, None)
+        if process is None:
+            return
+        process.send_signal(number)
+        try:
+            process.wait(timeout=20)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            process.wait()
+
+    def _check(self, name: str) -> None:
+        said = (self.folder / f"{name}.log").read_text()[-3000:]
+        assert self._processes[name].poll() is None, f"{name} ended:\n{said}"
+
+    # ---- who may come in
+
+    def kubeconfig(self, token: str = "", **user: str) -> Path:
+        """A kubeconfig with this token, or other user fields; JSON, which is YAML too."""
+        path = self.folder / f"kubeconfig-{token or '-'.join(user)}.json"
+        ca = base64.b64encode(self.ca.read_bytes()).decode()
+        path.write_text(json.dumps({
+            "apiVersion": "v1", "kind": "Config", "current-context": "test",
+            "clusters": [{"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}],
+            "users": [{"name": "user", "user": {"token": token} if token else user}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}]}))  # fmt: skip
+        return path
+
+    def client_certificate(self, name: str, user: str, ended: bool = False) -> tuple[Path, Path]:
+        """A client certificate for `user`, good for a day or ended in 2020."""
+        self._openssl(f"req -new -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr -subj /CN={user}")
+        (self.folder / "index.txt").write_text("")
+        (self.folder / "ca.cnf").write_text(
+            "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\npolicy=p\ndefault_md=sha256\n"
+            "rand_serial=yes\n[p]\ncommonName=supplied\n")  # fmt: skip
+        span = "-startdate 20200101000000Z -enddate 20200102000000Z" if ended else "-days 1"
+        self._openssl(f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt "
+                      f"-notext {span}")  # fmt: skip
+        return self.folder / f"{name}.crt", self.folder / f"{name}.key"
+
+    def _certificates(self) -> None:
+        (self.folder / "server.ext").write_text(
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")
+        new = "-newkey rsa:2048 -nodes"
+        self._openssl(f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
+                      "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature")  # fmt: skip
+        self._openssl(f"req -new {new} -keyout server.key -out server.csr -subj /CN=kube-apiserver")
+        self._openssl("x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 "
+                      "-extfile server.ext")  # fmt: skip
+        self._openssl("genrsa -out sa.key 2048")
+
+    def _openssl(self, command: str) -> None:
+        subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
+
+    def _files(self) -> None:
+        rows = [f'{token},{user},{user},"{groups}"' for token, (user, groups) in USERS.items()]
+        (self.folder / "tokens.csv").write_text("\n".join(rows) + "\n")
+        (self.folder / "audit.json").write_text(json.dumps({
+            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
+            "rules": [{"level": "Metadata", "users": [user for user, _ in USERS.values() if "serviceaccount" in user]},
+                      {"level": "None"}]}))  # fmt: skip
+
+    def audit(self) -> list[Any]:
+        """Every request of the carico users so far, as the server saw it."""
+        path = self.folder / "audit.log"
+        lines = path.read_text().splitlines() if path.exists() else []
+        return [json.loads(line) for line in lines if line.endswith("}")]
+
+    def _version(self) -> tuple[int, int]:
+        said = subprocess.run([self.bin / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
+        found = re.search(r"v(\d+)\.(\d+)", said.stdout)
+        assert found is not None
+        return int(found[1]), int(found[2])
+
+
+def documents(*files: Path) -> list[Any]:
+    """The Kubernetes objects in YAML files; kustomizations are none."""
+    found = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
+    return [document for document in found if document["kind"] != "Kustomization"]
+
+
+def wait_for(ready: Callable[[], Any], what: str, timeout_s: float = 60.0, every_s: float = 0.1) -> Any:
+    """Until `ready()` is true; the bound is generous, only a hang reaches it."""
+    deadline_s = time.monotonic() + timeout_s
+    while not (value := ready()):
+        assert time.monotonic() < deadline_s, f"not after {timeout_s:g} s: {what}"
+        time.sleep(every_s)
+    return value
+
+
+def running(folder: Path) -> Iterator[Plane]:
+    """A plane for a fixture."""
+    plane = Plane(folder)
+    try:
+        plane.start()
+        yield plane
+    finally:
+        plane.stop()

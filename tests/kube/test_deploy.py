@@ -1,0 +1,108 @@
+"""Everything under deploy/ is applied to a real API server; what is too new for it is looked at and skipped."""
+
+import shutil
+import subprocess
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from carico_agent.settings import BadSettings, parse
+from tests.conftest import TREE
+from tests.kube.conftest import ExtenderProcess
+from tests.kube.plane import Plane, documents, wait_for
+
+DEPLOY = TREE / "deploy"
+MANIFESTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "admission").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
+def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
+    skipped = cluster.apply(file)
+    if skipped:
+        for document in documents(file):
+            assert document["apiVersion"].startswith("admissionregistration.k8s.io/")
+        pytest.skip("; ".join(f"{name}: {why}" for name, why in skipped.items()))
+
+
+def test_kustomize_has_every_object() -> None:
+    listed = yaml.safe_load((DEPLOY / "base/kustomization.yaml").read_text())["resources"]
+    assert listed == [file.name for file in sorted((DEPLOY / "base").glob("[0-9]*.yaml"))]
+    kubectl = shutil.which("kubectl")
+    if kubectl is None:
+        pytest.skip("kubectl is not here: the list of files was compared, kustomize not run")
+    built = subprocess.run([kubectl, "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
+    names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
+    wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed)))
+    assert names == wanted
+
+
+@pytest.mark.parametrize("name", ["carico-agent", "carico-extender", "carico-aggregator"])
+def test_configurations_are_valid(name: str) -> None:
+    maps = {d["metadata"]["name"]: d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
+            if d["kind"] == "ConfigMap"}  # fmt: skip
+    table = tomllib.loads(maps[name]["data"]["config.toml"])
+    try:
+        parse(table)
+    except BadSettings as error:
+        if any("aggregator: unknown key" in line for line in error.errors):
+            pytest.skip("this tree has no aggregator (yet)")
+        raise
+
+
+def test_arguments_exist() -> None:
+    """What the containers are told to run is something `carico` knows."""
+    from carico_agent.cli import COMMANDS
+
+    for document in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml"))):
+        for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
+            if container["args"][0] == "aggregator" and "aggregator" not in COMMANDS:
+                continue
+            assert container["args"][0] in COMMANDS
+
+
+def sample(version: str) -> Any:
+    return yaml.safe_load((DEPLOY / f"scheduler/{version}.yaml").read_text())
+
+
+def test_both_scheduler_configurations_say_the_same() -> None:
+    new, old = sample("v1"), sample("v1beta1")
+    assert new.pop("apiVersion") == "kubescheduler.config.k8s.io/v1"
+    assert old.pop("apiVersion") == "kubescheduler.config.k8s.io/v1beta1"
+    assert new == old
+
+
+def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> None:
+    """The sample as it is, but for paths and addresses: only Pods that ask for a place are sent, over mTLS."""
+    f = cluster.folder
+    certificate, key = cluster.client_certificate("scheduler-of-extender", "kube-scheduler")
+    extender = ExtenderProcess(tmp_path, cluster.kubeconfig("extender-token"), tls_ca=str(cluster.ca),
+                               tls_cert=f"{f}/server.crt", tls_key=f"{f}/server.key")  # fmt: skip
+    config = sample("v1beta1")["extenders"][0]
+    config |= {"urlPrefix": f"https://127.0.0.1:{extender.port}",
+               "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)}}  # fmt: skip
+    try:
+        cluster.start_scheduler({"extenders": [config]})
+        cluster.admin.add_node("n1")
+        amount = {"carico.dev/pods": "2"}
+        cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": amount, "allocatable": amount}})
+        cluster.admin.add_pod("asks-for-none", 0)
+        wait_for(lambda: cluster.admin.bound() == {"n1": 1}, "others are not sent to the extender")
+        cluster.admin.add_pod("asks-for-one", 1)
+
+        def why() -> str:
+            events = cluster.admin.get("/api/v1/namespaces/default/events")["items"]
+            return " ".join(event["message"] for event in events if event["involvedObject"]["name"] == "asks-for-one")
+
+        wait_for(lambda: "published no capacity" in why(), "the extender refused")
+        said = '{"time":"2999-01-01T00:00:00Z","ttl_s":150,"places":2}'
+        notes = {"carico.dev/slots": "2", "carico.dev/status": said}
+        # As an agent writes it. An annotation alone would not wake kube-scheduler, a change of allocatable does.
+        amount = {"carico.dev/pods": "3"}
+        cluster.admin.merge("/api/v1/nodes/n1/status", {
+            "metadata": {"annotations": notes}, "status": {"capacity": amount, "allocatable": amount}})  # fmt: skip
+        wait_for(lambda: cluster.admin.bound() == {"n1": 2}, "the extender bound it")
+    finally:
+        extender.stop()

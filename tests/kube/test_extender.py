@@ -1,0 +1,182 @@
+"""The extender's answers, without HTTP: wire format, claims, restarts."""
+
+import asyncio
+import json
+import time
+from math import isnan
+from typing import Any
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import Refused
+from carico_agent.kube.pods import PodFacts
+from carico_agent.schedule.cluster import Cluster, Published, read_node
+from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.policy import PodCapacity
+
+
+class Server:
+    """An API server's Leases with their versions, and Bindings. Several clients may share it."""
+
+    def __init__(self) -> None:
+        self.leases: dict[str, Object] = {}
+        self.bound: list[tuple[str, str]] = []
+        self.version = 0
+        self.slow_s = 0.0
+
+    def _store(self, body: Object) -> Object:
+        self.version += 1
+        kept: Object = json.loads(json.dumps(body))
+        kept["metadata"]["resourceVersion"] = str(self.version)
+        self.leases[kept["metadata"]["name"]] = kept
+        return kept
+
+    async def get(self, path: str) -> Object:
+        await asyncio.sleep(self.slow_s)
+        if (name := path.rpartition("/")[2]) not in self.leases:
+            raise Refused(404, "not found")
+        return self.leases[name]
+
+    async def put(self, path: str, body: Object) -> Object:
+        await asyncio.sleep(self.slow_s)
+        if self.leases[body["metadata"]["name"]]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
+            raise Refused(409, "conflict")
+        return self._store(body)
+
+    async def post(self, path: str, body: Object) -> Object:
+        await asyncio.sleep(self.slow_s)
+        if path.endswith("/binding"):
+            self.bound.append((body["metadata"]["uid"], body["target"]["name"]))
+            return {}
+        if body["metadata"]["name"] in self.leases:
+            raise Refused(409, "exists")
+        return self._store(body)
+
+
+def replica(server: Server, nodes: dict[str, float], **config: Any) -> tuple[Extender, Cluster]:
+    client: Any = server
+    cluster = Cluster(client)
+    cluster._nodes_are([Published(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
+    cluster._pods_are([])
+    for watch in (cluster._nodes_watch, cluster._pods_watch):
+        watch.synced.set()
+        watch._lost_s = None
+    return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(**config)), cluster
+
+
+def arguments(uid: str, *names: str) -> Object:
+    return {"Pod": {"metadata": {"uid": uid, "name": uid, "namespace": "d"}}, "Nodes": None, "NodeNames": list(names)}
+
+
+def binding(uid: str, node: str) -> Object:
+    return {"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": node}
+
+
+async def test_wire_format() -> None:
+    extender, _ = replica(Server(), {"a": 8, "b": 0.5, "c": 4})
+    assert extender.filter(arguments("u", "a", "b", "gone")) == {
+        "NodeNames": ["a"], "Error": "",
+        "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
+    }  # fmt: skip
+    assert extender.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
+    assert extender.prioritize(arguments("u")) == b"[]"
+    odd = json.loads(extender.prioritize(arguments("u", "\\", "ü")))
+    assert odd == [{"Host": "\\", "Score": 0}, {"Host": "ü", "Score": 0}]
+    nodes = {"kind": "NodeList", "items": [{"metadata": {"name": name}} for name in "ab"]}
+    answer = extender.filter({"Pod": {}, "Nodes": nodes, "NodeNames": None})
+    assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
+
+
+async def test_nothing_is_answered_before_everything_is_known() -> None:
+    extender, cluster = replica(Server(), {"a": 8})
+    cluster._pods_watch.synced.clear()
+    assert "not known yet" in extender.filter(arguments("u", "a"))["Error"]
+
+
+async def test_binds_stop_at_the_slots() -> None:
+    server = Server()
+    extender, _ = replica(server, {"a": 3})
+    answers = await asyncio.gather(*(extender.bind(binding(f"u{n}", "a")) for n in range(10)))
+    assert len(server.bound) == 3
+    refused = [answer["Error"] for answer in answers if answer["Error"]]
+    assert len(refused) == 7 == extender.refused_binds
+    assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
+
+
+async def test_replicas_agree_through_claims() -> None:
+    """Neither sees the other's bindings: only the claims tell."""
+    server = Server()
+    server.slow_s = 0.001
+    replicas = [replica(server, {"a": 7, "b": 5})[0] for _ in range(3)]
+    pods = [binding(f"u{n}", "ab"[n % 2]) for n in range(60)]
+    await asyncio.gather(*(replicas[n % 3].bind(pod) for n, pod in enumerate(pods)))
+    assert sorted(node for _, node in server.bound) == ["a"] * 7 + ["b"] * 5
+    assert sum(one.claims.conflicts for one in replicas if one.claims) > 0
+
+
+async def test_without_claims_replicas_overfill() -> None:
+    """The control: this is what the claims are for."""
+    server = Server()
+    server.slow_s = 0.001
+    replicas = [replica(server, {"a": 7}, claim_namespace="")[0] for _ in range(2)]
+    await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
+    assert len(server.bound) == 14
+
+
+async def test_a_restarted_extender_knows_what_is_on_its_way() -> None:
+    server = Server()
+    first, _ = replica(server, {"a": 3})
+    await first.bind(binding("u1", "a"))
+    second, cluster = replica(server, {"a": 3})  # its list was made before u1 was bound
+    for n in range(5):
+        await second.bind(binding(f"v{n}", "a"))
+    assert len(server.bound) == 3
+    cluster._pod_changed(False, PodFacts("u1", "u1", "d", "a", "Running", ""))  # the watch catches up: counted once
+    assert cluster.nodes["a"].assigned == 3
+    cluster._pod_changed(True, PodFacts("u1", "u1", "d", "a", "Succeeded", ""))
+    assert not (await second.bind(binding("v9", "a")))["Error"]  # an ended Pod's claim does not come back
+
+
+async def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    server = Server()
+    extender, _ = replica(server, {"a": 1}, bind_s=0.05)
+    server.slow_s = 0.2
+    assert "did not answer within" in (await extender.bind(binding("u", "a")))["Error"]
+    server.slow_s = 0.0
+    assert (await extender.bind(binding("u", "a")))["Error"] == ""
+
+
+async def test_assumptions_end() -> None:
+    _, cluster = replica(Server(), {"a": 3})
+    now_s = time.monotonic()
+    cluster.assume("u", "a", "", now_s + 30)
+    cluster.keep_house(now_s + 29)
+    assert cluster.nodes["a"].assigned == 1
+    cluster.keep_house(now_s + 31)
+    assert cluster.nodes["a"].assigned == 0
+
+
+async def test_no_binding_while_blind() -> None:
+    server = Server()
+    extender, cluster = replica(server, {"a": 3})
+    cluster._pods_watch._lost_s = time.monotonic() - 20
+    assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
+    assert extender.filter(arguments("u", "a"))["NodeNames"] == ["a"]
+
+
+async def test_unknown_nodes_may_be_left_to_others() -> None:
+    extender, cluster = replica(Server(), {}, open_when_unknown=True)
+    cluster._node_changed(False, Published("plain"))
+    assert extender.filter(arguments("u", "plain"))["NodeNames"] == ["plain"]
+    assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
+    assert (await extender.bind(binding("u", "plain")))["Error"] == ""
+
+
+def test_annotations_of_strangers_are_no_capacity() -> None:
+    def slots(number: str, status: str | None) -> float:
+        notes = {"carico.dev/slots": number, "carico.dev/status": status}
+        return read_node({"metadata": {"name": "a", "annotations": notes}}).slots
+
+    good = '{"time":"2024-01-01T00:00:00Z","ttl_s":150}'
+    assert slots("8", good) == 8
+    for number, status in (("x", good), ("8", "{"), ("8", "[]"), ("8", "{}"), ("8", '{"time":"x"}'), ("8", None)):
+        assert isnan(slots(number, status)), (number, status)

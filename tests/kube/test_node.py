@@ -1,0 +1,271 @@
+"""Publishing on Node objects of a real API server, read by an unmodified kube-scheduler."""
+
+import json
+import re
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from carico_agent.cli import main
+from tests.conftest import AgentProcess
+from tests.kube.conftest import settle
+from tests.kube.plane import ApiError, Plane, wait_for
+
+Start = Callable[..., AgentProcess]
+TRACE = str(Path(__file__).parent.parent / "golden/bursts.trace.gz")
+RESOURCE = "carico.dev/pods"
+STEADY = ("--replay", TRACE, "--speed", "0.1")
+"""A trace's first seconds, slowly: an idle node with room, whatever else the machine of the tests is doing."""
+
+
+def set_amount(cluster: Plane, node: str, amount: int) -> None:
+    """As somebody else would write it."""
+    have = {RESOURCE: str(amount)}
+    cluster.admin.merge(f"/api/v1/nodes/{node}/status", {"status": {"capacity": have, "allocatable": have}})
+
+
+def annotations(node: Any) -> dict[str, str]:
+    found = node["metadata"].get("annotations") or {}
+    return {key: text for key, text in found.items() if key.startswith("carico.dev/")}
+
+
+def amounts(node: Any) -> tuple[str | None, str | None]:
+    return node["status"]["capacity"].get(RESOURCE), node["status"]["allocatable"].get(RESOURCE)
+
+
+def published(cluster: Plane, name: str) -> Any:
+    """The node, once something has been published on it."""
+    return wait_for(lambda: (node := cluster.admin.node(name)) and "carico.dev/slots" in annotations(node) and node,
+                    f"{name} has published")  # fmt: skip
+
+
+def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: Start) -> None:
+    cluster.admin.add_node("n1")
+    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
+    node = published(cluster, "n1")
+    said = annotations(node)
+    status = json.loads(said["carico.dev/status"])
+    assert float(said["carico.dev/pod-capacity"]) >= 0
+    assert {"v", "mode", "ttl_s", "seq", "time", "low", "high", "limiting", "pods", "slots", "places"} <= status.keys()
+    assert abs(datetime.fromisoformat(status["time"]) - datetime.now(UTC)).total_seconds() < 30
+    assert status["time"].endswith("Z")
+    # The trace's Pods ran on another machine: the API server knows none of them.
+    assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
+    assert amounts(node) == (str(status["places"]),) * 2
+    own = agent.client().request("GET", "/v1/self")
+    assert own["kubernetes"]["condition"] == "published"
+    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
+    # What was not held is taken back when the agent stops: nobody would correct it.
+    assert agent.stop() == 0
+    node = cluster.admin.node("n1")
+    assert amounts(node) == ("0", "0")
+    assert "carico.dev/slots" not in annotations(node)
+
+
+def test_it_is_reasserted_after_a_kubelet_restart_and_removed_by_command(
+    cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]
+) -> None:
+    cluster.admin.add_node("n1")
+    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
+    before = amounts(published(cluster, "n1"))
+    # A kubelet that restarts zeroes extended resources it does not know.
+    set_amount(cluster, "n1", 0)
+    wait_for(lambda: amounts(cluster.admin.node("n1"))[0] not in ("0", None), "the resource is back", 20)
+    assert abs(int(amounts(cluster.admin.node("n1"))[1] or 0) - int(before[1] or 0)) <= 2
+    # Somebody deletes the annotations.
+    cluster.admin.merge("/api/v1/nodes/n1", {"metadata": {"annotations": {"carico.dev/status": None}}})
+    wait_for(lambda: "carico.dev/status" in annotations(cluster.admin.node("n1")), "the annotations are back", 20)
+    agent.process.kill()
+    agent.process.wait()
+    admin = str(cluster.kubeconfig("admin-token"))
+    assert main(["kube", "remove", "--all", "--kubeconfig", admin]) == 0
+    assert capsys.readouterr().out == "n1: removed\n"
+    node = cluster.admin.node("n1")
+    assert annotations(node) == {}
+    assert amounts(node) == (None, None)
+
+
+def test_removal_leaves_what_pods_hold(cluster: Plane, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.admin.add_node("n1")
+    set_amount(cluster, "n1", 5)
+    cluster.admin.add_pod("holder", 2, nodeName="n1")
+    assert main(["kube", "remove", "n1", "--kubeconfig", str(cluster.kubeconfig("admin-token"))]) == 1
+    assert "still hold 2" in capsys.readouterr().out
+    assert amounts(cluster.admin.node("n1")) == ("2", "2")
+
+
+def test_pods_are_bound_exactly_up_to_the_slots_of_real_agents(cluster: Plane, start_agents: Start) -> None:
+    """Three real agents replay a trace; an unmodified kube-scheduler does the rest."""
+    cluster.start_scheduler()
+    names, kubeconfig = ["n1", "n2", "n3"], str(cluster.kubeconfig("agent-token"))
+    for name in names:
+        cluster.admin.add_node(name)
+        start_agents(name, "--kubeconfig", kubeconfig, *STEADY)
+    for name in names:
+        published(cluster, name)
+    slots = {name: int(amounts(cluster.admin.node(name))[1] or 0) for name in names}
+    assert all(slots.values())
+    for number in range(sum(slots.values()) + 5):
+        cluster.admin.add_pod(f"p{number}")
+    assert settle(cluster.admin.bound) == slots
+    # Full: five wait. One ends, one of the five comes.
+    full = next(pod for pod in cluster.admin.pods() if pod["spec"].get("nodeName") == "n2")
+    cluster.admin.delete(f"/api/v1/namespaces/default/pods/{full['metadata']['name']}")
+    wait_for(lambda: len(cluster.admin.pods()) == sum(slots.values()) + 4, "it is gone")
+    wait_for(lambda: cluster.admin.bound() == slots, "the place is taken")
+
+
+def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
+    cluster.admin.add_node("n1")
+    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")))
+    published(cluster, "n1")
+    def sequence() -> int:
+        return int(json.loads(annotations(cluster.admin.node("n1"))["carico.dev/status"])["seq"])
+
+    before = sequence()
+    cluster.stop_api()
+    away_s = time.monotonic()
+    ticks = agent.client().request("GET", "/v1/self")["ticks"]
+    while time.monotonic() - away_s < 20:
+        time.sleep(0.5)
+    assert agent.client().request("GET", "/v1/self")["ticks"] > ticks + 100  # sampling went on
+    assert "cannot be reached" in agent.client().status()["kubernetes"]
+    requests = len(cluster.audit())
+    cluster.start_api()
+    back_s = time.time()
+    wait_for(lambda: sequence() > before + 10, "published again")
+    time.sleep(6)
+    new = [entry for entry in cluster.audit()[requests:] if "carico-agent" in entry["user"]["username"]]
+    first_s = min(when(entry) for entry in new if entry["verb"] == "patch" and entry["responseStatus"]["code"] == 200)
+    asked = [f"{entry['verb']} {entry['objectRef']['resource']} {entry['responseStatus']['code']}" for entry in new]
+    print(f"published {first_s - back_s:+.1f} s from the moment the server was ready; asked: {asked}")
+    assert first_s - back_s < 5
+    assert len(new) <= 12
+    log = agent.log.read_text()
+    assert len(re.findall("WARNING.*cannot be reached", log)) == 1
+    assert len(re.findall("INFO.*works again", log)) == 1
+
+
+def when(entry: Any) -> float:
+    """When the server received a request [s since 1970]."""
+    return datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+
+
+# ---- what can be wrong
+
+
+def says(agent: AgentProcess, text: str) -> None:
+    """The condition says it, the log says it once, and sampling goes on."""
+    wait_for(lambda: text in agent.client().status()["kubernetes"], text)
+    ticks = agent.client().request("GET", "/v1/self")["ticks"]
+    time.sleep(3)
+    assert agent.client().request("GET", "/v1/self")["ticks"] > ticks
+    lines = [line for line in agent.log.read_text().splitlines() if text in line and "Pod-Capacity" not in line]
+    assert len(lines) == 1, lines
+
+
+def doctor(capsys: pytest.CaptureFixture[str], kubeconfig: Path, node: str) -> str:
+    main(["doctor", "--kubeconfig", str(kubeconfig), "--node", node])
+    return capsys.readouterr().out
+
+
+def test_wrong_token(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.admin.add_node("n1")
+    kubeconfig = cluster.kubeconfig("no-such-token")
+    agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
+    agent.wait()
+    says(agent, "does not accept these credentials (401)")
+    assert "does not accept these credentials (401)" in doctor(capsys, kubeconfig, "n1")
+
+
+def test_ended_certificate(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.admin.add_node("n1")
+    certificate, key = cluster.client_certificate("ended", "system:serviceaccount:carico:carico-agent", ended=True)
+    kubeconfig = cluster.kubeconfig(**{"client-certificate": str(certificate), "client-key": str(key)})
+    agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
+    agent.wait()
+    says(agent, "the client certificate ended on 2020-01-02 00:00 UTC")
+    assert "ended on 2020-01-02" in doctor(capsys, kubeconfig, "n1")
+
+
+def test_good_certificate(cluster: Plane, start_agents: Start) -> None:
+    cluster.admin.add_node("n1")
+    certificate, key = cluster.client_certificate("good", "system:serviceaccount:carico:carico-agent")
+    kubeconfig = cluster.kubeconfig(**{"client-certificate": str(certificate), "client-key": str(key)})
+    start_agents("n1", "--kubeconfig", str(kubeconfig))
+    published(cluster, "n1")
+
+
+def test_untrusted_server(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
+    document = json.loads(cluster.kubeconfig("agent-token").read_text())
+    del document["clusters"][0]["cluster"]["certificate-authority-data"]
+    kubeconfig = tmp_path / "untrusting.json"
+    kubeconfig.write_text(json.dumps(document))
+    agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
+    agent.wait()
+    says(agent, "is not trusted")
+
+
+def test_missing_right(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.admin.add_node("n1")
+    group, meta = "rbac.authorization.k8s.io", {"name": "reader"}
+    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta,
+            "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}]}  # fmt: skip
+    binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
+               "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
+               "subjects": [{"apiGroup": group, "kind": "User", "name": "nobody"}]}  # fmt: skip
+    for path, body in (("clusterroles", role), ("clusterrolebindings", binding)):
+        try:
+            cluster.admin.post(f"/apis/rbac.authorization.k8s.io/v1/{path}", body)
+        except ApiError as error:
+            assert error.status == 409
+    kubeconfig = cluster.kubeconfig("nobody-token")
+    agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
+    agent.wait()
+    says(agent, 'missing right: "patch" on "nodes/status" for nobody')
+    found = doctor(capsys, kubeconfig, "n1")
+    assert 'missing right: "patch" on "nodes/status"' in found
+    assert '"watch" on "pods" is granted' in found
+
+
+def test_deleted_node_and_its_return(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    cluster.admin.add_node("n1")
+    kubeconfig = cluster.kubeconfig("agent-token")
+    agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
+    published(cluster, "n1")
+    cluster.admin.delete("/api/v1/nodes/n1")
+    says(agent, 'nodes "n1" not found on the API server')
+    assert 'nodes "n1" not found' in doctor(capsys, kubeconfig, "n1")
+    cluster.admin.add_node("n1")
+    published(cluster, "n1")
+    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "it is published again")
+
+
+def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
+    """A real, expiring service account token, from the files a Pod finds."""
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+    answer = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
+    (tmp_path / "token").write_text(answer["status"]["token"])
+    cluster.admin.add_node("n1")
+    kubeconfig = cluster.kubeconfig(tokenFile=str(tmp_path / "token"))
+    start_agents("n1", "--kubeconfig", str(kubeconfig))
+    published(cluster, "n1")
+
+
+def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> None:
+    """A busy trace, ten times too fast: at most one write in five seconds."""
+    cluster.admin.add_node("n1")
+    since = len(cluster.audit())
+    kubeconfig = str(cluster.kubeconfig("agent-token"))
+    start_agents("n1", "--kubeconfig", kubeconfig, "--replay", TRACE, "--speed", "10", "--repeat")
+    published(cluster, "n1")
+    time.sleep(25)
+    entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
+    times = [when(entry) for entry in entries]
+    assert len(times) >= 2
+    assert all(later - earlier >= 4.9 for earlier, later in pairwise(times)), times

@@ -1,0 +1,77 @@
+"""The ledger against a plain recount, whatever the order of events."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.schedule.policy import MOST_KINDS, Ledger, NodeView, Place
+
+EVENTS = st.lists(
+    st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
+)
+
+
+@given(EVENTS)
+def test_counts_are_a_recount(events: list[tuple[str, int, str, str]]) -> None:
+    ledger, truth = Ledger(proof_s=1e9), {}
+    for what, pod, node, kind in events:
+        if what == "end":
+            ledger.release(str(pod))
+            truth.pop(pod, None)
+            continue
+        old = truth.get(pod)
+        running = what == "run" or bool(old and old[0] == node and old[2])
+        truth[pod] = (node, kind, running)
+        ledger.put(str(pod), Place(node, kind, what == "run"), now_s=1.0)
+    for name in "ab":
+        view = NodeView(name)
+        ledger.show(view, now_s=2.0)
+        here = [running for node, _, running in truth.values() if node == name]
+        assert (view.assigned, view.starting, view.strangers) == (len(here), here.count(False), len(here))
+
+
+def test_a_kind_becomes_known_after_it_has_run_for_a_while() -> None:
+    ledger, view = Ledger(proof_s=10.0), NodeView("a")
+    ledger.put("1", Place("a", "x"), 0.0)
+    ledger.show(view, 100.0)
+    assert view.strangers == 1 and "x" not in view.known  # it never started
+    ledger.put("1", Place("a", "x", running=True), 100.0)
+    ledger.show(view, 109.0)
+    assert view.strangers == 1
+    ledger.show(view, 110.0)
+    assert view.strangers == 0 and "x" in view.known
+    ledger.release("1")
+    ledger.put("2", Place("a", "x"), 200.0)
+    ledger.show(view, 200.0)
+    assert view.strangers == 0
+
+
+def test_a_snapshot_replaces_all_but_open_assumptions() -> None:
+    ledger, view = Ledger(), NodeView("a")
+    ledger.put("gone", Place("a"))
+    ledger.put("stays", Place("a"))
+    ledger.put("assumed", Place("a", until_s=50.0))
+    ledger.replace([("stays", Place("a", running=True)), ("new", Place("a"))], now_s=10.0)
+    ledger.show(view, 10.0)
+    assert (view.assigned, view.starting) == (3, 2)
+    assert ledger.expire(51.0) == ["assumed"]
+
+
+def test_a_confirmed_place_does_not_expire() -> None:
+    ledger = Ledger()
+    ledger.put("1", Place("a", until_s=5.0))
+    ledger.put("1", Place("a"))
+    ledger.put("1", Place("a", until_s=6.0))
+    assert ledger.expire(1e9) == [] and len(ledger) == 1
+
+
+def test_memory_is_bounded_and_a_node_can_go() -> None:
+    ledger, view = Ledger(proof_s=0.0), NodeView("a")
+    for i in range(3 * MOST_KINDS):
+        ledger.put(str(i), Place("a", f"kind-{i}", running=True), float(i))
+        ledger.show(view, float(i))
+        ledger.release(str(i))
+    assert len(view.known) == MOST_KINDS
+    ledger.put("p", Place("a"))
+    ledger.drop("a")
+    ledger.show(view, 0.0)
+    assert view.assigned == 0 and len(ledger) == 0

@@ -1,0 +1,75 @@
+"""pod-capacity: pure, closed when stale, whole scores."""
+
+from math import inf, nan
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeView, PodCapacity, PodView
+
+POD = PodView("uid", "job-a")
+
+
+def node(slots: float = 8.0, **more: object) -> NodeView:
+    return NodeView("n", slots, said_s=100.0, ttl_s=150.0, **more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("view", "now_s", "word"),
+    [
+        (node(), 100, None),
+        (node(assigned=7), 100, None),
+        (node(assigned=8), 100, "no room"),
+        (node(7.9, assigned=7), 100, "no room"),
+        (node(), 250, None),
+        (node(), 251, "stale"),
+        (NodeView("n"), 100, "unknown"),
+        (node(nan), 100, "unknown"),
+        (node(0.0), 100, "no room"),
+        (node(assigned=5, starting=4), 100, "starting"),
+        (node(assigned=5, starting=3), 100, None),
+        (node(1.0), 100, None),  # a small node may always start one
+        (node(40.0, prior_slots=8.0), 100, None),
+        (node(40.0, prior_slots=8.0, assigned=7, strangers=7), 100, None),
+        (node(40.0, prior_slots=8.0, assigned=8, strangers=8), 100, "no room"),
+        (node(40.0, prior_slots=8.0, assigned=38), 100, "stranger"),
+        (node(40.0, prior_slots=8.0, assigned=38, known={"job-a"}), 100, None),
+        (node(4.0, prior_slots=8.0, assigned=3, strangers=3), 100, None),  # heavier than the prior: nothing to add
+    ],
+)
+def test_refusal(view: NodeView, now_s: float, word: str | None) -> None:
+    said = PodCapacity().refusal(view, POD, now_s)
+    assert said is None if word is None else said is not None and word in said
+
+
+def test_stale_nodes_can_be_kept_open() -> None:
+    assert PodCapacity(open_when_stale=True).refusal(node(), POD, 1e6) is None
+
+
+@given(st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 200)), max_size=20))
+def test_scores_are_whole_and_in_the_order_of_room(pairs: list[tuple[float, int]]) -> None:
+    views = [node(slots, assigned=assigned) for slots, assigned in pairs]
+    scores = PodCapacity().scores(views, POD, 100.0)
+    assert all(type(score) is int and 0 <= score <= TOP_SCORE for score in scores)
+    ranked = sorted(zip((v.available() for v in views), scores, strict=True))
+    assert [score for _, score in ranked] == sorted(scores)
+
+
+def test_scores_of_no_nodes_and_of_full_ones() -> None:
+    assert PodCapacity().scores([], POD, 0) == []
+    assert PodCapacity().scores([node(2, assigned=3), node(nan)], POD, 0) == [0, 0]
+
+
+def test_another_policy_is_a_small_class() -> None:
+    class Anywhere:
+        name = "anywhere"
+
+        def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+            return None
+
+        def scores(self, nodes: list[NodeView], pod: PodView, now_s: float) -> list[int]:
+            return [0] * len(nodes)
+
+    assert {**POLICIES, "anywhere": Anywhere}["anywhere"]().refusal(node(), POD, 0) is None
+    assert NodeView("x").prior_slots == inf
