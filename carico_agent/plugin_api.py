@@ -232,7 +232,10 @@ def parse_flat(text: str | None) -> dict[str, int]:
     {'low': 0, 'high': 12}
     """
     pairs = (line.split() for line in (text or "").splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdigit()}
+    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
+
+
+MOST_CPUS = 1 << 16  # Linux knows at most 8192; a damaged line must not fill the memory
 
 
 def parse_stall(text: str | None) -> Stall | None:
@@ -265,6 +268,8 @@ def parse_cpus(text: str) -> frozenset[int]:
     for part in text.replace(" ", "").split(","):
         first, _, last = part.partition("-")
         if part:
+            if not 0 <= int(first) <= int(last or first) < MOST_CPUS:
+                raise ValueError(f"not a list of CPUs: {text[:80]!r}")
             cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)
 
@@ -296,6 +301,6 @@ def parse_bytes(text: str) -> int:
     """
     number = text.rstrip("kKMGTi")
     unit = text[len(number):]
-    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal():
+    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal() or len(number) > 40:
         raise ValueError(f"{text!r} is not an amount of memory; write it like 256Mi")
     return int(float(number) * _UNITS[unit])

@@ -12,12 +12,13 @@ wanted=(
   "busybox:busybox-static"
   "bc:bc"
   "promtool:prometheus"
+  "faketime:faketime libfaketime"
   "prometheus-node-exporter:prometheus-node-exporter"
 )
 
 missing=()
 for entry in "${wanted[@]}"; do
-  command -v "${entry%%:*}" >/dev/null || missing+=("${entry#*:}")
+  command -v "${entry%%:*}" >/dev/null || missing+=(${entry#*:})
 done
 [ ${#missing[@]} -eq 0 ] && exit 0
 

@@ -15,6 +15,7 @@ from carico_agent.app import state
 from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.plugins import PluginDesk
+from carico_agent.app.reload import take_over
 from carico_agent.app.reserve import ReservationDesk
 from carico_agent.app.routes import Routes
 from carico_agent.app.sampling import Live, Replay, Sampling
@@ -25,11 +26,14 @@ from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.publish.api import LocalApi, status_routes
 from carico_agent.publish.board import Board
 from carico_agent.publish.files import replace_file
+from carico_agent.publish.limits import Gate, Limits
+from carico_agent.publish.peers import server_context
 from carico_agent.runtime.events import Event
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
-from carico_agent.settings import Settings
+from carico_agent.settings import BadSettings, Settings
+from carico_agent.supervise.budget import Allowance, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.notify import Notifier
 from carico_agent.supervise.tasks import Supervisor
@@ -40,12 +44,24 @@ log = logging.getLogger(__name__)
 SAVE_EVERY_S = 60.0
 
 
+def limits_of(settings: Settings) -> Limits:
+    told = settings.clients
+    return Limits(told.connections, told.requests_per_s, told.reservations)
+
+
+def allowance_of(settings: Settings) -> Allowance:
+    told = settings.budget
+    return Allowance(told.cpu_ratio, 1e6 * told.resident_mb, told.pressure_ratio)
+
+
 class Agent:
     """One node's agent. `run` returns when it is told to stop (SIGTERM, SIGINT) or a replay has ended."""
 
     def __init__(self, settings: Settings, record: str | None = None, replay: str | None = None, speed: float = 1.0,
-                 repeat: bool = False, say: Callable[[str], None] | None = None) -> None:  # fmt: skip
+                 repeat: bool = False, say: Callable[[str], None] | None = None,
+                 load: Callable[[], Settings] | None = None) -> None:  # fmt: skip
         self.settings = settings
+        self._load = load
         self.node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
         self.cost = OwnCost()
         self.board = Board(settings.socket.ttl_s)
@@ -54,11 +70,13 @@ class Agent:
         self.absent: dict[str, str] = {}
         self.pod_usage: Mapping[str, PodUsage] = {}
         self.desk = ReservationDesk(
-            Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
+            Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
         self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
         self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
+        self.gate = Gate(limits_of(settings))
+        self.pace = Pace(allowance_of(settings))
         self._say = say
         self._notifier = Notifier()
         self._stopping = asyncio.Event()
@@ -78,8 +96,8 @@ class Agent:
             log.warning("not available here: %s", why)
         self._open_pipeline(reader.resources, reader.cores, resume=True)
         recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
-        return Live(reader, self.runtime, self._sampling, self.cost, sampling.period_s, sampling.realtime,
-                    sampling.niceness, self._wake(self._publish), recorder)  # fmt: skip
+        return Live(reader, self.runtime, self._sampling, self.cost, self.pace, sampling, self._wake(self._publish),
+                    recorder)  # fmt: skip
 
     def _replay(self, path: str, speed: float, repeat: bool) -> Replay:
         header, _ = read_trace(path)
@@ -108,9 +126,11 @@ class Agent:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_or_say_why)
         api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes(),
-                        **self.plugins.routes()})
+                        **self.plugins.routes()}, self.gate)
         await api.start(self.settings.socket_path, self.settings.socket.group)
+        await self._listen_on_tcp(api)
         self.source.start()
         if self.settings.federation.aggregators:
             self.supervisor.start("federation", self.federation.run)
@@ -137,6 +157,37 @@ class Agent:
                 await self.kube.stop()
             await api.stop()
             self._save_state()
+
+    async def _listen_on_tcp(self, api: LocalApi) -> None:
+        told = self.settings.listen
+        if told.address:
+            host, _, port = told.address.rpartition(":")
+            tls = server_context(told.tls_cert, told.tls_key, told.tls_ca) if told.tls_cert else None
+            await api.listen(host.strip("[]"), int(port), tls)
+            log.info("also listening on %s, %s", told.address, "with TLS" if tls else "for reading only")
+
+    # ---- a new configuration
+
+    def reload(self) -> tuple[list[str], list[str]]:
+        """Read the configuration again: what was taken over, what waits for a restart. BadSettings changes nothing."""
+        if self._load is None:
+            return [], []
+        self.settings, taken, waiting = take_over(self.settings, self._load())
+        told = self.settings
+        self.board.ttl_s = told.socket.ttl_s
+        self.desk.book.allow(told.reservations.most, told.reservations.most_ttl_s, told.clients.reservations)
+        self.gate.limits, self.pace.allowance = limits_of(told), allowance_of(told)
+        if isinstance(self.source, Live):
+            self.source.settings = told.sampling
+        log.info("configuration read again: %s%s", ", ".join(taken) or "nothing to take over",
+                 f"; waiting for a restart: {', '.join(waiting)}" if waiting else "")
+        return taken, waiting
+
+    def _reload_or_say_why(self) -> None:
+        try:
+            self.reload()
+        except BadSettings as bad:
+            log.error("configuration not read again, the old one stays: %s", "; ".join(bad.errors))
 
     # ---- the other nodes
 
@@ -216,9 +267,10 @@ class Agent:
         estimate, usage = self._sampling.look()
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()
-        available = self.desk.book.available(time.time(), status["pod_capacity"])
+        available = self.desk.book.available(self.desk.now_s, status["pod_capacity"])
         self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
                             "runtime": self.runtime.condition, "federation": self._federation_body(),
+                            "sampling": self._sampling_body(),
                             **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
@@ -227,6 +279,10 @@ class Agent:
         if self._say is not None:
             self._say(human_line(self.board.status))
         self.cost.stage("publish").record(time.perf_counter() - started_s)
+
+    def _sampling_body(self) -> dict[str, Any]:
+        period_s = self.source.period_s if isinstance(self.source, Live) else None
+        return {"period_s": period_s, "slowed": self.pace.why or None}
 
     def _federation_body(self) -> dict[str, Any]:
         age_s = self.federation.age_s

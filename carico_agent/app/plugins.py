@@ -32,9 +32,11 @@ class PluginDesk:
         return {"/v1/plugins": {"GET": self._list}, "/v1/plugins/{id}": {"GET": self._show}}
 
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
+        """plugins: installed, running, refused"""
         return answer(self.host.overview())
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
+        """what one plugin has to say"""
         found = self.host.answer(request_id(request), dict(request.query))
         if found is None:
             raise ApiError(404, f"no plugin {request_id(request)!r} runs here; GET /v1/plugins lists them")

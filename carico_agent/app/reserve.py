@@ -15,21 +15,35 @@ from typing import Any
 from aiohttp import web
 
 from carico_agent.app.state import set_aside
-from carico_agent.publish.api import ApiError, Handler, answer, read_json, request_id
+from carico_agent.publish.api import ApiError, Handler, answer, client, read_json, request_id
+from carico_agent.publish.board import boottime_s
 from carico_agent.publish.files import replace_file
-from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations
+from carico_agent.publish.openapi import Operation, operation
+from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
 
 log = logging.getLogger(__name__)
 
-FIELDS = {"pods", "ttl_s", "holder", "pod_uid"}
+WANTED = {
+    "type": "object", "required": ["pods", "ttl_s"], "additionalProperties": False,
+    "properties": {
+        "pods": {"type": "integer", "minimum": 1, "maximum": 10_000},
+        "ttl_s": {"type": "number", "exclusiveMinimum": 0},
+        "holder": {"type": "string", "maxLength": 253},
+        "pod_uid": {"type": "string", "maxLength": 253},
+    },
+}  # fmt: skip
+FIELDS: set[str] = set(WANTED["properties"])  # type: ignore[call-overload]
+NO_ROOM = {409: "that many Pods do not fit; `available` says how many would", 413: "the body is too large"}
 
 
 class ReservationDesk:
     """Takes requests, keeps the book."""
 
     def __init__(self, book: Reservations, path: Path, room: Callable[[], float | None],
-                 changed: Callable[[], None]) -> None:  # fmt: skip
+                 changed: Callable[[], None], wall: Callable[[], float] = time.time,
+                 steady: Callable[[], float] = boottime_s) -> None:  # fmt: skip
         self.book = book
+        self._wall, self._steady, self._began_s = wall, steady, wall() - steady()
         self._path = path
         self._room, self._changed = room, changed
         self._durable = True
@@ -39,17 +53,22 @@ class ReservationDesk:
 
     def _load(self) -> None:
         try:
-            self.book.restore(json.loads(self._path.read_bytes())["reservations"], time.time())
+            self.book.restore(json.loads(self._path.read_bytes())["reservations"], self.now_s)
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError) as error:
             set_aside(self._path, str(error))
 
+    @property
+    def now_s(self) -> float:
+        """Wall clock as it would be had nobody set it since the start: a promise lasts as long as it was made for."""
+        return self._began_s + self._steady()
+
     def available(self) -> int:
-        return self.book.available(time.time(), self._room())
+        return self.book.available(self.now_s, self._room())
 
     def reserved(self) -> int:
-        return self.book.total(time.time())
+        return self.book.total(self.now_s)
 
     def pods_started(self, uids: list[str]) -> None:
         if self.book.started(uids):
@@ -63,20 +82,26 @@ class ReservationDesk:
         }
 
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
-        held = [self._body(reservation) for reservation in self.book.all(time.time())]
+        """room that is held, by whom and for how long"""
+        held = [self._body(reservation) for reservation in self.book.all(self.now_s)]
         return answer({"available": self.available(), "reservations": held})
 
+    @operation(Operation(needs="reserve", gives=201, body=WANTED, errors=NO_ROOM))
     async def _reserve(self, request: web.BaseRequest) -> web.StreamResponse:
-        wanted = await read_json(request)
+        """hold room for Pods on their way"""
+        wanted, who = await read_json(request), client(request)
         if unknown := sorted(wanted.keys() - FIELDS):
             raise ApiError(400, f"unknown field {unknown[0]}; known are {', '.join(sorted(FIELDS))}")
         for name in ("pods", "ttl_s"):
             if name not in wanted:
                 raise ApiError(400, f"{name} is missing")
         try:
-            made = self.book.reserve(time.time(), self._room(), **wanted)
+            owner = "" if who.trusted else who.name
+            made = self.book.reserve(self.now_s, self._room(), **wanted, owner=owner)
         except NotAvailable as error:
             raise ApiError(409, str(error), available=error.available) from error
+        except TooMany as error:
+            raise ApiError(429, str(error), {"Retry-After": "1"}) from error
         except BadReservation as error:
             raise ApiError(400, str(error)) from error
         self._changed()
@@ -84,22 +109,28 @@ class ReservationDesk:
         return answer({**self._body(made), "available": self.available(), "durable": self._durable}, 201)
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
-        found = next((r for r in self.book.all(time.time()) if r.id == request_id(request)), None)
-        if found is None:
-            raise ApiError(404, f"no reservation {request_id(request)!r} is held")
-        return answer(self._body(found))
+        """one reservation"""
+        return answer(self._body(self._find(request)))
 
+    @operation(Operation(needs="reserve"))
     async def _release(self, request: web.BaseRequest) -> web.StreamResponse:
-        released = self.book.release(request_id(request))
-        if released is None:
-            raise ApiError(404, f"no reservation {request_id(request)!r} is held")
+        """give it back"""
+        released, who = self._find(request), client(request)
+        if not who.trusted and released.owner != who.name:
+            raise ApiError(403, f"{who.name} did not make this reservation")
+        self.book.release(released.id)
         self._changed()
         await self._saved()
         return answer({"released": released.id, "available": self.available()})
 
-    @staticmethod
-    def _body(reservation: Reservation) -> dict[str, Any]:
-        left_s = round(max(0.0, reservation.expires_s - time.time()), 3)
+    def _find(self, request: web.BaseRequest) -> Reservation:
+        found = self.book.find(request_id(request), self.now_s)
+        if found is None:
+            raise ApiError(404, f"no reservation {request_id(request)!r} is held")
+        return found
+
+    def _body(self, reservation: Reservation) -> dict[str, Any]:
+        left_s = round(max(0.0, reservation.expires_s - self.now_s), 3)
         body: dict[str, Any] = {"id": reservation.id, "pods": reservation.pods, "holder": reservation.holder}
         return {**body, "expires_in_s": left_s, **({"pod_uid": reservation.pod_uid} if reservation.pod_uid else {})}
 
@@ -118,7 +149,9 @@ class ReservationDesk:
     async def _write(self) -> None:
         while (waiting := self._waiting) is not None:
             self._waiting = None
-            encoded = json.dumps({"version": 1, "reservations": self.book.state()}).encode()
+            set_by_s = self._wall() - self.now_s  # what the clock was set by meanwhile: the next start reads that clock
+            rows = [row | {"expires_s": row["expires_s"] + set_by_s} for row in self.book.state()]
+            encoded = json.dumps({"version": 1, "reservations": rows}).encode()
             try:
                 await asyncio.to_thread(replace_file, self._path, encoded, 0o600)
                 self._say_durable(True)

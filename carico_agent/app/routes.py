@@ -9,9 +9,11 @@ from aiohttp import web
 from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.status import self_body, self_metrics, status_metrics
 from carico_agent.publish import metrics
-from carico_agent.publish.api import Handler, answer, stream_lines
+from carico_agent.publish.api import ApiError, Handler, answer, stream_lines
+from carico_agent.publish.openapi import LINES, TEXT, Operation, operation
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.usage import PodUsage
+from carico_agent.settings import BadSettings
 
 if TYPE_CHECKING:
     from carico_agent.app.agent import Agent
@@ -30,15 +32,30 @@ class Routes:
             "/v1/events": {"GET": self._events},
             "/v1/self": {"GET": self._self},
             "/metrics": {"GET": self._metrics},
+            "/v1/reload": {"POST": self._reload},
         }
 
+    @operation(Operation(needs="root", errors={400: "the configuration has errors; the old one stays"}))
+    async def _reload(self, request: web.BaseRequest) -> web.StreamResponse:
+        """read the configuration again, as SIGHUP does"""
+        try:
+            taken, waiting = self._agent.reload()
+        except BadSettings as bad:
+            raise ApiError(400, "; ".join(bad.errors)) from bad
+        return answer({"taken": taken, "needs_restart": waiting})
+
     async def _pods(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Pods with their containers, cgroups and counters"""
         runtime, usage = self._agent.runtime, self._agent.pod_usage
         pods = [pod_body(pod, usage.get(key)) for key, pod in runtime.pods.items()]
         return answer({"source": runtime.source, "condition": runtime.condition, "count": runtime.count, "pods": pods})
 
+    @operation(Operation(content=LINES))
     async def _events(self, request: web.BaseRequest) -> web.StreamResponse:
-        """One line per event, beginning with the recent ones; a reader who lost some is told how many."""
+        """container events, one JSON line each
+
+        Beginning with the recent ones; a reader who lost some is told how many.
+        """
         with self._agent.runtime.log.subscribe(replay=32) as events:
 
             async def next_line() -> bytes:
@@ -50,6 +67,7 @@ class Routes:
             return await stream_lines(request, next_line)
 
     async def _self(self, request: web.BaseRequest) -> web.StreamResponse:
+        """what the agent itself costs, and how its parts are doing"""
         agent = self._agent
         body = self_body(agent.cost, agent.source.lateness, self._own_cpu_ratio(), agent.source.failures)
         tasks: dict[str, Any] = {
@@ -65,7 +83,9 @@ class Routes:
             self._cpu_ratio, self._looked_s = self._agent.cost.cpu_ratio(), time.monotonic()
         return self._cpu_ratio
 
+    @operation(Operation(content=TEXT))
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Prometheus text"""
         agent = self._agent
         families = self_metrics(agent.cost, agent.source.lateness, agent.source.failures)
         if agent.board.sequence:
@@ -75,7 +95,12 @@ class Routes:
             absent.add(1, signal=name)
         events = metrics.Family("carico_container_events_total", "counter", "Container events heard.")
         events.add(agent.runtime.log.total)
-        text = metrics.render([*families, absent, events, *agent.plugins.metrics()])
+        refused = metrics.Family("carico_refused_total", "counter", "Beyond a client's limits.")
+        for what in ("connections", "requests"):
+            refused.add(agent.gate.refused[what], what=what)
+        period = metrics.Family("carico_sampling_period_seconds", "gauge", "Time between samples; longer when slowed.")
+        period.add(agent.board.status.get("sampling", {}).get("period_s"))
+        text = metrics.render([*families, absent, events, refused, period, *agent.plugins.metrics()])
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 

@@ -8,11 +8,14 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from math import nan
 from typing import Protocol
 
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
+from carico_agent.settings import Sampling as SamplingSettings
+from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker
 from carico_agent.telemetry import NodeReader, TraceRow, TraceWriter, Usage
@@ -75,27 +78,34 @@ class Sampling:
         with self._lock:
             return encode(self._pipeline.model)
 
+    def fullest(self) -> float:
+        """Usage of the fullest resource at the last tick; NaN when nothing is known."""
+        usage = self._pipeline.usage
+        return max((value for value in usage.values if value == value), default=nan) if usage else nan
+
     def look(self) -> tuple[Estimate, Usage | None]:
         with self._lock:
             return self._pipeline.model.estimate(), self._pipeline.usage
 
 
 class Live:
-    """Samples this machine at its period until stopped."""
+    """Samples this machine at its period, or slower where `pace` says so, until stopped."""
 
-    def __init__(self, reader: NodeReader, pods: PodCount, sampling: Sampling, cost: OwnCost, period_s: float,
-                 realtime: bool, niceness: int, on_update: Callable[[], None],
+    def __init__(self, reader: NodeReader, pods: PodCount, sampling: Sampling, cost: OwnCost, pace: Pace,
+                 settings: SamplingSettings, on_update: Callable[[], None],
                  recorder: TraceWriter | None = None) -> None:  # fmt: skip
         self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost.stage("read")
-        self._realtime, self._niceness, self._on_update, self._recorder = realtime, niceness, on_update, recorder
-        self.ticker = Ticker(period_s, self._tick)
+        self.settings, self._on_update, self._recorder = settings, on_update, recorder
+        self.pace = pace
+        self.ticker = Ticker(settings.period_s, self._tick)
+        self._looked: tuple[float, float] | None = None
         self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
 
     def start(self) -> None:
         self._thread.start()
 
     def _run(self) -> None:
-        keep_time(self._realtime, self._niceness)
+        keep_time(self.settings.realtime, self.settings.niceness)
         self.ticker.run()
 
     def _tick(self, now_s: float) -> None:
@@ -107,7 +117,23 @@ class Live:
         if self._recorder is not None:
             self._recorder.write(row.reading, row.pods, row.churn)
         if due:
+            self._keep_pace(now_s)
             self._on_update()
+
+    def _keep_pace(self, now_s: float) -> None:
+        """Every five seconds: what do we cost, how is the node, and so how often do we look."""
+        then = self._looked or (now_s - LOOK_S, nan)
+        if now_s - then[0] >= LOOK_S - 0.05:
+            used_s = OwnCost.cpu_s()
+            self._looked = (now_s, used_s)
+            ratio = (used_s - then[1]) / (now_s - then[0])
+            if self.pace.look(now_s, ratio, OwnCost.resident_bytes(), self._sampling.fullest()):
+                log.warning("sampling every %g s now: %s", self.period_s, self.pace.why or "all is well again")
+        self.ticker.period_s = self.period_s
+
+    @property
+    def period_s(self) -> float:
+        return min(self.settings.period_s * self.pace.multiple, max(1.0, self.settings.period_s))
 
     def stop(self) -> None:
         self.ticker.stop()
@@ -187,7 +213,8 @@ def keep_time(realtime: bool, niceness: int) -> str:
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
             return "realtime"
     except OSError:  # no CAP_SYS_NICE, or a cgroup v1 without real-time budget
-        log.info("sampling cannot be real time: that needs CAP_SYS_NICE (fine unless the node is overloaded)")
+        log.info("sampling cannot be real time: that needs LimitRTPRIO=1 or CAP_SYS_NICE "
+                 "(fine unless the node is overloaded)")  # fmt: skip
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     except PermissionError:

@@ -8,7 +8,7 @@ from carico_agent import __version__
 
 COMMANDS = (
     "agent", "status", "top", "events", "doctor", "replay", "aggregator", "extender", "kube", "plugins", "throttling",
-    "journal", "restore", "check_config", "print_config",
+    "journal", "restore", "check_config", "print_config", "install", "uninstall", "completion",
 )  # fmt: skip
 
 EXAMPLES = """examples:
@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   carico top                            the same, live
   carico agent --record day.trace.gz    keep what was read
   carico replay day.trace.gz            run it through the model again
+  carico install --systemd              make a hardened service of it
   carico doctor                         what this node offers, what is missing and what to do
   carico extender --kubeconfig FILE     let kube-scheduler ask for nodes with room
 

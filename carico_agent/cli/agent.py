@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from carico_agent.cli.common import add_config, complain, load_settings
-from carico_agent.settings import BadSettings, Settings, override
+from carico_agent.settings import BadSettings, Settings, load, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -77,7 +77,8 @@ def run(given: argparse.Namespace) -> int:
 
     async def whole_life() -> None:
         agent = Agent(flags_over(settings, given), given.record, given.replay, given.speed, given.repeat,
-                      None if quiet else lambda line: print(line, flush=True))  # fmt: skip
+                      None if quiet else lambda line: print(line, flush=True),
+                      (lambda: flags_over(load(given.config), given)) if given.config else None)  # fmt: skip
         await agent.run()
 
     try:

@@ -55,6 +55,7 @@ def examine(settings: Settings) -> Iterator[Finding]:
     yield _python()
     yield from _kernel(settings)
     yield _cgroups(settings)
+    yield _containerd(settings)
     yield _socket(settings.socket_path)
     yield _niceness()
     if settings.kubernetes.enabled or settings.kubernetes.kubeconfig:
@@ -87,6 +88,19 @@ def _cgroups(settings: Settings) -> Finding:
         return Finding("cgroups", "ok", "v2")
     return Finding("cgroups", "optional", mode,
                    "tuning needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1")  # fmt: skip
+
+
+def _containerd(settings: Settings) -> Finding:
+    from carico_agent.runtime.watch import find_socket
+
+    found = find_socket(settings) if settings.containerd.enabled else ""
+    if not found:
+        return Finding("containerd", "optional", "no socket found: Pods are looked for in the cgroup tree",
+                       "set containerd.socket if it is in an unusual place")  # fmt: skip
+    if not os.access(found, os.R_OK | os.W_OK):
+        return Finding("containerd", "optional", f"{found} is not for this user: Pods are found in the cgroup tree",
+                       "run as root, or `carico install --systemd --containerd`")  # fmt: skip
+    return Finding("containerd", "ok", found)
 
 
 def _socket(path: Path) -> Finding:

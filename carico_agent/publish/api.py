@@ -5,13 +5,11 @@ then costs about a third less (`make bench`, requests per second).
 """
 
 import asyncio
-import grp
 import json
 import logging
-import os
-import socket
+import math
 import ssl
-import stat
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -19,13 +17,18 @@ from typing import Any
 from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
+from carico_agent import __version__
 from carico_agent.publish.board import Board
+from carico_agent.publish.limits import Client, Gate, Limits
+from carico_agent.publish.openapi import LINES, Operation, describe, described, operation
+from carico_agent.publish.peers import bind, client_of
 
 log = logging.getLogger(__name__)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = Mapping[str, Mapping[str, Handler]]
-"""Path → method → handler. The last segment may be "{id}": `request_id` gives what stood there."""
+"""Path → method → handler (marked with its `Operation`). The last segment may be "{id}": `request_id` gives
+what stood there."""
 
 MOST_BODY_BYTES = 64 * 1024
 WRITE_DEADLINE_S = 30.0
@@ -81,10 +84,27 @@ async def stream_lines(request: web.BaseRequest, next_line: Callable[[], Awaitab
         return response  # gone, or has not read for half a minute: neither is our trouble
 
 
-class _JsonErrors(RequestHandler):
-    """aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
+class _Connection(RequestHandler):
+    """One client. aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
 
-    __slots__ = ()
+    __slots__ = ("client", "entered", "gate")
+    gate: Gate
+    client: Client
+    entered: bool
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.client = client_of(transport)
+        self.entered = self.gate.enter(self.client)
+        if not self.entered:
+            assert isinstance(transport, asyncio.WriteTransport)
+            transport.write(TOO_MANY)
+            transport.close()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self.entered:
+            self.gate.leave(self.client)
+        super().connection_lost(exc)
 
     def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None,
                      message: str | None = None) -> web.StreamResponse:  # fmt: skip
@@ -98,88 +118,109 @@ class _JsonErrors(RequestHandler):
         return response
 
 
+_BUSY = b'{"error":"too many connections of this client","status":503}\n'
+TOO_MANY = (b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+            b"Content-Length: %d\r\n\r\n" % len(_BUSY)) + _BUSY  # fmt: skip
+
+
+def client(request: web.BaseRequest) -> Client:
+    """Who asks, by the kernel's word."""
+    protocol = request.protocol
+    assert isinstance(protocol, _Connection)
+    return protocol.client
+
+
 class _Server(web.Server):
+    gate: Gate
+
     def __call__(self) -> RequestHandler:
-        return _JsonErrors(self, loop=self._loop, **self._kwargs)
+        connection = _Connection(self, loop=self._loop, **self._kwargs)
+        connection.gate, connection.entered = self.gate, False
+        return connection
 
 
 class LocalApi:
-    """Serves `routes` on a unix socket of mode 0660, or on TCP."""
+    """Serves `routes` on a unix socket of mode 0660, and on TCP if told to, within the limits of `gate`."""
 
-    def __init__(self, routes: Routes) -> None:
-        self._routes = routes
-        self._server: asyncio.Server | None = None
+    def __init__(self, routes: Routes, gate: Gate | None = None) -> None:
+        self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
+        self.gate = gate or Gate(Limits(0, 0, 0))
+        self._servers: list[asyncio.Server] = []
         self._http = _Server(self._handle, access_log=None)
+        self._http.gate = self.gate
         self._path: Path | None = None
 
     async def start(self, path: Path, group: str = "") -> None:
         listener = bind(path, group)
         self._path = path
-        self._server = await asyncio.get_running_loop().create_unix_server(self._http, sock=listener)
+        self._servers.append(await asyncio.get_running_loop().create_unix_server(self._http, sock=listener))
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self._server = await asyncio.get_running_loop().create_server(self._http, host, port, ssl=tls)
+        self._servers.append(await asyncio.get_running_loop().create_server(self._http, host, port, ssl=tls))
 
     async def stop(self) -> None:
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
+        if self._servers:
             await self._http.shutdown(timeout=1.0)
         if self._path is not None:
             self._path.unlink(missing_ok=True)
 
+    async def _openapi(self, request: web.BaseRequest) -> web.StreamResponse:
+        """this description"""
+        return answer(describe(self._routes, __version__))
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         methods = self._routes.get(request.path) or self._routes.get(request.path.rpartition("/")[0] + "/{id}")
         try:
+            if wait_s := self.gate.ask(client(request), time.monotonic()):
+                raise ApiError(429, "too many requests", {"Retry-After": str(math.ceil(wait_s))})
             if methods is None:
                 raise ApiError(404, f"no such path: {request.path}", paths=sorted(self._routes))
             if request.method not in methods:
                 allowed = ", ".join(sorted(methods))
                 raise ApiError(405, f"{request.path} takes {allowed}, not {request.method}", {"Allow": allowed})
-            return await methods[request.method](request)
+            handler = methods[request.method]
+            _check_right(handler, client(request))
+            return await handler(request)
         except ApiError as error:
             return error.response()
 
 
-def bind(path: Path, group: str = "") -> socket.socket:
-    """A listening unix socket at `path`. A dead one is replaced; a living one, or another kind of file, is refused."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _clear(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    before = os.umask(0o117)  # mode 0660 from the first moment on
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    if group:
-        os.chown(path, -1, grp.getgrnam(group).gr_gid)
-    listener.listen(128)
-    return listener
+def _check_right(handler: Handler, who: Client) -> None:
+    needs = described(handler).needs
+    if needs == "root" and not who.trusted:
+        raise ApiError(403, f"for root and the agent's own user only, not for {who.name}")
+    if needs == "reserve" and not who.may_reserve:
+        raise ApiError(403, f"for the unix socket or a client certificate only, not for {who.name}")
 
 
-def _clear(path: Path) -> None:
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another socket.path")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink(missing_ok=True)
-            return
-    raise FileExistsError(f"another agent is listening on {path}; stop it or choose another socket.path")
+NOT_YET = {503: "no number, or an old one"}
+_NUMBER = {"type": ["number", "null"]}
+STATUS = {
+    "type": "object",
+    "required": ["node", "time", "sequence", "ttl_s", "age_s", "pod_capacity", "slots", "pods", "mode", "limiting"],
+    "properties": {
+        "pod_capacity": _NUMBER, "low": _NUMBER, "high": _NUMBER, "slots": _NUMBER, "pods": {"type": "integer"},
+        "mode": {"enum": ["learning", "measured", "predicted"]}, "limiting": {"type": ["string", "null"]},
+        "sequence": {"type": "integer"}, "ttl_s": {"type": "number"}, "age_s": {"type": "number"},
+    },
+}  # fmt: skip
 
 
 def status_routes(board: Board) -> dict[str, dict[str, Handler]]:
     """What every agent answers: its status, once or as a stream, and whether it is well."""
 
+    @operation(Operation(answer=STATUS, errors=NOT_YET))
     async def status(request: web.BaseRequest) -> web.StreamResponse:
+        """the number, its interval, mode, limiting resource, usage, cost per Pod"""
         if not board.sequence:
             raise ApiError(503, "no sample yet; ask again in a second", {"Retry-After": "1"})
         return web.Response(body=board.encoded(), content_type="application/json")
 
+    @operation(Operation(content=LINES))
     async def watch(request: web.BaseRequest) -> web.StreamResponse:
+        """the status, one JSON line per update"""
         seen = 0
 
         async def next_line() -> bytes:
@@ -191,7 +232,9 @@ def status_routes(board: Board) -> dict[str, dict[str, Handler]]:
 
         return await stream_lines(request, next_line)
 
+    @operation(Operation(errors=NOT_YET))
     async def healthz(request: web.BaseRequest) -> web.StreamResponse:
+        """whether the last number is valid"""
         if board.fresh:
             return answer({"ok": True})
         raise ApiError(503, "the last status is older than its TTL" if board.sequence else "no sample yet", ok=False)

@@ -10,10 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 
+def boottime_s() -> float:
+    """Goes on while the machine is suspended: a number from before the sleep is old, not fresh."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Board:
     """Where the agent pins its status. Lives in the event loop's thread."""
 
-    def __init__(self, ttl_s: float, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, ttl_s: float, clock: Callable[[], float] = boottime_s) -> None:
         self.ttl_s = ttl_s
         self.status: dict[str, Any] = {}
         self.sequence = 0

@@ -80,6 +80,18 @@ def parse(text: str) -> dict[str, str]:
     return paths
 
 
+def parse_started(text: str) -> int:
+    """/proc/PID/stat: ticks between boot and the start of the process (field 22; the name may hold anything).
+
+    >>> parse_started("12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2")
+    4242
+    """
+    fields = text.rpartition(")")[2].split()
+    if len(fields) < 20:
+        raise ValueError(f"not /proc/PID/stat: {text[:80]!r}")
+    return int(fields[19])
+
+
 @dataclass(frozen=True, slots=True)
 class Group:
     """One cgroup, as its directories in the hierarchies that matter."""
@@ -122,18 +134,17 @@ class Locator:
     def started_s(self, pid: int) -> float:
         """Wall clock at which a process began [s since 1970]; 0 when it is gone."""
         try:
-            stat = (self.root / f"proc/{pid}/stat").read_text()
+            ticks = parse_started((self.root / f"proc/{pid}/stat").read_text(errors="surrogateescape"))
             booted = re.search(r"^btime (\d+)", (self.root / "proc/stat").read_text(), re.MULTILINE)
-        except OSError:
+        except (OSError, ValueError):
             return 0.0
-        ticks = int(stat.rpartition(")")[2].split()[19])
         return int(booted[1]) + ticks / os.sysconf("SC_CLK_TCK") if booted else 0.0
 
     def _paths_of(self, pid: int) -> dict[str, str]:
         try:
-            with open(f"{self._proc}/{pid}/cgroup") as file:
+            with open(f"{self._proc}/{pid}/cgroup", errors="surrogateescape") as file:  # names are any bytes
                 return parse(file.read())
-        except OSError:  # the process is gone, or hidden from us
+        except (OSError, ValueError):  # the process is gone, or hidden from us
             return {}
 
     def _group(self, paths: Mapping[str, str], wanted: Wanted | None) -> Group | None:

@@ -207,7 +207,7 @@ class UsageReader:
             try:
                 files = self._files(key, pods[key])
                 reading = files.read(now_s) if files else None
-            except OSError:
+            except (OSError, ValueError):
                 self.failed += 1
                 reading = None
             if reading is not None:

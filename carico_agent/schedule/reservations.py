@@ -19,6 +19,10 @@ class NotAvailable(Exception):
         self.available = available
 
 
+class TooMany(Exception):
+    """This client holds as many reservations as one client may."""
+
+
 class BadReservation(ValueError):
     """The request makes no sense; says why."""
 
@@ -32,6 +36,8 @@ class Reservation:
     holder: str
     expires_s: float
     pod_uid: str = ""
+    owner: str = ""
+    """The client that made it, by the kernel's word (`holder` is what it calls itself); only it and root release it."""
 
 
 class Reservations:
@@ -43,9 +49,13 @@ class Reservations:
     (0, 2)
     """
 
-    def __init__(self, most: int, most_ttl_s: float) -> None:
-        self._most, self._most_ttl_s = most, most_ttl_s
+    def __init__(self, most: int, most_ttl_s: float, most_per_owner: int = 0) -> None:
+        self.allow(most, most_ttl_s, most_per_owner)
         self._held: dict[str, Reservation] = {}
+
+    def allow(self, most: int, most_ttl_s: float, most_per_owner: int = 0) -> None:
+        """New bounds; what is held stays. `most_per_owner` 0: any number."""
+        self._most, self._most_ttl_s, self._most_per_owner = most, most_ttl_s, most_per_owner
 
     def available(self, now_s: float, room: float | None) -> int:
         """Whole Pods that may still be promised, given Pod-Capacity `room`; none when that is unknown."""
@@ -62,7 +72,7 @@ class Reservations:
         return list(self._held.values())
 
     def reserve(self, now_s: float, room: float | None, pods: Any, ttl_s: Any, holder: Any = "",
-                pod_uid: Any = "") -> Reservation:  # fmt: skip
+                pod_uid: Any = "", owner: str = "") -> Reservation:  # fmt: skip
         """Hold room for `pods` Pods, or raise NotAvailable. Check and promise are one step."""
         if not isinstance(pods, int) or isinstance(pods, bool) or not 1 <= pods <= 10_000:
             raise BadReservation(f"pods: a whole number from 1 to 10000 is expected, not {pods!r}")
@@ -76,9 +86,15 @@ class Reservations:
             raise NotAvailable(available)
         if len(self._held) >= self._most:
             raise BadReservation(f"{self._most} reservations are held already; release some or raise reservations.most")
-        made = Reservation(secrets.token_hex(8), pods, holder, now_s + ttl_s, pod_uid)
+        if owner and 0 < self._most_per_owner <= sum(r.owner == owner for r in self._held.values()):
+            raise TooMany(f"{owner} holds {self._most_per_owner} reservations already; release some")
+        made = Reservation(secrets.token_hex(8), pods, holder, now_s + ttl_s, pod_uid, owner)
         self._held[made.id] = made
         return made
+
+    def find(self, key: str, now_s: float) -> Reservation | None:
+        self._expire(now_s)
+        return self._held.get(key)
 
     def release(self, key: str) -> Reservation | None:
         return self._held.pop(key, None)
@@ -103,6 +119,7 @@ class Reservations:
         for row in rows:
             saved = Reservation(**row)
             expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
-            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid))
+            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid),
+                               str(saved.owner))  # fmt: skip
             self._held[held.id] = held
         self._expire(now_s)

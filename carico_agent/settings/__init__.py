@@ -4,6 +4,7 @@
 not declared: all errors come at once, each with its path and a suggestion.
 """
 
+import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -11,6 +12,7 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
+from carico_agent.settings.access import Budget, Clients, Listen
 from carico_agent.settings.declare import BadSettings, Range, build, example_table
 from carico_agent.settings.federation import Aggregator, Federation
 from carico_agent.settings.kube import Extender, Kubernetes
@@ -18,7 +20,8 @@ from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservatio
 from carico_agent.settings.plugins import Plugins
 
 __all__ = [
-    "Aggregator", "BadSettings", "Containerd", "Extender", "Federation", "Kubernetes", "Model", "Node", "Plugins",
+    "Aggregator", "BadSettings", "Budget", "Clients", "Containerd", "Extender", "Federation", "Kubernetes", "Listen",
+    "Model", "Node", "Plugins",
     "Pods", "Range", "Reservations", "Sampling", "Settings", "Socket", "build", "example", "load", "override", "parse",
 ]  # fmt: skip
 
@@ -52,6 +55,9 @@ class Settings:
     containerd: Containerd = field(default_factory=Containerd)
     pods: Pods = field(default_factory=Pods)
     socket: Socket = field(default_factory=Socket)
+    listen: Listen = field(default_factory=Listen)
+    clients: Clients = field(default_factory=Clients)
+    budget: Budget = field(default_factory=Budget)
     federation: Federation = field(default_factory=Federation)
     aggregator: Aggregator = field(default_factory=Aggregator)
     reservations: Reservations = field(default_factory=Reservations)
@@ -110,7 +116,27 @@ def _cross_checks(settings: Settings) -> list[str]:
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
-    return errors
+    return errors + _listen_errors(settings.listen)
+
+
+def _listen_errors(listen: Listen) -> list[str]:
+    if not listen.address:
+        return []
+    host, colon, port = listen.address.rpartition(":")
+    if not (host and colon and port.isdecimal() and int(port) < 65536):
+        return [f"listen.address: {listen.address!r} is not host:port"]
+    if bool(listen.tls_cert) != bool(listen.tls_key) or (listen.tls_ca and not listen.tls_cert):
+        return ["listen.tls_cert, listen.tls_key: both are needed for TLS"]
+    if not listen.tls_cert and not _is_loopback(host.strip("[]")):
+        return [f"listen.address: {host} is not loopback; anyone could read along: give listen.tls_cert and tls_key"]
+    return []
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def example() -> str:

@@ -26,7 +26,8 @@ def setup_cfg():
 def test_every_package_is_listed():
     listed = setup_cfg()["options"]["packages"].split()
     found = find_packages(str(ROOT), include=["carico_agent", "carico_agent.*"])
-    assert sorted(listed) == sorted([*found, "carico_plugins", *(f"carico_plugins.{name}" for name in NAMES)])
+    plugins = ["carico_plugins", *(f"carico_plugins.{name}" for name in NAMES)]
+    assert sorted(listed) == sorted([*found, *plugins, "carico_units"])
 
 
 def test_every_plugin_is_an_entry_point():

@@ -2,8 +2,11 @@
 
 import asyncio
 import json
+import time
 
-from carico_agent.publish.board import Board
+import pytest
+
+from carico_agent.publish.board import Board, boottime_s
 
 
 class Clock:
@@ -45,3 +48,18 @@ async def test_a_reader_who_gives_up_does_not_wake_the_others() -> None:
     assert not other.done()
     board.publish({})
     await other
+
+
+async def test_a_number_from_before_a_suspend_is_void(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CLOCK_MONOTONIC stands still while the machine sleeps, CLOCK_BOOTTIME does not."""
+    asleep_s = 0.0
+    real = time.clock_gettime
+    monkeypatch.setattr(time, "clock_gettime",
+                        lambda clock: real(clock) + (asleep_s if clock == time.CLOCK_BOOTTIME else 0.0))  # fmt: skip
+    board = Board(ttl_s=5)
+    board.publish({})
+    assert board.fresh
+    asleep_s = 3600.0
+    assert not board.fresh
+    assert board.age_s >= 3600
+    assert boottime_s() >= 3600

@@ -1,0 +1,102 @@
+"""make a service of carico: user, units, configuration, started
+
+Needs root and systemd. Puts down the units of the agent, the aggregator and the extender, the user carico and a
+configuration (an existing one is kept), and starts the agent. Every step is said; --dry-run only says them.
+`carico uninstall` takes it all back.
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from carico_agent.cli.common import complain, load_settings
+from carico_agent.cli.units import AGENT, CONFIG, DROP_INS, CannotInstall, Wish, installed, plan, under
+from carico_agent.settings import example
+
+AFTERWARDS = (
+    ("systemd-sysusers", "/etc/sysusers.d/carico.conf"),
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "enable", AGENT),
+    ("systemctl", "restart", AGENT),
+)
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only kind)")
+    parser.add_argument("--tuning", action="store_true",
+                        help="let plugins write to cgroups: CAP_DAC_OVERRIDE, and `carico restore` after every stop")
+    parser.add_argument("--containerd", action="store_true",
+                        help="let the agent hear containerd's events; its socket is as good as root")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    parser.add_argument("--root", metavar="FOLDER", type=Path, default=Path("/"),
+                        help="install into this folder (an image) and start nothing")
+
+
+def run(given: argparse.Namespace) -> int:
+    try:
+        wish = Wish(own_command(), given.tuning, given.containerd)
+        written = plan(wish)
+    except CannotInstall as error:
+        complain(str(error))
+        return 1
+    if not under(given.root, CONFIG).exists():
+        written[CONFIG] = example()
+    elif load_settings(str(under(given.root, CONFIG))) is None:
+        return 1
+    stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
+    try:
+        put_down(given.root, written, stale, given.dry_run)
+    except OSError as error:
+        complain(f"{error}; installing needs root" if os.geteuid() else str(error))
+        return 1
+    if given.root != Path("/"):
+        return 0
+    code = after(AFTERWARDS, given.dry_run)
+    if code == 0 and not given.dry_run:
+        print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
+    return code
+
+
+def own_command() -> Path:
+    """The `carico` beside the running Python, or the one in the PATH."""
+    beside = Path(sys.executable).with_name("carico")
+    found = str(beside) if beside.exists() else shutil.which("carico")
+    if found is None:
+        raise CannotInstall("there is no `carico` command here: pip install carico-agent")
+    return Path(found).absolute()
+
+
+def put_down(root: Path, written: dict[Path, str], stale: list[Path], dry_run: bool) -> None:
+    would = "would " if dry_run else ""
+    for path in stale:
+        print(f"{would}remove {under(root, path)}")
+        if not dry_run:
+            under(root, path).unlink()
+    for path, text in written.items():
+        place = under(root, path)
+        print(f"{would}write {place}")
+        if not dry_run:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+            place.chmod(0o644)
+
+
+def after(commands: tuple[tuple[str, ...], ...], dry_run: bool) -> int:
+    """Run each command, saying so; stops at the first that fails."""
+    for command in commands:
+        print(f"{'would ' if dry_run else ''}run {shlex.join(command)}", flush=True)
+        if dry_run:
+            continue
+        try:
+            subprocess.run(command, check=True)
+        except FileNotFoundError:
+            complain(f"there is no {command[0]}: is this a machine with systemd?")
+            return 1
+        except subprocess.CalledProcessError as error:
+            complain(f"{shlex.join(command)} ended with {error.returncode}; see `journalctl -u {AGENT}`")
+            return 1
+    return 0

@@ -1,0 +1,61 @@
+"""take back what `carico install` did
+
+Stops the services (cgroup values come back) and removes their units. The configuration and what was learned stay,
+unless --purge is given.
+"""
+
+import argparse
+import os
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+from carico_agent.cli.common import complain
+from carico_agent.cli.install import after
+from carico_agent.cli.units import AGENT, CONFIG, SERVICES, installed, under
+
+LEARNED = Path("/var/lib/carico")
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--purge", action="store_true", help="also remove the configuration and what was learned")
+    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    parser.add_argument("--root", metavar="FOLDER", type=Path, default=Path("/"), help="uninstall from this folder")
+
+
+def run(given: argparse.Namespace) -> int:
+    found = installed(given.root)
+    if not found:
+        print("no service of carico is installed here")
+    live = given.root == Path("/") and bool(found)
+    services = [service for service in SERVICES if any(path.name == service for path in found)]
+    if live and after((("systemctl", "disable", "--now", *services),), given.dry_run):
+        return 1
+    try:
+        take_away(given.root, found, given.purge, given.dry_run)
+    except OSError as error:
+        complain(f"{error}; uninstalling needs root" if os.geteuid() else str(error))
+        return 1
+    return after((("systemctl", "daemon-reload"),), given.dry_run) if live else 0
+
+
+def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:
+    would = "would " if dry_run else ""
+    for path in [*found, *([CONFIG, LEARNED] if purge else [])]:
+        place = under(root, path)
+        if not place.exists():
+            continue
+        print(f"{would}remove {place}")
+        if dry_run:
+            continue
+        if place.is_dir():
+            shutil.rmtree(place)
+        else:
+            place.unlink()
+            with suppress(OSError):  # others have put drop-ins of their own beside ours
+                if place.parent.name.endswith(".d") and place.parent.name.startswith(AGENT.partition("-")[0]):
+                    place.parent.rmdir()
+    if not purge:
+        kept = [str(under(root, path)) for path in (CONFIG, LEARNED) if under(root, path).exists()]
+        if kept:
+            print(f"kept: {' '.join(kept)} (--purge removes them; the user carico stays in any case)")

@@ -1,0 +1,72 @@
+"""What `carico install` and `carico uninstall` share: which files go where, and the commands after them.
+
+Pure: a plan is made here, the commands print it or carry it out.
+"""
+
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+UNITS = Path("/etc/systemd/system")
+CONFIG = Path("/etc/carico/config.toml")
+AGENT = "carico-agent.service"
+SERVICES = (AGENT, "carico-aggregator.service", "carico-extender.service")
+DROP_INS = UNITS / f"{AGENT}.d"
+SYSUSERS = Path("/etc/sysusers.d/carico.conf")
+HOMES = ("/home", "/root", "/run/user")
+FLEETING = ("/tmp", "/var/tmp", "/dev/shm")
+
+
+class CannotInstall(Exception):
+    """Why a service cannot be made of this installation, and what would help."""
+
+
+@dataclass(frozen=True)
+class Wish:
+    """What the service shall be."""
+
+    carico: Path
+    """The `carico` command it runs; its environment is two folders up."""
+    tuning: bool = False
+    containerd: bool = False
+
+
+def template(name: str) -> str:
+    return files("carico_units").joinpath(name).read_text()
+
+
+def plan(wish: Wish) -> dict[Path, str]:
+    """Every file of the installation with its content, but the configuration.
+
+    >>> sorted(path.name for path in plan(Wish(Path("/opt/carico/bin/carico"))))
+    ['carico-agent.service', 'carico-aggregator.service', 'carico-extender.service', 'carico.conf']
+    """
+    prefix = wish.carico.parent.parent
+    if any(prefix.is_relative_to(folder) for folder in FLEETING):
+        raise CannotInstall(f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
+                            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`")
+    wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}
+    if wish.tuning:
+        wanted[DROP_INS / "tuning.conf"] = "tuning.conf"
+    if wish.containerd:
+        wanted[DROP_INS / "containerd.conf"] = "containerd.conf"
+    if any(prefix.is_relative_to(folder) for folder in HOMES):
+        for service in SERVICES:
+            wanted[UNITS / f"{service}.d/home.conf"] = "home.conf"
+    return {path: _filled(template(name), wish.carico, prefix) for path, name in wanted.items()}
+
+
+def _filled(text: str, carico: Path, prefix: Path) -> str:
+    return text.replace("@CARICO@", str(carico)).replace("@PREFIX@", str(prefix))
+
+
+def installed(root: Path) -> list[Path]:
+    """Files that an installation under `root` has left, without the configuration and what was learned."""
+    candidates = [SYSUSERS, *(UNITS / name for name in SERVICES)]
+    drop_ins = ("tuning", "containerd", "home")
+    candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in drop_ins]
+    return [path for path in candidates if under(root, path).exists()]
+
+
+def under(root: Path, path: Path) -> Path:
+    return root / path.relative_to("/")

@@ -1,0 +1,54 @@
+"""Settings of who may ask the agent, from where, and how often; and of what the agent may cost."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from carico_agent.settings.declare import Range
+
+
+@dataclass(frozen=True)
+class Clients:
+    """Limits per client of the local API, that is per user id (on TCP: per address or certificate). Root and the
+    agent's own user have none."""
+
+    connections: Annotated[int, Range(0, 100_000)] = 64
+    """Connections at once; 0: any number."""
+
+    requests_per_s: Annotated[float, Range(0.0, 1e6)] = 100.0
+    """Requests per second, of which a second's worth may come at once; 0: any number."""
+
+    reservations: Annotated[int, Range(0, 100_000)] = 200
+    """Reservations held at once; 0: any number."""
+
+
+@dataclass(frozen=True)
+class Listen:
+    """The local API on TCP as well. Nobody is root there: it answers what may be read, and takes reservations only
+    from clients with a certificate."""
+
+    address: str = ""
+    """"host:port"; empty: none. Without TLS only a loopback address is taken."""
+
+    tls_cert: str = ""
+    """Certificate (PEM file)."""
+
+    tls_key: str = ""
+    """Key of it (PEM file)."""
+
+    tls_ca: str = ""
+    """Certificates that clients' certificates are checked against (PEM file). Empty: clients need none."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What the agent itself may cost. Above it, or while the node is under pressure, it samples 5, 2 or 1 times a
+    second, and says so."""
+
+    cpu_ratio: Annotated[float, Range(0.001, 1.0)] = 0.03
+    """CPU time, as a share of one core."""
+
+    resident_mb: Annotated[float, Range(32.0, 4096.0)] = 128.0
+    """Resident memory [MB]."""
+
+    pressure_ratio: Annotated[float, Range(0.1, 1.0)] = 0.98
+    """Usage of CPU or memory at which the node is under pressure."""

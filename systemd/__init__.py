@@ -1,0 +1,1 @@
+"""Units and their kin for `carico install`; installed as the package carico_units."""

@@ -1,0 +1,90 @@
+"""Every parser of kernel files against 10,000 damaged ones in all: a value or ValueError, nothing else."""
+
+import re
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from carico_agent import plugin_api
+from carico_agent.plugin_host import facts
+from carico_agent.runtime import cgroups, usage
+from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat
+
+PSI = (b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\n"
+       b"full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n")  # fmt: skip
+STAT = (b"cpu  5 0 3 80 10 0 1 1 0 0\ncpu0 5 0 3 80 10 0 1 1 0 0\nintr 9 0 1\nctxt 7\nbtime 1700000000\n"
+        b"processes 9\nprocs_running 3\nprocs_blocked 0\n")  # fmt: skip
+CPU_STAT = b"usage_usec 7\nuser_usec 4\nsystem_usec 3\nnr_periods 3\nnr_throttled 1\nthrottled_usec 5000\nnr_bursts 0\n"
+DISKS = (b" 254 0 vda 30004 7577 2101866 9293 8963 22194 2309408 8090 0 6692 17859\n"
+         b"   8 1 sda1 1 2 3 4\n")  # fmt: skip
+MEMINFO = b"MemTotal:  1000 kB\nMemFree:  10 kB\nMemAvailable:  700 kB\nBuffers: 1 kB\nCached: 2 kB\nShmem: 1 kB\n"
+
+
+def text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
+    """Kernel files are bytes; some parsers take what `open` makes of them."""
+    return lambda data: parse(data.decode("utf-8", "surrogateescape"))
+
+
+PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
+    "telemetry.stat.parse": (stat.parse, STAT),
+    "telemetry.stat.parse_runnable": (stat.parse_runnable, STAT),
+    "telemetry.meminfo.parse": (meminfo.parse, MEMINFO),
+    "telemetry.pressure.parse": (pressure.parse, PSI),
+    "telemetry.diskstats.parse": (diskstats.parse, DISKS),
+    "telemetry.link.parse": (link.parse, b"4711\n"),
+    "telemetry.link.parse_speed": (link.parse_speed, b"1000\n"),
+    "runtime.usage.parse_cpu_stat": (lambda data: usage.parse_cpu_stat(data, usage.PodUsage(0.0)), CPU_STAT),
+    "runtime.usage.parse_pressure": (usage.parse_pressure, PSI),
+    "runtime.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
+    "runtime.cgroups.parse_started": (
+        text(cgroups.parse_started), b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n"),
+    "plugin_api.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),
+    "plugin_api.parse_cpus": (text(plugin_api.parse_cpus), b"0-2,5\n"),
+    "plugin_api.parse_bytes": (text(plugin_api.parse_bytes), b"256Mi"),
+    "plugin_host.facts.parse_pressure": (text(facts.parse_pressure), PSI),
+}  # fmt: skip
+CASES = 10_000 // len(PARSERS) + 1
+
+ODD = st.sampled_from([b"", b"\0", b"\n", b" ", b":", b"-", b"-1", b"9" * 30, b"9" * 5000, b"1e9", b"0x1", b"\xff",
+                       b"\xc2\xb2", b"some ", b"total=", b"cpu", b" kB\n", b"0-99999999999"])  # fmt: skip
+
+
+@st.composite
+def damaged(draw: st.DrawFn, good: bytes) -> bytes:
+    """A good file with some of it cut, doubled or replaced."""
+    data = good
+    for _ in range(draw(st.integers(1, 4))):
+        start = draw(st.integers(0, len(data)))
+        end = draw(st.integers(start, min(len(data), start + 12)))
+        data = data[:start] + draw(st.one_of(ODD, st.binary(max_size=8), st.just(data[start:end] * 2))) + data[end:]
+    return data
+
+
+@pytest.mark.parametrize("name", PARSERS)
+def test_a_value_or_a_value_error(name: str) -> None:
+    parse, good = PARSERS[name]
+    parse(good)
+
+    @settings(max_examples=CASES, suppress_health_check=list(HealthCheck), database=None)
+    @given(st.one_of(damaged(good), st.binary(max_size=200), st.integers(0, len(good)).map(lambda end: good[:end])))
+    def fuzz(data: bytes) -> None:
+        with suppress(ValueError):
+            parse(data)
+
+    fuzz()
+
+
+def test_no_parser_is_forgotten() -> None:
+    """Whatever is called parse… in a module that reads the kernel stands above."""
+    tree = Path(__file__).parents[2] / "carico_agent"
+    found = set()
+    for path in [*tree.glob("telemetry/*.py"), *tree.glob("runtime/*.py"), tree / "plugin_host/facts.py",
+                 tree / "plugin_api.py"]:  # fmt: skip
+        module = str(path.relative_to(tree).with_suffix("")).replace("/", ".")
+        found |= {f"{module}.{name}" for name in re.findall(r"^def (parse\w*)\(", path.read_text(), re.MULTILINE)}
+    assert found == set(PARSERS)
+    assert CASES * len(PARSERS) >= 10_000

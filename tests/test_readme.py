@@ -1,0 +1,84 @@
+"""Commands shown in the README work: every `sh` block is run, every `python` block too, against a real agent."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import TREE, AgentProcess
+from tests.test_reservations_api import roomy
+
+__all__ = ["roomy"]
+README = (TREE / "README.md").read_text()
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+STAND_INS = {
+    "make run": "make -n run",  # would install and then run for ever; the next two are what it does
+    "make test": "make -n test",
+    "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent":
+        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source",
+    "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
+    "sudo carico install --systemd": "carico install --systemd --root root",
+}
+"""What would change this machine, or never end, and what is run instead."""
+
+
+@pytest.fixture
+def running(start_agent: Callable[..., AgentProcess], roomy: list[str]) -> AgentProcess:
+    process = start_agent(*roomy)
+    process.wait(lambda agent: agent.status()["available"] >= 5)
+    return process
+
+
+def commands() -> list[str]:
+    lines = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
+    return [line.partition("  #")[0].strip() for line in lines if line.strip()]
+
+
+def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
+    here = tmp_path / "here"
+    (here / "source").mkdir(parents=True)
+    for name in ("carico_agent", "plugins", "systemd", "setup.cfg", "pyproject.toml", "README.md"):  # builds elsewhere
+        (shutil.copytree if (TREE / name).is_dir() else shutil.copy)(TREE / name, here / "source" / name)
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+                   "CARICO_SOCKET": running.socket, "STATE_DIRECTORY": str(here / "state")}  # fmt: skip
+    shown = commands()
+    assert len(shown) >= 10
+    assert set(STAND_INS) <= set(shown)
+    for command in shown:
+        wanted = STAND_INS.get(command, command).replace("/run/carico/agent.sock", running.socket)
+        said = subprocess.run(["bash", "-c", wanted], capture_output=True, text=True, env=environment, timeout=300,
+                              cwd=TREE if wanted.startswith("make") else here)  # fmt: skip
+        fine = (0, 124) if wanted.startswith("timeout") else (0,)
+        assert said.returncode in fine, f"{command}:\n{said.stdout}{said.stderr}"
+    assert (here / "there/carico_units/carico-agent.service").exists()
+    assert (here / "root/etc/systemd/system/carico-agent.service").exists()
+
+
+def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CARICO_SOCKET", running.socket)
+    examples = [block for kind, block in BLOCKS if kind == "python"]
+    assert len(examples) >= 2
+    for code in examples:
+        exec(compile(code, "README.md", "exec"), {})
+
+
+def test_every_test_it_names_exists() -> None:
+    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::)?(\w*)`", README):
+        text = (TREE / path).read_text()
+        assert not name or f"def {name}(" in text, f"{path}::{name}"
+
+
+def test_every_path_of_the_api_is_named(running: AgentProcess) -> None:
+    described = running.client().request("GET", "/v1/openapi.json")["paths"]
+    for path in described:
+        assert path.replace("{id}", "ID") in README or path.startswith("/v1/plugins"), path
+
+
+def test_every_file_it_names_exists() -> None:
+    for name in re.findall(r"`((?:deploy|plugins|lab|systemd|carico_agent)/[\w./]*)`", README):
+        assert (TREE / name).exists(), name
