@@ -132,12 +132,17 @@ def variants():
           and not Path("/var/lib/carico").exists() and sh(f"systemctl is-active {UNIT}")[0] != 0, said)
 
 
-for part in (first_minutes, service, upkeep, variants):
-    try:
-        part()
-    except Exception as error:  # noqa: BLE001  (nobody else could be told)
-        check(part.__name__, False, repr(error))
-if failed:
-    print(sh(f"journalctl -u {UNIT} | tail -40")[1])
-print("RESULT FAILED: " + ", ".join(failed) if failed else "RESULT PASSED", flush=True)
-sys.exit(bool(failed))
+def main():
+    for part in (first_minutes, service, upkeep, variants):
+        try:
+            part()
+        except (OSError, ValueError, LookupError, StopIteration, subprocess.SubprocessError) as error:
+            check(part.__name__, False, repr(error))
+    if failed:
+        print(sh(f"journalctl -u {UNIT} | tail -40")[1])
+    print("RESULT FAILED: " + ", ".join(failed) if failed else "RESULT PASSED", flush=True)
+    return bool(failed)
+
+
+if __name__ == "__main__":  # never by an import: it installs and removes a service
+    sys.exit(main())
