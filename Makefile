@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube soak check bench accuracy lab lab-quick lab-node proto tools clean
+.PHONY: help run test test-kube test-node soak check bench accuracy lab lab-quick lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -20,6 +20,11 @@ test: $(VENV)/.dev tools ## set up all that the tests need, and run them
 test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built once, some minutes, into a cache)
 	@./tests/kube/build.sh || true
 	@$(BIN)/python -m pytest -m kube tests/kube -rs
+
+test-node: $(VENV)/.dev ## the plugins on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
+	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
+	@$(BIN)/python -m tests.node
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py

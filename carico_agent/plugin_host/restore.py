@@ -93,7 +93,8 @@ def _write_original(entry: Entry, files: CgroupFiles) -> None:
     except OSError:
         if knob.key != "cpuset.cpus" or entry.original:
             raise
-        # Some kernels refuse to empty the cpuset of a group with tasks (ENOSPC). What the parent has now is the same.
+        # Linux 6.1 does not empty the cpuset of a group with tasks (seen in tests/node). What the parent has now allows
+        # the same; only CPUs that come online later are not in it.
         files.write(knob.cgroup, knob.inode, knob.key, files.read(os.path.dirname(knob.cgroup), None,
                                                                   "cpuset.cpus.effective"))
 

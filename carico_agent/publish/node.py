@@ -17,6 +17,7 @@ import asyncio
 import json
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import nan
 from typing import Any
@@ -32,6 +33,9 @@ from carico_agent.supervise.backoff import Backoff
 
 POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
 RESOURCE = "carico.dev/pods"
+
+PODS_WITHIN_S = 3.0
+"""How long the first write waits for the Pods of this node [s]."""
 
 Counted = Callable[[], Mapping[str, bool]]
 """UIDs of the Pods that run here → whether they are counted."""
@@ -192,6 +196,8 @@ class NodePublisher:
 
     async def _write_for_ever(self) -> None:
         await self._watch_node.synced.wait()
+        with suppress(TimeoutError):  # without the right to see Pods there are annotations at least
+            await asyncio.wait_for(self._watch_pods.synced.wait(), PODS_WITHIN_S)
         while True:
             await self._next()
             self._stir.clear()

@@ -37,13 +37,12 @@ class Claims:
         self._leases: dict[str, _Lease] = {}
         self.conflicts = 0
 
-    async def of(self, node: str) -> dict[str, float]:
-        """The claims on `node` as this replica knows them; read from the server the first time."""
-        if node not in self._leases:
-            await self.read(node)
-        return self._leases[node].claims
+    def knows(self, node: str) -> bool:
+        """Whether the claims on `node` have been read, and not been overtaken since."""
+        return node in self._leases
 
     async def read(self, node: str) -> dict[str, float]:
+        """The claims on `node`, from the server."""
         try:
             self._keep(node, await self._client.get(f"{self._path}/{node}"))
         except Refused as refused:

@@ -35,7 +35,7 @@ class ExtenderConfig:
     """Let nodes pass that have never published."""
     claim_namespace: str = "carico"
     """Where replicas agree; empty: there is only one."""
-    claim_s: float = 30.0
+    claim_s: float = 15.0
     """A place that was taken but never seen bound is free after this."""
     bind_s: float = 4.0
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
@@ -108,7 +108,7 @@ class Extender:
         namespace, name, uid, node = (str(arguments.get(key, "")) for key in BIND_KEYS)
         try:
             async with asyncio.timeout(self._config.bind_s):
-                why = await self._bind(namespace, name, uid, node)
+                why = await self._bind(namespace, name, PodView(uid, self._kinds.get(uid, "")), node)
         except KubeError as error:
             why = str(error)
         except TimeoutError:  # it may be bound all the same: the place stays taken until a watch or time tells
@@ -116,33 +116,49 @@ class Extender:
         self.refused_binds += bool(why)
         return {"Error": f"carico extender: {node}: {why}" if why else ""}
 
-    async def _bind(self, namespace: str, name: str, uid: str, node: str) -> str:
-        """Why not, or nothing. The lock makes counting and taking one step for this process, claims for all."""
-        async with self._locks[node]:
-            if why := await self._take(PodView(uid, self._kinds.get(uid, "")), node):
-                return why
+    async def _bind(self, namespace: str, name: str, pod: PodView, node: str) -> str:
+        """Why not, or nothing. Counting and taking are one step here, before anything is waited for: the next filter
+        sees the place taken. The claim then makes it one step for all replicas."""
+        if self._cluster.blind_s() > self._config.claim_s / 2:
+            return "the watch of Pods is interrupted, so nobody knows what other extenders bound"
+        if why := self._take(pod, node):
+            return why
         try:
+            if why := await self._claim(pod, node):
+                return why
             await self._client.post(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", {
-                "apiVersion": "v1", "kind": "Binding", "metadata": {"name": name, "namespace": namespace, "uid": uid},
-                "target": {"apiVersion": "v1", "kind": "Node", "name": node}})  # fmt: skip
+                "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+                "metadata": {"name": name, "namespace": namespace, "uid": pod.uid}})  # fmt: skip
         except Refused:
-            self._cluster.unassume(uid)
+            self._cluster.unassume(pod.uid)
             raise
         return ""
 
-    async def _take(self, pod: PodView, node: str) -> str | None:
-        if self._cluster.blind_s() > self._config.claim_s / 2:
-            return "the watch of Pods is interrupted, so nobody knows what other extenders bound"
-        self._cluster.unassume(pod.uid)  # of an earlier try
-        for _ in range(CLAIM_TRIES):
-            if self.claims is not None:
-                self._learn(node, await self.claims.of(node), pod.uid)
-            now_s = time.monotonic()
-            if why := self._refusal(node, pod, now_s):
-                return why
-            if self.claims is None or await self.claims.add(node, pod.uid):
-                self._cluster.assume(pod.uid, node, pod.kind, now_s + self._config.claim_s)
-                return None
+    def _take(self, pod: PodView, node: str) -> str | None:
+        """Take a place in memory. What the Pod itself took in an earlier try does not stand in its way."""
+        now_s = time.monotonic()
+        self._cluster.unassume(pod.uid)
+        why = self._refusal(node, pod, now_s)
+        if why is None:
+            self._cluster.assume(pod.uid, node, pod.kind, now_s + self._config.claim_s)
+        return why
+
+    async def _claim(self, pod: PodView, node: str) -> str | None:
+        """Let all replicas know. Somebody was faster: learn what they took, and look again whether there is room.
+
+        Look each time, not only after a conflict: the Pod before us in this queue may have learned of places taken.
+        """
+        if self.claims is None:
+            return None
+        async with self._locks[node]:
+            for _ in range(CLAIM_TRIES):
+                if not self.claims.knows(node):
+                    self._learn(node, await self.claims.read(node), pod.uid)
+                if why := self._take(pod, node):
+                    return why
+                if await self.claims.add(node, pod.uid):
+                    return None
+        self._cluster.unassume(pod.uid)
         return "other extenders keep taking places here"
 
     def _learn(self, node: str, claims: dict[str, float], own: str) -> None:

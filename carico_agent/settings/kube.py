@@ -69,5 +69,6 @@ class Extender:
     """Namespace of the Leases through which several replicas agree on who takes a place (bind verb).
     Empty: there is only one replica, and nothing is written but the binding."""
 
-    claim_s: Annotated[float, Range(5.0, 600.0)] = 30.0
-    """A place taken for a Pod that is never seen bound is free again after this long [s]."""
+    claim_s: Annotated[float, Range(5.0, 600.0)] = 15.0
+    """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes
+    (4 s at most) and the watch lags; an extender that has just started believes claims of ended Pods this long."""

