@@ -21,10 +21,11 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built o
 	@./tests/kube/build.sh || true
 	@$(BIN)/python -m pytest -m kube tests/kube -rs
 
-test-node: $(VENV)/.dev ## the plugins on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
+test-node: $(VENV)/.dev ## the plugins and the service on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
 	@$(BIN)/python -m tests.node
+	@$(BIN)/python -m tests.node tests/service/guest.py
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py

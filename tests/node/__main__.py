@@ -1,4 +1,4 @@
-"""Boots a virtual cgroup v2 node and checks the plugins there: `python -m tests.node`.
+"""Boots a virtual cgroup v2 node and checks the plugins there: `python -m tests.node [ANOTHER/guest.py]`.
 
 The image is built once into ~/.cache/carico/node (or $CARICO_CACHE/node), the wheels are fetched once into the same
 place; each run starts from the same disk. No KVM, no network in the guest. Without QEMU or mmdebstrap it says
@@ -49,7 +49,7 @@ def wheels(cache: Path, wheel: Path) -> Path:
     return folder
 
 
-def payload(cache: Path, work: Path) -> Path:
+def payload(cache: Path, work: Path, guest: Path) -> Path:
     """The second disk: the wheel of this tree, its dependencies, and the script that runs there."""
     folder = work / "payload"
     folder.mkdir()
@@ -59,7 +59,7 @@ def payload(cache: Path, work: Path) -> Path:
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(copy))
     shutil.copytree(wheels(cache, next(folder.glob("*.whl"))), folder / "wheels",
                     ignore=shutil.ignore_patterns("carico*"))
-    for path in (HERE / "guest.py", HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
+    for path in (guest, HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
         shutil.copy(path, folder)
     (folder / "run.sh").write_text(RUN)
     disk = work / "payload.ext4"
@@ -98,7 +98,7 @@ def boot(image: Path, disk: Path, work: Path) -> int:
     return 0 if passed else 1
 
 
-def main() -> int:
+def main(guest: Path = HERE / "guest.py") -> int:
     if why := missing():
         print(f"test-node: skipped, nothing was checked: {why}")
         return 0
@@ -106,8 +106,8 @@ def main() -> int:
     cache.mkdir(parents=True, exist_ok=True)
     image = Path(run(str(ROOT / "lab/vm/image.sh"), str(cache)))
     with tempfile.TemporaryDirectory(dir=cache) as folder:
-        return boot(image, payload(cache, Path(folder)), Path(folder))
+        return boot(image, payload(cache, Path(folder), guest), Path(folder))
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*map(Path, sys.argv[1:2])))
