@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
-from carico_agent.plugin_host import facts
 from carico_agent.runtime import cgroups, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat
 
@@ -45,7 +44,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "plugin_api.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),
     "plugin_api.parse_cpus": (text(plugin_api.parse_cpus), b"0-2,5\n"),
     "plugin_api.parse_bytes": (text(plugin_api.parse_bytes), b"256Mi"),
-    "plugin_host.facts.parse_pressure": (text(facts.parse_pressure), PSI),
+    "plugin_api.parse_stall": (text(plugin_api.parse_stall), PSI),
 }  # fmt: skip
 CASES = 10_000 // len(PARSERS) + 1
 
