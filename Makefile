@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-node soak check bench accuracy lab lab-quick lab-node proto tools clean
+.PHONY: help run test test-kube test-node test-service soak check bench accuracy lab lab-quick lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -21,10 +21,12 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built o
 	@./tests/kube/build.sh || true
 	@$(BIN)/python -m pytest -m kube tests/kube -rs
 
-test-node: $(VENV)/.dev ## the plugins and the service on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
+test-node: $(VENV)/.dev ## the plugins on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
 	@$(BIN)/python -m tests.node
+
+test-service: test-node ## after that, a new user's first minutes and the hardened service in the same kind of machine
 	@$(BIN)/python -m tests.node tests/service/guest.py
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
