@@ -77,6 +77,7 @@ class NodePublisher:
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
         self._failures, self._not_before_s = 0, 0.0
         self._was_well = True
+        self._owed = False  # a write failed: it is tried again, whatever the gate says
         self._pods: dict[str, PodFacts] = {}
         self._node: NodeFacts | None = None
         self._said_resource: int | None = None
@@ -232,6 +233,8 @@ class NodePublisher:
             return None
         if not before and well:
             return "the API server is back"
+        if self._owed:  # also a server that is back but does not know our rights yet: 403 for a second or two
+            return "the last write failed"
         return self.gate.reason(now_s, news) or self._foreign(resource)
 
     def _foreign(self, resource: int | None) -> str | None:
@@ -256,11 +259,12 @@ class NodePublisher:
             return
         except KubeError as error:
             self.health.bad("write", error)
+            self._owed = True
             self._failures += 1
             self._not_before_s = self._clock() + self._backoff.delay_s(self._failures)
             return
         self.health.good("write")
-        self._failures, self._was_well = 0, self.health.well
+        self._failures, self._was_well, self._owed = 0, self.health.well, False
         self.writes += 1
         self.gate.wrote(started_s, news)
         self._wrote_s, self._said_resource = started_s, resource
@@ -284,8 +288,6 @@ async def remove(client: Client, node: str, resource: str = RESOURCE) -> int:
         patch = {**patch, "status": {"capacity": amount, "allocatable": amount}}
     await client.patch(f"/api/v1/nodes/{node}/status", patch)
     return held
-
-
 
 
 async def marked(client: Client, resource: str = RESOURCE) -> list[str]:

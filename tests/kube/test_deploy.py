@@ -96,7 +96,7 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
             events = cluster.admin.get("/api/v1/namespaces/default/events")["items"]
             return " ".join(event["message"] for event in events if event["involvedObject"]["name"] == "asks-for-one")
 
-        wait_for(lambda: "published no capacity" in why(), "the extender refused")
+        wait_for(lambda: "published no capacity" in why(), "the extender refused", 180)
         said = '{"time":"2999-01-01T00:00:00Z","ttl_s":150,"places":2}'
         notes = {"carico.dev/slots": "2", "carico.dev/status": said}
         # As an agent writes it. An annotation alone would not wake kube-scheduler, a change of allocatable does.
