@@ -8,6 +8,7 @@ import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from math import nan
 from typing import Protocol
 
@@ -195,9 +196,7 @@ def shifted(row: TraceRow, offset_t: float) -> TraceRow:
     """The same row later: a repeated trace must not go back in time (its counters do, which is "unknown" once)."""
     if not offset_t:
         return row
-    reading = row.reading.__class__(**{name: getattr(row.reading, name) for name in row.reading.__slots__}
-                                    | {"t": row.reading.t + offset_t})
-    return TraceRow(reading, row.pods, row.churn)
+    return replace(row, reading=replace(row.reading, t=row.reading.t + offset_t))
 
 
 def keep_time(realtime: bool, niceness: int) -> str:

@@ -4,6 +4,7 @@ They are kept as written, for comparison, and `redenominated` repairs the dual o
 whenever the model changes, everything learned so far is converted by the rate at which k itself changed.
 """
 
+from abc import abstractmethod
 from collections.abc import Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any
@@ -58,8 +59,9 @@ class CapacitySpace(Estimator):
         self.baseline = ScalarKalman(baseline, (0.5 * baseline) ** 2)
         self.started = True
 
+    @abstractmethod
     def learn_capacity(self, k: float, pods: float, elapsed_s: float, doubt: float) -> None:
-        raise NotImplementedError
+        """Take one Capacity k > 0, made with `pods` running."""
 
     def noise(self, doubt: float) -> float:
         return (NOISE_RATIO * max(self.baseline.x, 1e-9)) ** 2 * doubt
