@@ -1,13 +1,16 @@
-"""The sampling thread: one tick reads the kernel, feeds the model and says when there is something to publish.
+"""The sampling thread: a tick reads the kernel; once a second what was read is understood and there is news.
 
-The thread and the event loop share the model under one lock, held for well under a millisecond.
+The thread and the event loop share the model under one lock. Whoever needs the model first lets it catch up with what
+was read, so nobody sees it late; a tick itself takes no lock.
 """
 
 import logging
 import os
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from math import nan
 from typing import Protocol
@@ -19,7 +22,7 @@ from carico_agent.settings import Sampling as SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker
-from carico_agent.telemetry import NodeReader, TraceRow, TraceWriter, Usage
+from carico_agent.telemetry import Grab, NodeReader, TraceRow, TraceWriter, Usage
 
 log = logging.getLogger(__name__)
 
@@ -32,41 +35,60 @@ class PodCount(Protocol):
 
 
 class Sampling:
-    """Owns the pipeline: ticks feed it, `look` reads it, `count` tells it of Pods at once."""
+    """Owns the pipeline: rows feed it, `look` reads it, `count` tells it of Pods at once."""
 
     def __init__(self, pipeline: Pipeline, cost: OwnCost, publish_s: float = 1.0) -> None:
         self._pipeline = pipeline
         self._cost = cost.stage("model")
         self._publish_s = publish_s
-        self._lock = threading.Lock()
         self._due_s = 0.0
+        self._lock = threading.Lock()
+        self.backlog: Callable[[], Iterator[TraceRow]] = lambda: iter(())
+        """Rows that were read and not yet fed, oldest first; each is handed out once."""
 
-    def take(self, row: TraceRow, now_s: float) -> bool:
-        """Feed one reading with its Pods; True when an update is due: once a second."""
-        started_s = time.perf_counter()
+    def take(self, row: TraceRow) -> None:
         with self._lock:
-            known = self._pipeline.step(row.reading, row.pods, row.churn)
-        self._cost.record(time.perf_counter() - started_s)
-        if not known or now_s < self._due_s:
+            self._pipeline.step(row.reading, row.pods, row.churn)
+
+    def due(self, now_s: float) -> bool:
+        """True when an update is due: once a second, and the model knows all that was read by then."""
+        if now_s < self._due_s:
             return False
+        with self._current():
+            if self._pipeline.usage is None:  # one reading has nothing to be compared with
+                return False
         self._due_s = now_s + self._publish_s - 0.01
         return True
 
-    def count(self, t: float, pods: int, churn: bool) -> None:
+    def catch_up(self) -> None:
+        with self._current():
+            return
+
+    @contextmanager
+    def _current(self) -> Iterator[CapacityModel]:
+        """The model, knowing all that was read."""
         with self._lock:
-            self._pipeline.model.count(t, pods, churn)
+            started_s, fed = time.perf_counter(), False
+            for row in self.backlog():
+                self._pipeline.step(row.reading, row.pods, row.churn)
+                fed = True
+            if fed:
+                self._cost.record(time.perf_counter() - started_s)
+            yield self._pipeline.model
+
+    def count(self, t: float, pods: int, churn: bool) -> None:
+        with self._current() as model:
+            model.count(t, pods, churn)
 
     def contribution(self, sizes: tuple[float, ...]) -> Contribution:
         """What this node may tell the others: its own local model, never the cluster's."""
-        with self._lock:
-            model = self._pipeline.model
+        with self._current() as model:
             cost, precision = model.local_cost
             return Contribution(model.resources, model.subspace, 10, cost, precision, model.pods, sizes)
 
     def learn(self, view: GlobalView | None, weight: float) -> None:
         """The cluster's view, or None when it is too old to be used."""
-        with self._lock:
-            model = self._pipeline.model
+        with self._current() as model:
             if view is None:
                 nothing = [0.0] * len(model.resources)
                 model.merge(Subspace.empty(len(nothing)), 0.0)
@@ -76,17 +98,17 @@ class Sampling:
                 model.learn_cost(*view.cost_to_learn())
 
     def encoded_state(self, encode: Callable[[CapacityModel], bytes]) -> bytes:
-        with self._lock:
-            return encode(self._pipeline.model)
+        with self._current() as model:
+            return encode(model)
 
     def fullest(self) -> float:
-        """Usage of the fullest resource at the last tick; NaN when nothing is known."""
+        """Usage of the fullest resource at the last row; NaN when nothing is known."""
         usage = self._pipeline.usage
         return max((value for value in usage.values if value == value), default=nan) if usage else nan
 
     def look(self) -> tuple[Estimate, Usage | None]:
-        with self._lock:
-            return self._pipeline.model.estimate(), self._pipeline.usage
+        with self._current() as model:
+            return model.estimate(), self._pipeline.usage
 
 
 class Live:
@@ -99,6 +121,8 @@ class Live:
         self.settings, self._on_update, self._recorder = settings, on_update, recorder
         self.pace = pace
         self.ticker = Ticker(settings.period_s, self._tick)
+        self._waiting: deque[tuple[Grab, int, bool]] = deque()
+        sampling.backlog = self._rows
         self._looked: tuple[float, float] | None = None
         self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
 
@@ -111,15 +135,27 @@ class Live:
 
     def _tick(self, now_s: float) -> None:
         started_s = time.perf_counter()
-        reading = self._reader.read(now_s)
+        self._waiting.append((self._reader.grab(now_s), self._pods.count, now_s < self._pods.churn_until_s))
         self._cost.record(time.perf_counter() - started_s)
-        row = TraceRow(reading, self._pods.count, now_s < self._pods.churn_until_s)
-        due = self._sampling.take(row, now_s)
-        if self._recorder is not None:
-            self._recorder.write(row.reading, row.pods, row.churn)
-        if due:
+        if self._sampling.due(now_s):
             self._keep_pace(now_s)
             self._on_update()
+
+    def _rows(self) -> Iterator[TraceRow]:
+        while self._waiting:
+            taken, pods, churn = self._waiting.popleft()
+            row = TraceRow(self._reader.interpret(taken), pods, churn)
+            self._record(row)
+            yield row
+
+    def _record(self, row: TraceRow) -> None:
+        if self._recorder is None:
+            return
+        try:
+            self._recorder.write(row.reading, row.pods, row.churn)
+        except OSError as error:  # a full disk ends the recording, not the sampling
+            log.error("recording ends here: %s", error)
+            self._recorder = None
 
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""
@@ -139,6 +175,7 @@ class Live:
     def stop(self) -> None:
         self.ticker.stop()
         self._thread.join(timeout=2.0)
+        self._sampling.catch_up()
         if self._recorder is not None:
             self._recorder.close()
         self._reader.close()
@@ -178,7 +215,8 @@ class Replay:
                 if self._stop.wait(max(0.0, wait_s)):
                     return
                 self.lateness.record(max(0.0, -wait_s))
-                if self._sampling.take(shifted(row, offset_t), t):
+                self._sampling.take(shifted(row, offset_t))
+                if self._sampling.due(t):
                     self._on_update()
                 last_t = row.reading.t
             if not self._repeat:

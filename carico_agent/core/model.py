@@ -10,7 +10,7 @@ import numpy as np
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.ema import DynamicEma
 from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
-from carico_agent.core.subspace import Subspace, Vector, capacity
+from carico_agent.core.subspace import Subspace, capacity
 
 STATE_VERSION = 1
 ROUNDING = 1e-6
@@ -67,12 +67,13 @@ class CapacityModel:
         if self.config.estimator not in ESTIMATORS:
             raise ValueError(f"estimator {self.config.estimator!r} is not one of {', '.join(ESTIMATORS)}")
         c, m = self.config, len(self.resources)
-        self._limits = np.array([c.limit(name) for name in self.resources])
+        self._limits = tuple(c.limit(name) for name in self.resources)
         self._ema = DynamicEma(m, c.ema_slow_s, c.ema_fast_s, c.ema_patience_s, c.ema_band)
         self._estimator = ESTIMATORS[c.estimator](c, self.resources)
         self._local = Subspace.empty(m)
         self._global: tuple[Subspace, float] | None = None
         self._workload = self._local
+        self._unit: tuple[float, ...] = (0.0,) * m  # the workload's σ₁u₁
         self.restart_clock()
 
     def restart_clock(self) -> None:
@@ -146,22 +147,23 @@ class CapacityModel:
     def _close_batch(self, t: float) -> None:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
         c, length_s = self.config, t - self._batch_t
-        smoothed = np.nan_to_num(np.array(self._batch).T)
-        self._local = self._local.take(smoothed, c.forget, c.rank)
+        smoothed = [[y if y == y else 0.0 for y in row] for row in self._batch]  # what is unknown shows nothing
+        self._local = self._local.take(np.array(smoothed).T, c.forget, c.rank)
         self._renew_workload()
         self._halted_s = 0.0 if self._batch_clean else self._halted_s + length_s
         if self._batch_clean or self._halted_s > c.halt_most_s:
             typical = [_typical(column) for column in zip(*self._raw, strict=True)]
-            seen = Situation(typical, self._workload.unit, self._batch_pods / len(self._batch))
+            seen = Situation(typical, self._unit, self._batch_pods / len(self._batch))
             self._estimator.learn(seen, length_s, 1.0 if self._batch_clean else DOUBT_IN_CHURN)
         self._open_batch(t)
 
     def _renew_workload(self) -> None:
-        before = self._workload.unit
+        before = self._unit
         self._workload = self._local
         if self._global is not None:
             self._workload = self._local.merge(*self._global)
-        self._estimator.change_unit(before, self._workload.unit, self._known_usage())
+        self._unit = tuple(self._workload.unit.tolist())
+        self._estimator.change_unit(before, self._unit, self._known_usage())
 
     # ---- out
 
@@ -172,16 +174,15 @@ class CapacityModel:
     def estimate(self) -> Estimate:
         """The answer for the last sample. Changes nothing."""
         usage, pods = self._known_usage(), self.pods
-        unit = self._workload.unit
-        judgement = self._estimator.judge(Situation(usage, unit, pods))
+        judgement = self._estimator.judge(Situation(usage, self._unit, pods))
         span = judgement.predicted if self._unsettled else judgement.measured
         span, limiting = self._bounded(span, pods)
         return Estimate(
             pod_capacity=span.value, low=span.low, high=span.high, slots=pods + span.value,
-            capacity=capacity(usage, unit, self._limits)[0],
+            capacity=capacity(usage, self._unit, self._limits)[0],
             baseline=judgement.baseline, per_pod_cost=judgement.per_pod_cost, cost_vector=judgement.cost_vector,
             mode=self._mode(judgement, usage), limiting=limiting, pods=pods,
-            sigma=self._workload.magnitude, direction=tuple(map(float, self._workload.direction)), usage=tuple(usage),
+            sigma=self._workload.magnitude, direction=tuple(self._workload.direction.tolist()), usage=tuple(usage),
         )  # fmt: skip
 
     def _mode(self, judgement: Judgement, usage: list[float]) -> str:
@@ -275,6 +276,7 @@ class CapacityModel:
         self._ema.restore(state["ema"])
         self._local = Subspace.from_state(state["subspace"], m)
         self._workload = Subspace.from_state(state["workload"], m)
+        self._unit = tuple(self._workload.unit.tolist())
         if state["global"]:
             self._global = (Subspace.from_state(state["global"][0], m), float(state["global"][1]))
         self._estimator.restore(state["estimator"])
@@ -300,6 +302,3 @@ def _typical(values: Sequence[float]) -> float:
 
 def _finite(value: float) -> float | None:
     return value if isfinite(value) else None
-
-
-__all__ = ["CapacityModel", "Estimate", "Vector"]

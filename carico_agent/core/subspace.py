@@ -120,12 +120,12 @@ class Subspace:
         return cls(u, sigma)
 
 
-def capacity(usage: Sequence[float] | Vector, unit: Vector, limits: Vector) -> tuple[float, int | None]:
+def capacity(usage: Sequence[float], unit: Sequence[float], limits: Sequence[float]) -> tuple[float, int | None]:
     """Capacity k: how many units σ₁u₁ fit on top of `usage`, and the resource that runs out first.
 
     Unknown resources (NaN) and resources the workload does not use say nothing; if none speaks, k is infinite.
 
-    >>> k, first = capacity([0.5, 0.2], np.array([0.25, 0.1]), np.array([1.0, 1.0]))
+    >>> k, first = capacity([0.5, 0.2], [0.25, 0.1], [1.0, 1.0])
     >>> k, first
     (2.0, 0)
 
@@ -137,5 +137,5 @@ def capacity(usage: Sequence[float] | Vector, unit: Vector, limits: Vector) -> t
             # k = min_i (limit_i − y_i)/(σ₁u₁ᵢ), never negative
             room = max(0.0, (limit - y) / step)
             if room < best:
-                best, limiting = float(room), i
+                best, limiting = room, i
     return best, limiting

@@ -1,10 +1,10 @@
 """What the kernel says about this node: one signal, one file; parse() is pure, read() is thin."""
 
 from .cgroups import cgroup_mode
-from .node import NodeReader, read_cost_s
+from .node import Grab, NodeReader
 from .reading import Reading, Usage, derive
 from .root import Absent, Root
 from .trace import BadTrace, TraceHeader, TraceRow, TraceWriter, read_trace
 
-__all__ = ["Absent", "BadTrace", "NodeReader", "Reading", "Root", "TraceHeader", "TraceRow", "TraceWriter", "Usage",
-           "cgroup_mode", "derive", "read_cost_s", "read_trace"]
+__all__ = ["Absent", "BadTrace", "Grab", "NodeReader", "Reading", "Root", "TraceHeader", "TraceRow", "TraceWriter",
+           "Usage", "cgroup_mode", "derive", "read_trace"]

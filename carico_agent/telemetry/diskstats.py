@@ -39,7 +39,7 @@ class DiskReader:
         if not self.physical:
             raise Absent("io.disks: no physical disk in sys/block; mount sysfs, or io is pressure alone")
         self._file = root.open("proc/diskstats", "mount proc, or set node.root to where the host's is")
-        self.close = self._file.close
+        self.read, self.close = self._file.read_records, self._file.close
 
-    def read(self) -> dict[str, int]:
-        return parse(self._file.read_records(), self.physical)
+    def parse(self, data: bytes) -> dict[str, int]:
+        return parse(data, self.physical)

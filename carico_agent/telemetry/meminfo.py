@@ -8,7 +8,7 @@ Older kernels: MemFree + Buffers + Cached − Shmem, and NodeReader.absent says 
 
 from dataclasses import dataclass
 
-from .root import Root
+from .root import KernelFile, Root
 
 OLD_KERNEL = "memory.available: Linux 3.14 or newer has MemAvailable; using MemFree + Buffers + Cached - Shmem"
 
@@ -49,10 +49,5 @@ def _kb(data: bytes, key: bytes, default: int | None = None) -> int:
     return value
 
 
-class MemoryReader:
-    def __init__(self, root: Root) -> None:
-        self._file = root.open("proc/meminfo", "mount proc, or set node.root to where the host's is")
-        self.close = self._file.close
-
-    def read(self) -> Memory:
-        return parse(self._file.read())
+def open_file(root: Root) -> KernelFile:
+    return root.open("proc/meminfo", "mount proc, or set node.root to where the host's is")

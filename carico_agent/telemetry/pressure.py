@@ -6,7 +6,7 @@ happened up to the very read, so 10 Hz samples carry 10 Hz information, and spli
 
 from dataclasses import dataclass
 
-from .root import Absent, Root, absence
+from .root import Absent, KernelFile, Root, absence
 
 REMEDY = "boot with psi=1 (needs Linux 4.20 or newer with CONFIG_PSI; in a container, mount the host's proc)"
 
@@ -33,18 +33,13 @@ def parse(data: bytes) -> Pressure:
     return Pressure(some_usec)
 
 
-class PressureReader:
+def open_file(root: Root, resource: str) -> KernelFile:
     """Pressure of one resource, "cpu" or "io". With psi=0 some kernels show the file and refuse the read."""
-
-    def __init__(self, root: Root, resource: str) -> None:
-        try:
-            self._file = root.open(f"proc/pressure/{resource}", REMEDY)
-            self._file.read()
-        except OSError as error:
-            raise absence(error, f"{resource}.pressure", REMEDY) from error
-        except Absent as reason:
-            raise Absent(str(reason).replace(f"proc/pressure/{resource}", f"{resource}.pressure", 1)) from reason
-        self.close = self._file.close
-
-    def read(self) -> Pressure:
-        return parse(self._file.read())
+    try:
+        file = root.open(f"proc/pressure/{resource}", REMEDY)
+        file.read()
+    except OSError as error:
+        raise absence(error, f"{resource}.pressure", REMEDY) from error
+    except Absent as reason:
+        raise Absent(str(reason).replace(f"proc/pressure/{resource}", f"{resource}.pressure", 1)) from reason
+    return file

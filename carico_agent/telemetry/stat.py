@@ -13,7 +13,7 @@ Why the whole file is read although the first line is enough: the kernel prints 
 
 from dataclasses import dataclass
 
-from .root import Root
+from .root import KernelFile, Root
 
 LARGEST = 1 << 64
 
@@ -61,16 +61,5 @@ def parse_runnable(data: bytes) -> int:
     return runnable
 
 
-class StatReader:
-    """Reads /proc/stat. Runnable tasks cost a search through the long interrupt line: only on request."""
-
-    def __init__(self, root: Root) -> None:
-        self._file = root.open("proc/stat", "mount proc, or set node.root to where the host's is")
-        self.close = self._file.close
-
-    def read(self) -> Stat:
-        return parse(self._file.read())
-
-    def read_with_runnable(self) -> tuple[Stat, int]:
-        data = self._file.read()
-        return parse(data), parse_runnable(data)
+def open_file(root: Root) -> KernelFile:
+    return root.open("proc/stat", "mount proc, or set node.root to where the host's is")

@@ -35,13 +35,15 @@ def test_scalar(sequence: list[tuple[float, float, float, float]]) -> None:
 @given(steps)
 def test_joint(sequence: list[tuple[float, float, float, float]]) -> None:
     p = np.array([[2.0, 0.3], [0.3, 1.0]])
-    ours, theirs = JointKalman(np.array([1.0, 0.5]), p), oracle([1.0, 0.5], p)
+    ours, theirs = JointKalman(1.0, 0.5, 2.0, 1.0, 0.3), oracle([1.0, 0.5], p)
     for z, n, r, q in sequence:
-        noise, h = np.diag([q, 2 * q]), np.array([1.0, -n])
-        ours.predict(noise)
-        ours.update(z, h, r)
-        theirs.predict(Q=noise)
-        theirs.update(z, R=np.array([[r]]), H=h.reshape(1, 2))
-        np.testing.assert_allclose(ours.x, theirs.x.ravel(), atol=1e-9)
-        np.testing.assert_allclose(ours.p, theirs.P, atol=1e-9)
-        assert np.linalg.eigvalsh(ours.p).min() >= -1e-12
+        h = np.array([[1.0, -n]])
+        ours.predict(q, 2 * q)
+        assert ours.variance(-n) == pytest.approx((h @ (theirs.P + np.diag([q, 2 * q])) @ h.T).item(), abs=1e-9)
+        ours.update(z, -n, r)
+        theirs.predict(Q=np.diag([q, 2 * q]))
+        theirs.update(z, R=np.array([[r]]), H=h)
+        np.testing.assert_allclose([ours.a, ours.b], theirs.x.ravel(), atol=1e-9)
+        held = np.array([[ours.a_p, ours.ab_p], [ours.ab_p, ours.b_p]])
+        np.testing.assert_allclose(held, theirs.P, atol=1e-9)
+        assert np.linalg.eigvalsh(held).min() >= -1e-12

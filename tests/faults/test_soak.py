@@ -58,7 +58,8 @@ def test_memory_and_descriptors_stay_flat() -> None:
             pods = row.pods
             sampling.count(t, pods, True)
             log.append(Event(t, t, "/tasks/start", count=pods, churn=True))
-        if sampling.take(row, t):
+        sampling.take(row)
+        if sampling.due(t):
             updates += 1
             estimate, usage = sampling.look()
             board.publish(status_of("soak", RESOURCES, estimate, usage.detail if usage else {}))

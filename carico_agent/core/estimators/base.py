@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from carico_agent.core.config import ModelConfig
-from carico_agent.core.subspace import Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +19,7 @@ class Situation:
     """What an estimator is shown: usage per resource (NaN = unknown), the workload's unit σ₁u₁, and the Pods."""
 
     usage: Sequence[float]
-    unit: Vector
+    unit: Sequence[float]
     pods: float
 
 
@@ -65,7 +64,7 @@ class Estimator(ABC):
     def judge(self, seen: Situation) -> Judgement:
         """How many more Pods fit in this situation. Changes nothing."""
 
-    def change_unit(self, before: Vector, after: Vector, usage: Sequence[float]) -> None:
+    def change_unit(self, before: Sequence[float], after: Sequence[float], usage: Sequence[float]) -> None:
         """The workload's unit σ₁u₁ changed. Only estimators that count in it and know how to convert care."""
         return
 

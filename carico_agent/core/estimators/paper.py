@@ -9,12 +9,10 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, sqrt
 from typing import Any
 
-import numpy as np
-
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
 from carico_agent.core.kalman import JointKalman, ScalarKalman
-from carico_agent.core.subspace import Vector, capacity
+from carico_agent.core.subspace import capacity
 
 NOISE_RATIO = 0.05
 """Standard deviation of k, as a share of the Baseline."""
@@ -31,14 +29,13 @@ class CapacitySpace(Estimator):
 
     def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
         super().__init__(config, resources)
-        self._limits = np.array(self.limits)
         self.baseline = ScalarKalman(0.0, 0.0)
         self.cost = ScalarKalman(0.0, 0.0)
         self.batches = 0
         self.started = False
 
     def learn(self, seen: Situation, elapsed_s: float, doubt: float = 1.0) -> None:
-        k, _ = capacity(seen.usage, seen.unit, self._limits)
+        k, _ = capacity(seen.usage, seen.unit, self.limits)
         if not isfinite(k):
             return
         if not self.started:
@@ -73,7 +70,7 @@ class CapacitySpace(Estimator):
         return max(self.cost.x, LEAST_COST_RATIO * self.baseline.x, 1e-9)
 
     def judge(self, seen: Situation) -> Judgement:
-        k, limiting = capacity(seen.usage, seen.unit, self._limits)
+        k, limiting = capacity(seen.usage, seen.unit, self.limits)
         cost = self.cost_now()
         cost_sd = 2 * sqrt(max(self.cost.p, 0.0))
         lower, upper = cost + cost_sd, max(cost - cost_sd, LEAST_COST_RATIO * self.baseline.x, 1e-9)
@@ -91,8 +88,8 @@ class CapacitySpace(Estimator):
         value, low, high = (max(0.0, baseline / c - pods) for c in (cost, lower, upper))
         return Span(value, low, high, limiting)
 
-    def _cost_vector(self, unit: Vector) -> tuple[float, ...]:
-        return tuple(float(self.cost_now() * u) for u in unit)
+    def _cost_vector(self, unit: Sequence[float]) -> tuple[float, ...]:
+        return tuple(self.cost_now() * u for u in unit)
 
     def state(self) -> dict[str, Any]:
         beliefs = [self.baseline.x, self.baseline.p, self.cost.x, self.cost.p]
@@ -130,13 +127,12 @@ class PaperJoint(CapacitySpace):
         self.covariance = 0.0
 
     def learn_capacity(self, k: float, pods: float, elapsed_s: float, doubt: float) -> None:
-        p = np.array([[self.baseline.p, self.covariance], [self.covariance, self.cost.p]])
-        joint = JointKalman(np.array([self.baseline.x, self.cost.x]), p)
-        joint.predict(np.diag([self.drift(self.baseline, elapsed_s), self.drift(self.cost, elapsed_s)]))
-        joint.update(k, np.array([1.0, -pods]), self.noise(doubt))  # k = B − C·n
-        self.baseline = ScalarKalman(max(0.0, float(joint.x[0])), float(joint.p[0, 0]))
-        self.cost = ScalarKalman(max(0.0, float(joint.x[1])), float(joint.p[1, 1]))
-        self.covariance = float(joint.p[0, 1])
+        joint = JointKalman(self.baseline.x, self.cost.x, self.baseline.p, self.cost.p, self.covariance)
+        joint.predict(self.drift(self.baseline, elapsed_s), self.drift(self.cost, elapsed_s))
+        joint.update(k, -pods, self.noise(doubt))  # k = B − C·n
+        self.baseline = ScalarKalman(max(0.0, joint.a), joint.a_p)
+        self.cost = ScalarKalman(max(0.0, joint.b), joint.b_p)
+        self.covariance = joint.ab_p
 
     def state(self) -> dict[str, Any]:
         return super().state() | {"covariance": self.covariance}
@@ -176,10 +172,10 @@ class Redenominated(PaperDual):
 
     name = "redenominated"
 
-    def change_unit(self, before: Vector, after: Vector, usage: Sequence[float]) -> None:
+    def change_unit(self, before: Sequence[float], after: Sequence[float], usage: Sequence[float]) -> None:
         # f = k_new/k_old at the same usage. k = 0 has no rate, so the rate is taken where nothing is saturated.
         reference = [min(y, 0.5 * limit) for y, limit in zip(usage, self.limits, strict=True)]
-        old, new = capacity(reference, before, self._limits)[0], capacity(reference, after, self._limits)[0]
+        old, new = capacity(reference, before, self.limits)[0], capacity(reference, after, self.limits)[0]
         if not (isfinite(old) and isfinite(new) and old > 0 and new > 0):
             return
         factor = new / old

@@ -14,8 +14,6 @@ from collections.abc import Mapping, Sequence
 from math import inf, sqrt
 from typing import Any
 
-import numpy as np
-
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
 from carico_agent.core.kalman import JointKalman
@@ -50,35 +48,35 @@ class Channel:
         self._config = config
         self._prior = prior
         base, base_sd = (0.02, 0.05) if prior > 0 else (0.1, 0.3)
-        self.belief = JointKalman(np.array([base, prior]), np.diag([base_sd**2, max(prior, 0.1) ** 2]))
+        self.belief = JointKalman(base, prior, base_sd**2, max(prior, 0.1) ** 2)
         self.cluster: tuple[float, float] | None = None  # the others' cost and its variance
         self.batches = 0  # with Pods running: evidence about the cost
         self.surprises = 0
 
     @property
     def base(self) -> float:
-        return float(self.belief.x[0])
+        return self.belief.a
 
     @property
     def cost(self) -> float:
-        return float(self.belief.x[1])
+        return self.belief.b
 
     def learn(self, y: float, pods: float, elapsed_s: float, doubt: float) -> None:
         self._drift(pods, elapsed_s)
         expected = self.base + self.cost * pods
         if y >= self._config.ceiling and (expected >= y or pods <= 0):
             return  # saturated: usage is at least this, so only an expectation below it is wrong
-        h, noise = np.array([1.0, pods]), self._config.noise_sd**2 * doubt
-        self._mind_surprise(y - expected, float(h @ self.belief.p @ h) + noise, pods)
-        self.belief.update(y, h, noise)  # y = b + c·n
-        self.belief.x = np.maximum(self.belief.x, 0.0)
+        noise = self._config.noise_sd**2 * doubt
+        self._mind_surprise(y - expected, self.belief.variance(pods) + noise, pods)
+        self.belief.update(y, pods, noise)  # y = b + c·n
+        self.belief.a, self.belief.b = max(0.0, self.belief.a), max(0.0, self.belief.b)
         self.batches += pods > 0
 
     def _drift(self, pods: float, elapsed_s: float) -> None:
         base_sd, cost_sd = BASE_DRIFT, COST_DRIFT_RATIO * max(self.cost, LEAST_COST)
-        self.belief.predict(np.diag([base_sd**2, cost_sd**2]) * elapsed_s)
+        self.belief.predict(base_sd**2 * elapsed_s, cost_sd**2 * elapsed_s)
         if pods <= 0 and self.cost < self._prior:
-            self.belief.x[1] = min(self._prior, self.cost * (1 + self._config.idle_drift_per_s * elapsed_s))
+            self.belief.b = min(self._prior, self.cost * (1 + self._config.idle_drift_per_s * elapsed_s))
 
     def _mind_surprise(self, residual: float, variance: float, pods: float) -> None:
         """A residual that stays far outside its variance: forget how sure we were of what must have changed.
@@ -90,13 +88,13 @@ class Channel:
         if self.surprises < 2:
             return
         if pods <= 0:
-            self.belief.p[0, 0] += residual**2
+            self.belief.a_p += residual**2
         elif residual > 0:
-            self.belief.p[1, 1] += (residual / pods) ** 2
+            self.belief.b_p += (residual / pods) ** 2
 
     def cost_belief(self) -> tuple[float, float]:
         """The cost of one Pod and its variance: own evidence and the cluster's, weighted by precision."""
-        x, p = self.cost, float(self.belief.p[1, 1])
+        x, p = self.cost, self.belief.b_p
         if self.cluster is None:
             return x, p
         theirs, variance = self.cluster
@@ -107,19 +105,19 @@ class Channel:
 
     def precision(self) -> float:
         """How sure this node alone is of the cost: 1/variance, 0 without evidence."""
-        return 1 / float(self.belief.p[1, 1]) if self.batches >= ENOUGH_BATCHES else 0.0
+        return 1 / self.belief.b_p if self.batches >= ENOUGH_BATCHES else 0.0
 
     def usage_variance(self, pods: float) -> float:
         """Variance of b + c·Pods."""
-        h = np.array([1.0, pods])
-        return float(h @ self.belief.p @ h)
+        return self.belief.variance(pods)
 
     def state(self) -> list[Any]:
-        return [self.belief.x.tolist(), self.belief.p.tolist(), self.batches, self.surprises, self.cluster]
+        k = self.belief
+        return [[k.a, k.b], [[k.a_p, k.ab_p], [k.ab_p, k.b_p]], self.batches, self.surprises, self.cluster]
 
     def restore(self, state: Sequence[Any]) -> None:
-        x, p, batches, surprises, cluster = state
-        self.belief = JointKalman(np.array(x, dtype=float).reshape(2), np.array(p, dtype=float).reshape(2, 2))
+        (a, b), ((a_p, ab_p), (_, b_p)), batches, surprises, cluster = state
+        self.belief = JointKalman(*map(float, (a, b, a_p, b_p, ab_p)))
         self.batches, self.surprises = int(batches), int(surprises)
         self.cluster = (float(cluster[0]), float(cluster[1])) if cluster else None
 
@@ -148,12 +146,12 @@ class ResourceSpace(Estimator):
             expected = channel.base + cost * seen.pods
             predicted.append(_room(limit - expected, channel.usage_variance(seen.pods), cost, cost_p, i))
         first = _smallest(measured)
-        base = np.array([channel.base for channel in self.channels])
+        base = [channel.base for channel in self.channels]
         costs = tuple(channel.cost_belief()[0] for channel in self.channels)
-        limits = np.array(self.limits)
         # The paper's numbers, derived: Baseline = k(b), Cost = k(b) − k(b + c)
-        baseline = capacity(base, seen.unit, limits)[0]
-        per_pod = baseline - capacity(base + costs, seen.unit, limits)[0] if baseline < inf else 0.0
+        baseline = capacity(base, seen.unit, self.limits)[0]
+        with_one = [b + c for b, c in zip(base, costs, strict=True)]
+        per_pod = baseline - capacity(with_one, seen.unit, self.limits)[0] if baseline < inf else 0.0
         return Judgement(first, _smallest(predicted), baseline, per_pod, costs, self._trusted(first.limiting))
 
     def _trusted(self, limiting: int | None) -> bool:
