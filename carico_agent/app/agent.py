@@ -8,6 +8,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Mapping
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +69,13 @@ class Agent:
         self.runtime = discover(settings)
         self.supervisor = Supervisor()
         self.absent: dict[str, str] = {}
-        self.pod_usage: Mapping[str, PodUsage] = {}
+        self._usage: tuple[float, Mapping[str, PodUsage]] = (-inf, {})
         self.desk = ReservationDesk(
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
             settings.state_path / "reservations.json", self._room, self._publish_soon,
         )  # fmt: skip
         self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
-        self.plugins = PluginDesk(settings, self.runtime, lambda: self.pod_usage, lambda: self.board.status)
+        self.plugins = PluginDesk(settings, self.runtime, self.pod_usage, lambda: self.board.status)
         self.gate = Gate(limits_of(settings))
         self.pace = Pace(allowance_of(settings))
         self._say = say
@@ -138,7 +139,6 @@ class Agent:
         if not self._replaying:
             self.runtime.listen(self._on_event)
             self.supervisor.start("runtime", self.runtime.run)
-            self.supervisor.start("pod-usage", self._read_pods)
             self.supervisor.start("state", self._keep_state)
             await asyncio.to_thread(self.plugins.start)
         if self.kube is not None:
@@ -214,6 +214,8 @@ class Agent:
         while True:
             await asyncio.sleep(SAVE_EVERY_S)
             await asyncio.to_thread(self._save_state)
+            if time.monotonic() - self._usage[0] > SAVE_EVERY_S:
+                self.runtime.close_usage()
 
     def _save_state(self) -> None:
         """A crash costs at most a minute of learning; a state that cannot be saved costs a log line."""
@@ -237,13 +239,13 @@ class Agent:
         if self.board.sequence and event.count != self.board.status["pods"]:
             self._publish_soon()
 
-    async def _read_pods(self) -> None:
-        """Per-Pod usage, once a second: microseconds per Pod, so it may run in the loop."""
-        while self.settings.pods.usage:
+    def pod_usage(self) -> Mapping[str, PodUsage]:
+        """Counters by Pod, at most `usage_period_s` old: read when somebody looks. From any thread."""
+        now_s = time.monotonic()
+        if now_s - self._usage[0] >= self.settings.pods.usage_period_s:
             with self.cost.timed("pod usage"):
-                self.pod_usage = self.runtime.read_usage(time.monotonic())
-            self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
-            await asyncio.sleep(self.settings.pods.usage_period_s)
+                self._usage = (now_s, self.runtime.read_usage(now_s))
+        return self._usage[1]
 
     def _counted(self) -> dict[str, bool]:
         """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
@@ -264,6 +266,8 @@ class Agent:
     def _publish(self) -> None:
         started_s = time.perf_counter()
         self._publishing = False
+        if not self._replaying:
+            self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
         estimate, usage = self._sampling.look()
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()

@@ -46,7 +46,7 @@ class Routes:
 
     async def _pods(self, request: web.BaseRequest) -> web.StreamResponse:
         """Pods with their containers, cgroups and counters"""
-        runtime, usage = self._agent.runtime, self._agent.pod_usage
+        runtime, usage = self._agent.runtime, self._agent.pod_usage()
         pods = [pod_body(pod, usage.get(key)) for key, pod in runtime.pods.items()]
         return answer({"source": runtime.source, "condition": runtime.condition, "count": runtime.count, "pods": pods})
 

@@ -9,6 +9,7 @@ import asyncio
 import logging
 import os
 import stat
+import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -52,6 +53,7 @@ class Runtime(Protocol):
     async def run(self) -> None: ...
     def listen(self, callback: Callable[[Event], None]) -> None: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
+    def close_usage(self) -> None: ...
 
 
 def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
@@ -82,7 +84,8 @@ class Watch:
         self._table = PodTable(selector)
         self._locator = Locator(Path(settings.node.root))
         self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
-        self._usage = UsageReader(self._locator, settings.pods.usage_batch)
+        self._usage = UsageReader(self._locator)
+        self._usage_lock = threading.Lock()
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
         self._said = ""
@@ -93,9 +96,16 @@ class Watch:
         self._listeners.append(callback)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
-        """The newest counters of every Pod, each with its own time; call it from one thread, every usage_period_s.
-        A Pod whose cgroup is gone is left out."""
-        return self._usage.read(self.pods, now_s) if self._settings.pods.usage else {}
+        """The counters of every Pod now, from any thread. A Pod whose cgroup is gone is left out."""
+        if not self._settings.pods.usage:
+            return {}
+        with self._usage_lock:
+            return self._usage.read(self.pods, now_s)
+
+    def close_usage(self) -> None:
+        """Nobody looks any more: keep no files open for it."""
+        with self._usage_lock:
+            self._usage.close()
 
     async def run(self) -> None:
         failures = 0
@@ -139,10 +149,14 @@ class Watch:
         if self._listed:  # until the first snapshot the table knows less than the tree
             self._show(self._table.pods, self._table.count)
             self._say("containerd", self._version)
-            self._place()
         if change is None:
             self._tell_listed(before, arrived_s)
-            return
+        else:
+            self._tell_change(change, before, arrived_s)
+        if self._listed:
+            self._place()
+
+    def _tell_change(self, change: Change, before: Mapping[str, Pod], arrived_s: float) -> None:
         key = self._table.pod_of(change.ref)
         pod = before.get(key)  # the last event of a Pod still bears its name
         detail = {"pid": change.pid} if change.pid else {}

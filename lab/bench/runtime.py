@@ -92,7 +92,7 @@ def empty_groups(count: int) -> Iterator[tuple[Locator, dict[str, Pod]]]:
 def usage(count: int = PODS) -> dict[str, float]:
     """µs per Pod."""
     with empty_groups(count) as (locator, pods):
-        reader = UsageReader(locator, batch=count)
+        reader = UsageReader(locator)
         reader.read(pods, 0.0)
         kept = _us(lambda: reader.read(pods, 0.0), 50) / count
         reader.close()

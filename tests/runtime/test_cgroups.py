@@ -120,21 +120,6 @@ def test_descriptors_are_kept_and_closed(fake):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-def test_many_pods_are_read_in_turn(fake):
-    pods = {}
-    locator = Locator(fake.root)
-    for number in range(5):
-        fake.group(f"/docker/x{number}")
-        group = locator.at(f"/docker/x{number}")
-        pods[str(number)] = Pod(str(number), "x", "", cgroup=group.path, inode=group.inode)
-    reader = UsageReader(locator, batch=2)
-    times = [{key: usage.t for key, usage in reader.read(pods, float(t)).items()} for t in range(1, 4)]
-    assert times == [{"0": 1, "1": 1}, {"0": 1, "1": 1, "2": 2, "3": 2}, {"0": 3, "1": 1, "2": 2, "3": 2, "4": 3}]
-    del pods["4"]
-    assert "4" not in reader.read(pods, 4.0)
-    reader.close()
-
-
 def test_a_recreated_group_is_another_one(fake):
     fake.group("/docker/x", usage_usec=5000)
     fake.process(10, "/docker/x")
