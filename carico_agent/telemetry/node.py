@@ -12,13 +12,14 @@ import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from math import inf
 from typing import TypeVar
 
-from . import meminfo, pressure, stat
+from . import meminfo, pressure, stat, zoneinfo
 from .diskstats import DiskReader
 from .link import LinkReader
 from .reading import Link, Reading
-from .root import Absent, KernelFile, Root
+from .root import Absent, Root
 
 S = TypeVar("S")
 T = TypeVar("T")
@@ -34,6 +35,8 @@ class Grab:
     stat: bytes | None
     pressure: bytes | None
     memory: bytes | None
+    zones: bytes | None = None
+    """Only once a second; the last one counts meanwhile."""
     io_pressure: bytes | None = None
     disks: bytes | None = None
     links: dict[str, Link] | None = None
@@ -49,6 +52,9 @@ class NodeReader:
         self._stat = self._have("cpu", lambda: stat.open_file(root))
         self._pressure = self._have("cpu.pressure", lambda: pressure.open_file(root, "cpu"))
         self._memory = self._have("memory", lambda: meminfo.open_file(root))
+        self._zones = self._have("memory.percpu", lambda: zoneinfo.open_file(root))
+        self._zones_due_t = -inf
+        self._percpu_kb: int | None = None
         self._io_pressure = self._have("io.pressure", lambda: pressure.open_file(root, "io")) if io else None
         self._disks = self._have("io.disks", lambda: DiskReader(root)) if io else None
         self._links = self._have("network", lambda: LinkReader(root)) if network else None
@@ -69,21 +75,27 @@ class NodeReader:
             self.absent["cpu.pressure"] += NO_PRESSURE
         if self._links:
             self.absent.update({f"network.{name}": why for name, why in self._links.unknown.items()})
-        memory = self._parsed("memory", meminfo.parse, self._text("memory", self._memory))
+        text = self._text("memory", self._memory.read) if self._memory else None
+        memory = self._parsed("memory", meminfo.parse, text)
         if memory and memory.estimated:
             self.absent["memory.available"] = meminfo.OLD_KERNEL
-        counted = self._parsed("cpu", stat.parse, self._text("cpu", self._stat))
+        text = self._text("cpu", self._stat.read) if self._stat else None
+        counted = self._parsed("cpu", stat.parse, text)
         self.cores = counted.cores if counted else os.cpu_count() or 1
         self._lacks = tuple(self.absent)
 
     def grab(self, t: float) -> Grab:
         """The system calls of one tick, said to be of time `t` [monotonic s]; take `t` right before."""
-        taken = Grab(t, self._text("cpu", self._stat), self._text("cpu.pressure", self._pressure),
-                     self._text("memory", self._memory))
+        taken = Grab(t, self._text("cpu", self._stat.read) if self._stat else None,
+                     self._text("cpu.pressure", self._pressure.read) if self._pressure else None,
+                     self._text("memory", self._memory.read) if self._memory else None)
+        if self._zones is not None and t >= self._zones_due_t:
+            self._zones_due_t = t + zoneinfo.EVERY_S - 0.01
+            taken.zones = self._text("memory.percpu", self._zones.read_records)
         if self._io_pressure is not None:
-            taken.io_pressure = self._text("io.pressure", self._io_pressure)
+            taken.io_pressure = self._text("io.pressure", self._io_pressure.read)
         if self._disks is not None:
-            taken.disks = self._text("io.disks", self._disks)
+            taken.disks = self._text("io.disks", self._disks.read)
         if self._links is not None:
             taken.links = self._parsed("network", self._links.read, t)
         return taken
@@ -93,6 +105,8 @@ class NodeReader:
         cpu = self._parsed("cpu", stat.parse, taken.stat)
         cpu_pressure = self._parsed("cpu.pressure", pressure.parse, taken.pressure)
         memory = self._parsed("memory", meminfo.parse, taken.memory)
+        if taken.zones is not None:
+            self._percpu_kb = self._parsed("memory.percpu", zoneinfo.parse, taken.zones)
         io_pressure = self._parsed("io.pressure", pressure.parse, taken.io_pressure)
         # the number of runnable tasks stands at the end of a long text, and is only of use without pressure
         runnable = self._parsed("cpu", stat.parse_runnable, taken.stat) if self._pressure is None and cpu else None
@@ -109,17 +123,16 @@ class NodeReader:
             self._parsed("io.disks", self._disks.parse, taken.disks) if self._disks else None,
             taken.links,
             self._lacks,
+            self._percpu_kb,
         )
 
     def read(self, t: float) -> Reading:
         """Both halves at once."""
         return self.interpret(self.grab(t))
 
-    def _text(self, signal: str, file: KernelFile | DiskReader | None) -> bytes | None:
-        if file is None:
-            return None
+    def _text(self, signal: str, read: Callable[[], bytes]) -> bytes | None:
         try:
-            return file.read()
+            return read()
         except OSError:
             self.failed[signal] += 1
             return None
@@ -134,6 +147,7 @@ class NodeReader:
             return None
 
     def close(self) -> None:
-        for reader in (self._stat, self._pressure, self._memory, self._io_pressure, self._disks, self._links):
+        for reader in (self._stat, self._pressure, self._memory, self._io_pressure, self._disks, self._links,
+                       self._zones):
             if reader is not None:
                 reader.close()

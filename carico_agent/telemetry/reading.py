@@ -41,6 +41,8 @@ class Reading:
     """By physical link of known speed."""
     lacks: tuple[str, ...] = ()
     """Signals that this node never has; the others, when None, only failed at this tick."""
+    memory_percpu_kb: int | None = None
+    """Free memory in the CPUs' own lists, which is not in `memory_available_kb`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def _cpu(a: Reading, b: Reading, detail: dict[str, float]) -> float:
 def _memory(a: Reading, b: Reading, detail: dict[str, float]) -> float:
     value = nan
     if b.memory_total_kb and b.memory_available_kb is not None:
-        value = 1.0 - min(b.memory_available_kb / b.memory_total_kb, 1.0)
+        free_kb = b.memory_available_kb + (b.memory_percpu_kb or 0)
+        value = 1.0 - min(free_kb / b.memory_total_kb, 1.0)
     detail["memory"] = value
     return value
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from carico_agent import plugin_api
 from carico_agent.runtime import cgroups, usage
-from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat
+from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 
 PSI = (b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\n"
        b"full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n")  # fmt: skip
@@ -33,6 +33,7 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "telemetry.stat.parse_runnable": (stat.parse_runnable, STAT),
     "telemetry.meminfo.parse": (meminfo.parse, MEMINFO),
     "telemetry.pressure.parse": (pressure.parse, PSI),
+    "telemetry.zoneinfo.parse": (zoneinfo.parse, b"Node 0, zone Normal\n  cpu: 0\n    count: 7\n    high: 9\n"),
     "telemetry.diskstats.parse": (diskstats.parse, DISKS),
     "telemetry.link.parse": (link.parse, b"4711\n"),
     "telemetry.link.parse_speed": (link.parse_speed, b"1000\n"),

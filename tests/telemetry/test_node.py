@@ -10,7 +10,7 @@ from carico_agent.telemetry import NodeReader, Root, cgroup_mode, derive
 from carico_agent.telemetry import pressure as pressure_module
 from carico_agent.telemetry.root import Absent, KernelFile, absence
 
-from .conftest import PRESSURE, STAT
+from .conftest import PRESSURE, STAT, ZONEINFO
 
 
 def test_a_whole_node(fake):
@@ -64,7 +64,8 @@ def test_an_empty_root_still_answers(tmp_path):
     reader = NodeReader(Root(tmp_path), io=True, network=True)
     usage = derive(reader.read(0.0), reader.read(1.0), reader.resources)
     assert all(map(math.isnan, usage.values)) and reader.cores >= 1
-    assert set(reader.absent) == {"cpu", "cpu.pressure", "memory", "io.pressure", "io.disks", "network"}
+    assert set(reader.absent) == {"cpu", "cpu.pressure", "memory", "memory.percpu", "io.pressure", "io.disks",
+                                  "network"}  # fmt: skip
     reader.close()
 
 
@@ -116,6 +117,18 @@ def test_a_grab_is_understood_later(fake):
         (Path(root.path) / name).write_text("nothing of the kind\n")
     assert reader.interpret(taken) == at_once
     assert reader.read(2.0).cpu_total is None and reader.failed["cpu"] == 1
+
+
+def test_memory_in_the_lists_of_the_cpus_is_free(fake, tmp_path):
+    """Of 1000 kB 600 are available, and 5 pages more; they are counted anew once a second."""
+    reader = NodeReader(fake())
+    first = reader.read(0.0)
+    (tmp_path / "proc/zoneinfo").write_text(ZONEINFO.replace("count:    3", "count:    8"))
+    page_kb = os.sysconf("SC_PAGE_SIZE") // 1024
+    used = [derive(first, reader.read(t), ("memory",)).values[0] for t in (0.5, 1.0)]
+    assert used == pytest.approx([0.4 - 5 * page_kb / 1000, 0.4 - 10 * page_kb / 1000])
+    (tmp_path / "proc/zoneinfo").unlink()
+    assert "memory.percpu" in NodeReader(Root(tmp_path)).absent
 
 
 def test_other_errors_are_not_absence():

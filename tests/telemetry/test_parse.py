@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat
+from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from carico_agent.telemetry.meminfo import Memory
 from carico_agent.telemetry.stat import Stat
 
@@ -20,6 +20,7 @@ GOOD = [
     (meminfo.parse, b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 40 kB\n", Memory(100, 55, True)),
     (pressure.parse, b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", pressure.Pressure(0)),  # cpu before 5.13
     (pressure.parse, b"some avg10=99.00 total=18446744073709551615\nfull total=1\n", pressure.Pressure(2**64 - 1)),
+    (zoneinfo.parse, b"Node 0, zone DMA\n  pagesets\nNode 1, zone Normal\n", 0),
     (diskstats.parse, b"", {}),
     (diskstats.parse, b" 8 1 sda1 1 2 3 4\n 8 0 sda 1 2 3 4 5 6 7 8 9 10 11\n", {"sda": 10}),  # 2.6 partitions
     (diskstats.parse, b" 259 0 nvme0n1 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17\n", {"nvme0n1": 10}),
@@ -52,6 +53,9 @@ BAD = [
     (pressure.parse, b"some avg10=0.00\nfull total=3\n"),
     (pressure.parse, b"full avg10=0.00 total=3\n"),
     (pressure.parse, b"some total=-3\n"),
+    (zoneinfo.parse, b"Node 0, zone DMA\n  count: 1"),
+    (zoneinfo.parse, b"Node 0, zone DMA\n  count: -1\n"),
+    (zoneinfo.parse, b"Node 0, zone DMA\n  count: 99999999999999999999\n"),
     (diskstats.parse, b"garbage\n"),
     (diskstats.parse, b" 8 0 sda 1 2 3 4 5 6 7 8 9 10"),
     (diskstats.parse, b" 8 0 sda 1 2 3 4 5 6 7 8 9 x 11\n"),
@@ -76,10 +80,11 @@ def test_only_wanted_disks():
     assert diskstats.parse(text, {"sdb"}) == {"sdb": 20}
 
 
-PARSERS = [stat.parse, stat.parse_runnable, meminfo.parse, pressure.parse, diskstats.parse, link.parse,
+PARSERS = [stat.parse, stat.parse_runnable, meminfo.parse, pressure.parse, zoneinfo.parse, diskstats.parse, link.parse,
            link.parse_speed]
 WORDS = [b"cpu  ", b"cpu0 ", b"\nprocs_running ", b"MemTotal:", b"\nMemAvailable:", b"\nMemFree:", b" kB\n", b"some ",
-         b" total=", b"\n", b" ", b"0", b"17", b"-1", b"9" * 25, b"8 0 sda 1 2 3 4 5 6 7 8 9 ", b"\xff", b"1_0", b"x"]
+         b" total=", b"\n", b" ", b"0", b"17", b"-1", b"9" * 25, b"8 0 sda 1 2 3 4 5 6 7 8 9 ", b"\xff", b"1_0", b"x",
+         b"Node 0", b" count:"]
 
 
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=25).map(b"".join)))
