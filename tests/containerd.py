@@ -1,9 +1,11 @@
 """A private containerd for tests and the lab: own root, state and socket in a folder, nothing shared, nothing left.
 
-Debian's `containerd`, `runc` and `busybox-static` are enough; nothing is installed from here. Containers get cgroups
+Debian's `containerd`, `runc` and `busybox-static` are enough; nothing is installed from here. A containerd 2.x lies
+beside them where `make tools` could fetch one (Debian testing's, unpacked into the cache). Containers get cgroups
 below one directory of their own (`/carico-<random>`), which `stop` removes together with every process and mount.
 """
 
+import functools
 import os
 import shutil
 import signal
@@ -23,6 +25,7 @@ disabled_plugins = ["io.containerd.grpc.v1.cri"]
 [grpc]
   address = "{folder}/c.sock"
 """
+NEWER = Path(os.environ.get("CARICO_CACHE") or Path.home() / ".cache/carico") / "containerd-2/usr/bin"
 SLEEP = ("/bin/busybox", "sleep", "100000")
 
 
@@ -38,10 +41,22 @@ def missing() -> str:
     return "busybox is not static (Debian: busybox-static)" if linked else ""
 
 
-class PrivateContainerd:
-    """Use as a context manager."""
+def missing_newer() -> str:
+    """Why a containerd 2.x cannot run here; empty when it can."""
+    absent = f"no containerd 2.x that runs in {NEWER} (`make tools` fetches it)"
+    return missing() or ("" if _runs(NEWER / "containerd") else absent)
 
-    def __init__(self, folder: Path) -> None:
+
+@functools.cache
+def _runs(binary: Path) -> bool:
+    return binary.exists() and subprocess.run([binary, "--version"], capture_output=True, check=False).returncode == 0
+
+
+class PrivateContainerd:
+    """Use as a context manager. `binaries`: where to look for containerd, its shim and ctr before $PATH."""
+
+    def __init__(self, folder: Path, binaries: Path | None = None) -> None:
+        self._path = f"{binaries}:{os.environ['PATH']}" if binaries else os.environ["PATH"]
         self.folder = folder  # short: a socket path has 107 bytes
         self.socket = str(folder / "c.sock")
         self.cgroup = f"carico-{uuid.uuid4().hex[:8]}"
@@ -67,8 +82,8 @@ class PrivateContainerd:
     def start(self, wait_s: float = 20.0) -> None:
         with open(self.folder / "containerd.log", "ab") as log:
             self._process = subprocess.Popen(
-                ["containerd", "--config", str(self.folder / "config.toml"), "--log-level", "error"],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL)
+                [self._binary("containerd"), "--config", str(self.folder / "config.toml"), "--log-level", "error"],
+                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": self._path})
         deadline_s = time.monotonic() + wait_s
         while self._ctr("version").returncode != 0:
             if time.monotonic() > deadline_s or self._process.poll() is not None:
@@ -112,8 +127,11 @@ class PrivateContainerd:
         return done.stdout
 
     def _ctr(self, *arguments: str, namespace: str = "default") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run(["ctr", "-a", self.socket, "-n", namespace, *arguments],
+        return subprocess.run([self._binary("ctr"), "-a", self.socket, "-n", namespace, *arguments],
                               capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+
+    def _binary(self, name: str) -> str:
+        return shutil.which(name, path=self._path) or name
 
     def stop(self) -> None:
         """End everything this containerd has started, whatever state it is in."""

@@ -10,15 +10,16 @@ import pytest
 from carico_agent.runtime.watch import Runtime, discover
 from carico_agent.settings import Settings
 from carico_agent.supervise.backoff import Backoff
-from tests.containerd import PrivateContainerd, missing
+from tests.containerd import NEWER, PrivateContainerd, missing, missing_newer
 
 
-@pytest.fixture
-def containerd() -> Iterator[PrivateContainerd]:
-    """A private containerd, gone with all it started when the test ends."""
-    if reason := missing():
+@pytest.fixture(params=["installed", "2.x"])
+def containerd(request: pytest.FixtureRequest) -> Iterator[PrivateContainerd]:
+    """A private containerd, gone with all it started when the test ends: this machine's, and a 2.x."""
+    newer = request.param == "2.x"
+    if reason := missing_newer() if newer else missing():
         pytest.skip(reason)
-    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as private:
+    with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-")), NEWER if newer else None) as private:
         yield private
 
 
