@@ -1,7 +1,6 @@
 """SIGHUP on a real agent: what can be taken over is, what cannot is named, a broken file changes nothing."""
 
 import signal
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path

@@ -131,6 +131,8 @@ class Agent:
                         **self.plugins.routes()}, self.gate)
         await api.start(self.settings.socket_path, self.settings.socket.group)
         await self._listen_on_tcp(api)
+        if not self._replaying:
+            self.runtime.look()
         self.source.start()
         if self.settings.federation.aggregators:
             self.supervisor.start("federation", self.federation.run)

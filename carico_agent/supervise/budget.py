@@ -1,8 +1,8 @@
 """How often to sample, given what sampling costs and how the node is doing. Pure: time and measurements are arguments.
 
 Down at once by one step when two looks in a row are above budget or under pressure; up by one step after a calm
-time (a minute), if the cost at the higher rate would still fit. A relapse doubles that time, up to an hour, so that an agent
-at the edge of its budget does not swing.
+minute, if the cost at the higher rate would still fit. A relapse doubles that time, up to an hour, so that an agent at
+the edge of its budget does not swing.
 """
 
 from dataclasses import dataclass
