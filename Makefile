@@ -22,12 +22,12 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built o
 	@# A control plane on a small, busy machine: what fails is run once more alone, and must pass then.
 	@$(BIN)/python -m pytest -m kube tests/kube -rs || $(BIN)/python -m pytest -m kube tests/kube -rs --last-failed
 
-test-node: $(VENV)/.dev ## the plugins on a real cgroup v2 + systemd node in QEMU (image built once, into a cache)
+test-node: $(VENV)/.dev ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
 		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
 	@$(BIN)/python -m tests.node
 
-test-service: test-node ## after that, a new user's first minutes and the hardened service in the same kind of machine
+test-service: $(VENV)/.dev ## of that, only a new user's first minutes and the hardened service
 	@$(BIN)/python -m tests.node tests/service/guest.py
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)

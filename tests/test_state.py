@@ -1,6 +1,8 @@
 """What was learned survives a restart; what is damaged is set aside."""
 
 import json
+import os
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,16 +11,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.app import state
+from carico_agent.app.pipeline import model_config
 from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.settings import Settings
 from lab.synthetic import SCENARIOS, samples
 from tests.conftest import AgentProcess
+from tests.faults.test_node_faults import node_root, pod_path
 
 CONFIG = ModelConfig(cores=4)
 RESOURCES = ("cpu", "memory")
 
 
-def taught() -> CapacityModel:
-    model = CapacityModel(RESOURCES, CONFIG)
+def taught(config: ModelConfig = CONFIG) -> CapacityModel:
+    model = CapacityModel(RESOURCES, config)
     for sample in samples(SCENARIOS[0], 1, 60):
         model.observe(sample.t, sample.usage, sample.pods)
     return model
@@ -80,6 +85,28 @@ def test_the_agent_saves_on_stop_and_resumes(start_agent: Callable[..., AgentPro
     again.wait()
     assert "beginning anew" not in again.log.read_text()
     assert "damaged" not in again.log.read_text()
+
+
+def test_a_restarted_agent_is_measured_at_once(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
+    """Pods that run already are no churn: the first number counts them, and is a measured one."""
+    fake = node_root(tmp_path)
+    for number in range(3):
+        fake.group(pod_path(number))
+    config = tmp_path / "config.toml"
+    config.write_text(f'[node]\nroot = "{fake.root}"\nstate = "{tmp_path}/state"\n[containerd]\nenabled = false\n')
+    cores = os.cpu_count() or 1
+    (tmp_path / "state").mkdir()
+    (tmp_path / "state/model.json").write_bytes(state.encode(taught(model_config(Settings(), cores))))
+    process = start_agent("--config", str(config))
+    deadline_s = time.monotonic() + 60
+    while not Path(process.socket).exists():
+        assert time.monotonic() < deadline_s, process.log.read_text()
+        time.sleep(0.01)
+    started_s = time.monotonic()
+    status = process.wait().status()
+    took_s = time.monotonic() - started_s
+    assert (status["mode"], status["pods"]) == ("measured", 3), status
+    assert status["sequence"] == 1 or took_s <= 2, (took_s, status["sequence"])
 
 
 def test_a_state_folder_that_cannot_be_written_stops_nothing(

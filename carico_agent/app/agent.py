@@ -52,7 +52,7 @@ def limits_of(settings: Settings) -> Limits:
 
 def allowance_of(settings: Settings) -> Allowance:
     told = settings.budget
-    return Allowance(told.cpu_ratio, 1e6 * told.resident_mb, told.pressure_ratio)
+    return Allowance(told.cpu_ratio, 1e6 * told.resident_mb, told.pressure_ratio, told.calm_s)
 
 
 class Agent:
@@ -132,6 +132,8 @@ class Agent:
                         **self.plugins.routes()}, self.gate)
         await api.start(self.settings.socket_path, self.settings.socket.group)
         await self._listen_on_tcp(api)
+        if not self._replaying:
+            self.runtime.look()
         self.source.start()
         if self.settings.federation.aggregators:
             self.supervisor.start("federation", self.federation.run)
@@ -199,10 +201,12 @@ class Agent:
 
     async def _forget_old_view(self) -> None:
         """A cluster that has not been heard of for long does not decide here any more."""
+        known = True  # the model may have been saved with one
         while True:
             await asyncio.sleep(1.0)
-            if self.federation.view is None:
+            if known and self.federation.view is None:
                 self._learned(None)
+            known = self.federation.view is not None
 
     # ---- what must survive
 
@@ -274,7 +278,7 @@ class Agent:
         available = self.desk.book.available(self.desk.now_s, status["pod_capacity"])
         self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
                             "runtime": self.runtime.condition, "federation": self._federation_body(),
-                            "sampling": self._sampling_body(),
+                            "sampling": self.sampling_body(),
                             **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
         if self.board.sequence == 1:
             self._notifier.ready()
@@ -284,7 +288,7 @@ class Agent:
             self._say(human_line(self.board.status))
         self.cost.stage("publish").record(time.perf_counter() - started_s)
 
-    def _sampling_body(self) -> dict[str, Any]:
+    def sampling_body(self) -> dict[str, Any]:
         period_s = self.source.period_s if isinstance(self.source, Live) else None
         return {"period_s": period_s, "slowed": self.pace.why or None}
 

@@ -13,7 +13,7 @@ LIVE = {
     "sampling": {"period_s"},
     "socket": {"ttl_s", "status_file"},
     "clients": {"connections", "requests_per_s", "reservations"},
-    "budget": {"cpu_ratio", "resident_mb", "pressure_ratio"},
+    "budget": {"cpu_ratio", "resident_mb", "pressure_ratio", "calm_s"},
     "federation": {"weight"},
     "pods": {"usage_period_s"},
     "reservations": {"most", "most_ttl_s"},

@@ -74,7 +74,8 @@ class Routes:
             name: {"state": c.state, "failures": c.failures, "restarts": c.restarts, "last_error": c.last_error}
             for name, c in agent.supervisor.conditions.items()
         }
-        return answer({**body, "tasks": tasks, "absent": agent.absent, "runtime": agent.runtime.condition,
+        return answer({**body, "sampling": agent.sampling_body(), "tasks": tasks, "absent": agent.absent,
+                       "runtime": agent.runtime.condition,
                        **({"kubernetes": kube_body(agent.kube)} if agent.kube else {})})  # fmt: skip
 
     def _own_cpu_ratio(self) -> float:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from carico_agent.cli.common import complain
 from carico_agent.cli.install import after
-from carico_agent.cli.units import AGENT, CONFIG, SERVICES, installed, under
+from carico_agent.cli.units import CONFIG, SERVICES, installed, under
 
 LEARNED = Path("/var/lib/carico")
 
@@ -52,8 +52,8 @@ def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None
             shutil.rmtree(place)
         else:
             place.unlink()
-            with suppress(OSError):  # others have put drop-ins of their own beside ours
-                if place.parent.name.endswith(".d") and place.parent.name.startswith(AGENT.partition("-")[0]):
+            with suppress(OSError):  # others have put files of their own beside ours
+                if place.parent.name.startswith("carico"):
                     place.parent.rmdir()
     if not purge:
         kept = [str(under(root, path)) for path in (CONFIG, LEARNED) if under(root, path).exists()]

@@ -82,10 +82,11 @@ class Listener:
         return self._context
 
     def drop_idle(self, idle_s: float) -> None:
-        """Close connections that have not said anything for long, or not even hello."""
+        """Close connections without a whole message for long, or not even a hello, and those that do not read."""
         now_s = time.monotonic()
         for connection in list(self.connections):
-            if now_s - connection.heard_s > (idle_s if connection.greeted else min(idle_s, GREETING_S)):
+            quiet_s = idle_s if connection.greeted else min(idle_s, GREETING_S)
+            if now_s - min(connection.heard_s, connection.stalled_s or now_s) > quiet_s:
                 connection.close(text="idle")
 
     def close(self) -> None:

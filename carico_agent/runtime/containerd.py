@@ -21,6 +21,7 @@ from typing import Any
 import grpc
 import grpc.aio
 from google.protobuf.empty_pb2 import Empty
+from google.protobuf.message import DecodeError
 
 from carico_agent.runtime.pods import Change, Container, PodTable, Ref, Snapshot, Status, Task
 from carico_agent.runtime.proto import containers_pb2, events_pb2, payloads_pb2, tasks_pb2, types_pb2, version_pb2
@@ -83,6 +84,13 @@ def change_of(envelope: types_pb2.Envelope) -> Change | None:
     )
 
 
+def snapshot_of(namespace: str, listed: containers_pb2.ListContainersResponse,
+                running: tasks_pb2.ListTasksResponse) -> Snapshot:  # fmt: skip
+    """What two lists say of one namespace. Tasks.List fills `id`, and `container_id` only in newer versions."""
+    tasks = {(namespace, task.container_id or task.id): Task(task.pid, _status(task.status)) for task in running.tasks}
+    return Snapshot({(namespace, c.id): Container(dict(c.labels)) for c in listed.containers}, tasks)
+
+
 class Client:
     """The five calls we need, with plain data on this side."""
 
@@ -112,12 +120,10 @@ class Client:
         tasks: dict[Ref, Task] = {}
         for namespace in namespaces:
             listed = await self._containers(containers_pb2.ListContainersRequest(), namespace)
-            containers.update({(namespace, c.id): Container(dict(c.labels)) for c in listed.containers})
             running = await self._tasks(tasks_pb2.ListTasksRequest(), namespace)
-            for process in running.tasks:
-                # Tasks.List fills `id`, and `container_id` only in newer versions
-                ref = (namespace, process.container_id or process.id)
-                tasks[ref] = Task(process.pid, _status(process.status))
+            found = snapshot_of(namespace, listed, running)
+            containers.update(found.containers)
+            tasks.update(found.tasks)
         return Snapshot(containers, tasks)
 
     async def changes(self, wanted: list[str]) -> AsyncIterator[Change]:
@@ -130,6 +136,8 @@ class Client:
                     yield change
         except grpc.aio.AioRpcError as error:
             raise _lost(error) from error
+        except DecodeError as error:  # a connection anew begins with lists, which say what this event would have
+            raise Lost(f"an event that cannot be read: {error}") from error
         finally:
             stream.cancel()
         raise Lost("the event stream has ended")

@@ -2,7 +2,8 @@
 
 containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
-their pids once a second. The tree is scanned only while containerd has nothing to tell.
+their pids once a second. The tree is scanned only while containerd has nothing to tell, and once before anything
+else: Pods that run already when the agent starts are no churn, and its first number must not take them for new ones.
 """
 
 import asyncio
@@ -50,6 +51,7 @@ class Runtime(Protocol):
     pods: Mapping[str, Pod]
     log: EventLog
 
+    def look(self) -> None: ...
     async def run(self) -> None: ...
     def listen(self, callback: Callable[[Event], None]) -> None: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
@@ -89,7 +91,7 @@ class Watch:
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
         self._said = ""
-        self._listed = False
+        self._looked = self._listed = False
         self._sought: dict[str, tuple[int, ...]] = {}
 
     def listen(self, callback: Callable[[Event], None]) -> None:
@@ -106,6 +108,10 @@ class Watch:
         """Nobody looks any more: keep no files open for it."""
         with self._usage_lock:
             self._usage.close()
+
+    def look(self) -> None:
+        """Count once, from the tree: what is there before the first sample."""
+        self._look_around("")
 
     async def run(self) -> None:
         failures = 0
@@ -142,7 +148,7 @@ class Watch:
 
     def _tell(self, change: Change | None, arrived_s: float) -> None:
         """The table has changed: count first, everything else after."""
-        before = self.pods
+        before, first = self.pods, not self._listed
         if change is None:
             self._listed = True
             self._sought.clear()
@@ -150,7 +156,7 @@ class Watch:
             self._show(self._table.pods, self._table.count)
             self._say("containerd", self._version)
         if change is None:
-            self._tell_listed(before, arrived_s)
+            self._tell_listed(before, arrived_s, news=not first)
         else:
             self._tell_change(change, before, arrived_s)
         if self._listed:
@@ -164,12 +170,14 @@ class Watch:
             change.time_s, arrived_s, change.topic, *change.ref, churn=_is_churn(change),
             detail={**detail, "exec": change.process} if change.of_exec else detail))
 
-    def _tell_listed(self, before: Mapping[str, Pod], now_s: float) -> None:
-        """A snapshot that finds other Pods than were known is news, too: something came or went unheard."""
+    def _tell_listed(self, before: Mapping[str, Pod], now_s: float, news: bool) -> None:
+        """A snapshot that finds other Pods than were known is news, too: something came or went unheard. Not so the
+        first one: it has the same Pods as the tree, by their right names."""
         if before.keys() != self.pods.keys():
-            self._churn(now_s)
+            if news:
+                self._churn(now_s)
             detail = {"came": len(self.pods.keys() - before.keys()), "went": len(before.keys() - self.pods.keys())}
-            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=True, detail=detail))
+            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=news, detail=detail))
 
     def _place(self) -> None:
         """Find the cgroups of new Pods; one that has none is looked for again at the next snapshot only."""
@@ -222,14 +230,16 @@ class Watch:
                                                detail={"pid": pid, "seen": "the process is gone"}))
 
     def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
-        """Two scans make events: another inode under the same name is another Pod."""
-        now_s, wall_s = time.monotonic(), time.time()
+        """Two scans make events: another inode under the same name is another Pod. What the first finds is no churn."""
+        now_s, wall_s, news = time.monotonic(), time.time(), self._looked
+        self._looked = True
         gone = [pod for key, pod in before.items() if key not in now or now[key].inode != pod.inode]
         new = [pod for key, pod in now.items() if key not in before or before[key].inode != pod.inode]
         for topic, pods in (("/cgroups/delete", gone), ("/cgroups/create", new)):
             for pod in pods:
-                self._churn(now_s)
-                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=True, detail={"cgroup": pod.cgroup}))
+                if news:
+                    self._churn(now_s)
+                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=news, detail={"cgroup": pod.cgroup}))
 
     def _show(self, pods: Mapping[str, Pod], count: int) -> None:
         self.count, self.pods = count, pods

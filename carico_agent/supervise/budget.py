@@ -1,8 +1,8 @@
 """How often to sample, given what sampling costs and how the node is doing. Pure: time and measurements are arguments.
 
 Down at once by one step when two looks in a row are above budget or under pressure; up by one step after a calm
-minute, if the cost at the higher rate would still fit. A relapse doubles that minute, up to an hour, so that an agent
-at the edge of its budget does not swing.
+minute, if the cost at the higher rate would still fit. A relapse doubles that time, up to an hour, so that an agent at
+the edge of its budget does not swing.
 """
 
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from math import isfinite
 STEPS = (1, 2, 5, 10)
 """Multiples of the configured period: 10, 5, 2 and 1 Hz."""
 LOOK_S = 5.0
-CALM_S, MOST_CALM_S = 60.0, 3600.0
+MOST_CALM_S = 3600.0
 MARGIN = 0.9
 
 
@@ -22,6 +22,7 @@ class Allowance:
     cpu_ratio: float = 0.03
     resident_bytes: float = 128e6
     pressure_ratio: float = 0.98
+    calm_s: float = 60.0
 
 
 class Pace:
@@ -41,7 +42,7 @@ class Pace:
         self._step = 0
         self._bad_looks = 0
         self._calm_since_s: float | None = None
-        self._calm_s = CALM_S
+        self._relapses = 0
         self._raised_s = -float("inf")
 
     @property
@@ -65,6 +66,11 @@ class Pace:
             self._calm_since_s = now_s
         return now_s - self._calm_since_s >= self._calm_s and self._faster(now_s)
 
+    @property
+    def _calm_s(self) -> float:
+        """How long all must be well before the next step up."""
+        return max(self.allowance.calm_s, min(MOST_CALM_S, self.allowance.calm_s * 2.0**self._relapses))
+
     def _trouble(self, cpu_ratio: float, resident_bytes: float, usage: float, margin: float) -> str:
         allowed = self.allowance
         if cpu_ratio > margin * allowed.cpu_ratio:
@@ -80,7 +86,7 @@ class Pace:
         if self._step == len(STEPS) - 1:
             return False
         if now_s - self._raised_s < 2 * self._calm_s:
-            self._calm_s = min(2 * self._calm_s, MOST_CALM_S)
+            self._relapses = min(self._relapses + 1, 12)
         self._step, self.why = self._step + 1, trouble
         return True
 

@@ -37,7 +37,7 @@ class Wire(asyncio.Transport):
 
     def __init__(self) -> None:
         super().__init__()
-        self.written, self.closed, self.paused = b"", False, False
+        self.written, self.closed, self.paused, self.aborted = b"", False, False, False
 
     def get_extra_info(self, name, default=None):
         return default
@@ -47,6 +47,9 @@ class Wire(asyncio.Transport):
 
     def close(self) -> None:
         self.closed = True
+
+    def abort(self) -> None:
+        self.closed = self.aborted = True
 
     def is_closing(self) -> bool:
         return self.closed
@@ -210,6 +213,87 @@ def test_answers_nobody_reads_end_the_connection():
     assert wire.closed
 
 
+HEAD = frame(HEADERS, END_HEADERS, 1, headers(b"/s/Many"))
+FLOODS = {
+    "pings": [frame(PING, 0, 0, bytes(8))] * 3000,
+    "settings": [frame(SETTINGS, 0, 0)] * 3000,
+    "many settings in one frame": [frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\xff\xff" * 2000)],
+    "rapid resets (CVE-2023-44487)": [
+        frame(HEADERS, END_HEADERS, n, headers(b"/s/Many")) + frame(RST_STREAM, 0, n, bytes(4))
+        for n in range(1, 4000, 2)],
+    "streams that are refused": [frame(HEADERS, END_HEADERS, n, headers(b"/s/Many")) for n in range(1, 4000, 2)],
+    "continuations (CVE-2024-27316)": [frame(HEADERS, 0, 1, b"")] + [frame(CONTINUATION, 0, 1, b"\x20")] * 3000,
+    "large headers": [frame(HEADERS, END_HEADERS, n, headers(b"/s/Nothing") + literal(b"x", b"y" * 120) * 40)
+                      for n in range(1, 4000, 2)],
+    "empty data": [HEAD] + [frame(DATA, 0, 1, b"")] * 3000,
+    "crumbs of a message": [HEAD + frame(DATA, 0, 1, b"\x00\x00\x00\xff\xff")] + [frame(DATA, 0, 1, b"x")] * 3000,
+    "window updates": [HEAD] + [frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\x01")] * 3000,
+    "priorities and unknown frames": [frame(h2.PRIORITY, 0, 1, bytes(5)), frame(99, 0, 0, b"")] * 1500,
+    "a window that overflows by a setting": [
+        HEAD + frame(WINDOW_UPDATE, 0, 1, (2**31 - 1 - 65_535).to_bytes(4, "big"))
+        + frame(SETTINGS, 0, 0, b"\x00\x04\x7f\xff\xff\xff")],
+    "a reset of no stream": [frame(RST_STREAM, 0, 0, bytes(4))],
+    "a short reset": [HEAD + frame(RST_STREAM, 0, 1, b"")],
+}
+
+
+@pytest.mark.parametrize("name", FLOODS)
+def test_a_flood_ends_its_connection(name):
+    """Soon, and with little written back: patience is the one bound that none of them gets around."""
+    connection, wire = connect(message_bytes=100_000)
+    connection.data_received(HELLO)
+    sent = 0
+    while not wire.closed and sent < 1200:
+        connection.data_received(FLOODS[name][sent])
+        sent += 1
+    assert wire.closed
+    assert len(wire.written) < 100_000 and connection.open_calls == 0
+
+
+def test_honest_clients_never_run_out_of_patience():
+    """As grpcio does it: with each message a ping and two window updates; a million would do as well."""
+    connection, wire = connect()
+    connection.data_received(HELLO + HEAD)
+    update = frame(WINDOW_UPDATE, 0, 0, b"\0\0\0\x10") + frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\x10")
+    for _ in range(5000):
+        connection.data_received(frame(DATA, 0, 1, message(b"hi")) + update + frame(PING, 0, 0, bytes(8)))
+        wire.written = b""
+    assert not wire.closed and connection.open_calls == 1
+
+
+def test_unfinished_messages_are_bounded_over_all_streams():
+    connection, wire = connect(message_bytes=65_536, streams=1000)
+    connection.data_received(HELLO)
+    for number in range(1, 400, 2):
+        connection.data_received(frame(HEADERS, END_HEADERS, number, headers(b"/s/One"))
+                                 + frame(DATA, 0, number, b"\x00\x00\x00\xff\xff" + bytes(16_000)))
+        if wire.closed:
+            break
+    assert wire.closed and number < 160  # a megabyte, not 200 times 64 kB
+    held = connect()[0]
+    for number in range(1, 4000, 2):  # what is finished, refused or reset is held no longer
+        held.data_received((HELLO if number == 1 else b"") + call(b"/s/One", b"x" * 9, number))
+    assert held._held == 0
+
+
+def test_crumbs_and_unread_answers_do_not_keep_a_connection():
+    """The listener drops by `heard_s` and `stalled_s`; what does not end then is cut off at the next round."""
+    connection, wire = connect()
+    connection.heard_s = 0.0
+    connection.data_received(HELLO + HEAD + frame(PING, 0, 0, bytes(8)) + frame(DATA, 0, 1, b"\x00\x00"))
+    assert connection.heard_s == 0.0
+    connection.data_received(frame(DATA, 0, 1, message(b"abc")[2:]))
+    assert connection.heard_s > 0.0 and connection.stalled_s is None
+    connection.data_received(call(b"/s/Big", b"", 3))
+    assert connection.stalled_s is not None
+    connection.data_received(frame(RST_STREAM, 0, 3, bytes(4)))
+    assert connection.stalled_s is None
+    connection.close()
+    assert wire.closed and not wire.aborted
+    connection.close()
+    assert wire.aborted
+
+
 @settings(max_examples=300, deadline=None)
 @given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 255), st.integers(0, 6), st.binary(max_size=40)
                           | st.just(headers(b"/s/Many")) | st.just(message(b"hi"))), max_size=12))
@@ -249,6 +333,32 @@ def test_hpack_examples_of_the_rfc():
                          b":authority": b"www.example.com", b"custom-key": b"custom-value"}
     with pytest.raises(HpackError):
         huffman(b"\xff\xff\xff\xff")
+
+
+@pytest.mark.asyncio(loop_scope="session")
+async def test_slow_and_silent_connections_are_dropped():
+    """On real sockets: one that greets and sends crumbs, one that never reads its answers, one that says nothing."""
+    listener = Listener("127.0.0.1:0", None, METHODS, 100_000, 10, 100, lambda *why: None)
+    accepting = asyncio.create_task(listener.accept_for_ever())
+    host, _, port = listener.address.rpartition(":")
+    try:
+        clients = [await asyncio.open_connection(host, int(port)) for _ in range(3)]
+        crumbs, deaf = clients[0][1], clients[1][1]
+        deaf.write(HELLO + frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\x00\x00") + call(b"/s/Big", b""))
+        crumbs.write(HELLO)
+        for _ in range(12):
+            crumbs.write(frame(PING, 0, 0, bytes(8)))
+            await asyncio.sleep(0.1)
+        assert len(listener.connections) == 3
+        for _ in range(3):  # closed, and if that does not help, cut off
+            listener.drop_idle(1.0)
+            await asyncio.sleep(0.1)
+        assert not listener.connections
+        for _, writer in clients:
+            writer.close()
+    finally:
+        accepting.cancel()
+        listener.close()
 
 
 @pytest.mark.asyncio(loop_scope="session")

@@ -1,4 +1,6 @@
-"""Boots a virtual cgroup v2 node and checks the plugins there: `python -m tests.node [ANOTHER/guest.py]`.
+"""Boots a virtual cgroup v2 node and runs guests there, one after the other: `python -m tests.node [GUEST.py …]`.
+
+Unless told otherwise: a new user's first minutes and the service (tests/service), then the plugins (tests/node).
 
 The image is built once into ~/.cache/carico/node (or $CARICO_CACHE/node), the wheels are fetched once into the same
 place; each run starts from the same disk. No KVM, no network in the guest. Without QEMU or mmdebstrap it says
@@ -19,7 +21,8 @@ from pathlib import Path
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 NEEDED = ("qemu-system-x86_64", "mmdebstrap", "mke2fs")
 TIMEOUT_S = 1800  # on a busy machine TCG gets what is left: booting took 104 s at a load of 6 on two cores
-RUN = "systemctl stop serial-getty@ttyS0.service\npython3 /payload/guest.py > /dev/ttyS0 2>&1\n"
+GUESTS = (ROOT / "tests/service/guest.py", HERE / "guest.py")
+RUN = "systemctl stop serial-getty@ttyS0.service\nexec > /dev/ttyS0 2>&1\n"
 """A getty that starts meanwhile hangs up the console, and with it the script's output."""
 
 
@@ -50,8 +53,8 @@ def wheels(cache: Path, wheel: Path) -> Path:
     return folder
 
 
-def payload(cache: Path, work: Path, guest: Path) -> Path:
-    """The second disk: the wheel of this tree, its dependencies, and the script that runs there."""
+def payload(cache: Path, work: Path, guests: tuple[Path, ...]) -> Path:
+    """The second disk: the wheel of this tree, its dependencies, and the scripts that run there."""
     folder = work / "payload"
     folder.mkdir()
     copy = work / "tree"  # setuptools writes into the tree it builds
@@ -60,17 +63,19 @@ def payload(cache: Path, work: Path, guest: Path) -> Path:
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(copy))
     shutil.copytree(wheels(cache, next(folder.glob("*.whl"))), folder / "wheels",
                     ignore=shutil.ignore_patterns("carico*"))
-    for path in (guest, HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
+    for path in (HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
         shutil.copy(path, folder)
-    (folder / "run.sh").write_text(RUN)
+    for number, guest in enumerate(guests):
+        shutil.copy(guest, folder / f"guest{number}.py")
+    (folder / "run.sh").write_text(RUN + "".join(f"python3 /payload/guest{n}.py\n" for n in range(len(guests))))
     disk = work / "payload.ext4"
     run("truncate", "-s", "256M", str(disk))
     run("mke2fs", "-q", "-t", "ext4", "-d", str(folder), str(disk))
     return disk
 
 
-def boot(image: Path, disk: Path, work: Path) -> int:
-    """Run the guest; its console is our output. Returns 0 only if it says PASSED."""
+def boot(image: Path, disk: Path, work: Path, guests: int) -> int:
+    """Run the machine; its console is our output. Returns 0 only if every guest says PASSED."""
     machine = subprocess.Popen(
         ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "2048", "-nographic",
          "-no-reboot", "-nic", "none", "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd"),
@@ -79,7 +84,7 @@ def boot(image: Path, disk: Path, work: Path) -> int:
          "-drive", f"file={disk},if=virtio,format=raw,readonly=on"],
         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(work)})
     assert machine.stdout is not None
-    passed, end_s, rest = False, time.monotonic() + TIMEOUT_S, b""
+    passed, end_s, rest = 0, time.monotonic() + TIMEOUT_S, b""
     with selectors.DefaultSelector() as selector:
         selector.register(machine.stdout, selectors.EVENT_READ)
         while time.monotonic() < end_s:
@@ -91,15 +96,16 @@ def boot(image: Path, disk: Path, work: Path) -> int:
             *lines, rest = (rest + piece).split(b"\n")
             for line in lines:
                 text = line.decode(errors="replace").rstrip()
-                passed |= text.endswith("RESULT PASSED")
+                passed += text.endswith("RESULT PASSED")
                 print(text, flush=True)
     if machine.poll() is None:
         machine.terminate()
         machine.wait(10)
-    return 0 if passed else 1
+    return 0 if passed == guests else 1
 
 
-def main(guest: Path = HERE / "guest.py") -> int:
+def main(*given: Path) -> int:
+    guests = given or GUESTS
     if why := missing():
         print(f"test-node: skipped, nothing was checked: {why}")
         return 0
@@ -107,8 +113,8 @@ def main(guest: Path = HERE / "guest.py") -> int:
     cache.mkdir(parents=True, exist_ok=True)
     image = Path(run(str(ROOT / "lab/vm/image.sh"), str(cache)))
     with tempfile.TemporaryDirectory(dir=cache) as folder:
-        return boot(image, payload(cache, Path(folder), guest), Path(folder))
+        return boot(image, payload(cache, Path(folder), guests), Path(folder), len(guests))
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(Path, sys.argv[1:2])))
+    sys.exit(main(*map(Path, sys.argv[1:])))

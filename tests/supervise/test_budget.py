@@ -2,7 +2,7 @@
 
 from math import nan
 
-from carico_agent.supervise.budget import CALM_S, LOOK_S, MOST_CALM_S, Allowance, Pace
+from carico_agent.supervise.budget import LOOK_S, MOST_CALM_S, Allowance, Pace
 
 FINE = {"cpu_ratio": 0.004, "resident_bytes": 60e6, "usage": 0.4}
 
@@ -50,7 +50,7 @@ def test_it_comes_back_step_by_step() -> None:
         seen.append(pace.multiple)
     assert list(dict.fromkeys(seen)) == [10, 5, 2, 1]
     assert pace.why == ""
-    assert len(seen) * LOOK_S >= 3 * CALM_S
+    assert len(seen) * LOOK_S >= 3 * Allowance().calm_s
 
 
 def test_it_does_not_come_back_to_what_it_cannot_afford() -> None:

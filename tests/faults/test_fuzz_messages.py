@@ -1,0 +1,125 @@
+"""gRPC messages, 10,000 damaged ones of each kind: taken, or refused by the one error meant for it. Nothing else."""
+
+import time
+from contextlib import suppress
+
+from google.protobuf.message import DecodeError
+
+from carico_agent.federation import wire
+from carico_agent.federation.contribution import Rejected
+from carico_agent.federation.frames import CallError
+from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.federation.server import AggregatorServer
+from carico_agent.runtime.containerd import PAYLOADS, change_of, snapshot_of
+from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodTable
+from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
+from carico_agent.settings import Aggregator
+from tests.faults.damage import CASES, damaged
+from tests.federation.test_http2 import HELLO, call, connect, frame, headers, message
+
+GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
+LABELS = {KIND: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
+
+
+def contribution(node: str) -> bytes:
+    return pb.Contribution(node=node, subspace=pb.Subspace(**GOOD), samples=10, pods=3, time_unix_nano=time.time_ns(),
+                           cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9])).SerializeToString()
+
+
+def server(name: str = "test") -> AggregatorServer:
+    one = AggregatorServer(Aggregator(max_nodes=100), name)
+    for node in ("a", "b"):
+        one.answer(contribution(node), None)
+    one.ledger.merge()
+    one.render()
+    return one
+
+
+def test_what_nodes_tell_an_aggregator() -> None:
+    one, taken = server(), 0
+    for number, raw in enumerate(damaged([contribution("a"), contribution("b")], most=1)):
+        taken += not pb.View.FromString(one.answer(raw, None)).rejected
+        if number % 100 == 0:
+            one.ledger.merge()
+            one.render()
+    assert 10 < taken < CASES  # both roads were taken
+    wire.read_view(one.answer(contribution("a"), None), ("cpu", "memory"), (), 0.0)  # the view is still sound
+
+
+def test_what_an_aggregator_tells_nodes() -> None:
+    one, taken = server(), 0
+    view = one.answer(contribution("a"), None)
+    for raw in damaged([view, pb.View(rejected="no").SerializeToString()], most=1):
+        with suppress(Rejected):
+            wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
+            taken += 1
+    assert 100 < taken < CASES
+
+
+def test_what_aggregators_tell_each_other() -> None:
+    one, other, taken = server(), server("other"), 0
+    for number, raw in enumerate(damaged([other.ledger.partial("other").SerializeToString()], most=1)):
+        with suppress(CallError):
+            one.share(raw, None)
+            taken += 1
+        if number % 100 == 0:
+            one.ledger.merge()
+            one.render()
+    assert 100 < taken < CASES
+    wire.read_view(one.answer(contribution("a"), None), ("cpu", "memory"), (), 0.0)
+
+
+def test_what_containerd_tells() -> None:
+    """Its events: whatever can be read is applied, and the table stays a table."""
+    good = []
+    for topic, kind in PAYLOADS.items():
+        payload = kind(**{"id" if topic.startswith("/containers/") else "container_id": "c1"})
+        event = types_pb2.Envelope(topic=topic, namespace="k8s.io")
+        event.timestamp.seconds, event.event.value = 1_700_000_000, payload.SerializeToString()
+        good.append(event.SerializeToString())
+    table, applied = PodTable(), 0
+    for raw in damaged(good, most=2):
+        with suppress(DecodeError):
+            change = change_of(types_pb2.Envelope.FromString(raw))
+            if change is not None:
+                table.apply(change)
+                applied += 1
+    assert 100 < applied < CASES
+    assert len(table.live()) >= 0
+
+
+def test_what_containerd_lists() -> None:
+    containers = containers_pb2.ListContainersResponse()
+    containers.containers.add(id="c1", labels=LABELS)
+    containers.containers.add(id="c2", labels={**LABELS, KIND: "sandbox"})
+    tasks = tasks_pb2.ListTasksResponse()
+    tasks.tasks.add(id="c1", pid=7, status=2)
+    tasks.tasks.add(container_id="c2", pid=8, status=5)
+    lists = zip(damaged([containers.SerializeToString()], most=1),
+                damaged([tasks.SerializeToString()], seed=2, most=1), strict=True)  # fmt: skip
+    table, taken = PodTable(), 0
+    for listed, running in lists:
+        with suppress(DecodeError):
+            snapshot = snapshot_of("k8s.io", containers_pb2.ListContainersResponse.FromString(listed),
+                                   tasks_pb2.ListTasksResponse.FromString(running))
+            table.open_snapshot()
+            table.close_snapshot(snapshot)
+            taken += 1
+    assert 100 < taken < CASES
+    assert all(pod.key for pod in table.pods.values())
+
+
+def test_frames_of_http2() -> None:
+    """The same below gRPC: a damaged conversation is answered or ended, within the bounds of a connection."""
+    talk = [call(b"/s/One", b"abc"), frame(1, 4, 1, headers(b"/s/Many")) + frame(0, 0, 1, message(b"hi")) * 3,
+            frame(4, 0, 0, b"\x00\x04\x00\x00\x10\x00") + frame(8, 0, 0, b"\0\0\1\0") + call(b"/s/Big", b"", 3)]
+    ended = 0
+    for data in damaged(talk):
+        connection, written = connect()
+        connection.data_received(HELLO)
+        for piece in (data[:20], data[20:]):
+            if not written.closed:
+                connection.data_received(piece)
+        ended += written.closed
+        assert connection.open_calls <= 3
+    assert 100 < ended < CASES
