@@ -101,10 +101,10 @@ class Sampling:
         with self._current() as model:
             return encode(model)
 
-    def fullest(self) -> float:
-        """Usage of the fullest resource at the last row; NaN when nothing is known."""
+    def memory(self) -> float:
+        """Its usage at the last row; NaN when unknown."""
         usage = self._pipeline.usage
-        return max((value for value in usage.values if value == value), default=nan) if usage else nan
+        return usage.detail.get("memory", nan) if usage else nan
 
     def look(self) -> tuple[Estimate, Usage | None]:
         with self._current() as model:
@@ -123,7 +123,7 @@ class Live:
         self.ticker = Ticker(settings.period_s, self._tick)
         self._waiting: deque[tuple[Grab, int, bool]] = deque()
         sampling.backlog = self._rows
-        self._looked: tuple[float, float] | None = None
+        self._looked: tuple[float, float, int] | None = None
         self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
 
     def start(self) -> None:
@@ -159,12 +159,12 @@ class Live:
 
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""
-        then = self._looked or (now_s - LOOK_S, nan)
+        then = self._looked or (now_s - LOOK_S, nan, 0)
         if now_s - then[0] >= LOOK_S - 0.05:
             used_s = OwnCost.cpu_s()
-            self._looked = (now_s, used_s)
-            ratio = (used_s - then[1]) / (now_s - then[0])
-            if self.pace.look(now_s, ratio, OwnCost.resident_bytes(), self._sampling.fullest()):
+            self._looked = (now_s, used_s, self.lateness.missed)
+            ratio, missed = (used_s - then[1]) / (now_s - then[0]), self.lateness.missed - then[2]
+            if self.pace.look(now_s, ratio, OwnCost.resident_bytes(), self._sampling.memory(), missed):
                 log.warning("sampling every %g s now: %s", self.period_s, self.pace.why or "all is well again")
         self.ticker.period_s = self.period_s
 

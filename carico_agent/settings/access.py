@@ -51,7 +51,7 @@ class Budget:
     """Resident memory [MB]."""
 
     pressure_ratio: Annotated[float, Range(0.1, 1.0)] = 0.98
-    """Usage of CPU or memory at which the node is under pressure."""
+    """Usage of memory at which the node is under pressure; missed ticks are the other sign of it."""
 
     calm_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
     """All must be well for this long [s] before it samples faster again, a step at a time; twice as long after each

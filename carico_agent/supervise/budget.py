@@ -3,10 +3,13 @@
 Down at once by one step when two looks in a row are above budget or under pressure; up by one step after a calm
 minute, if the cost at the higher rate would still fit. A relapse doubles that time, up to an hour, so that an agent at
 the edge of its budget does not swing.
+
+Pressure is a node short of memory, or one so busy that our ticks are missed. Busy CPUs alone are none: a full node is
+where ten samples a second are worth most, and they take the same half percent of a core there.
 """
 
 from dataclasses import dataclass
-from math import isfinite
+from math import nan
 
 STEPS = (1, 2, 5, 10)
 """Multiples of the configured period: 10, 5, 2 and 1 Hz."""
@@ -17,7 +20,7 @@ MARGIN = 0.9
 
 @dataclass(frozen=True, slots=True)
 class Allowance:
-    """What the agent may cost, and where the node counts as under pressure."""
+    """What the agent may cost, and from which usage on memory counts as short."""
 
     cpu_ratio: float = 0.03
     resident_bytes: float = 128e6
@@ -29,7 +32,7 @@ class Pace:
     """Which multiple of the period applies now, and why.
 
     >>> pace = Pace(Allowance(cpu_ratio=0.02))
-    >>> [pace.look(t, cpu_ratio=0.05, resident_bytes=50e6, usage=0.3) for t in (0.0, 5.0, 10.0, 15.0)]
+    >>> [pace.look(t, cpu_ratio=0.05, resident_bytes=50e6) for t in (0.0, 5.0, 10.0, 15.0)]
     [False, True, False, True]
     >>> pace.multiple, pace.why
     (5, 'the agent takes 5.0% of a core, 2.0% are allowed')
@@ -49,9 +52,10 @@ class Pace:
     def multiple(self) -> int:
         return STEPS[self._step]
 
-    def look(self, now_s: float, cpu_ratio: float, resident_bytes: float, usage: float) -> bool:
-        """Take one measurement (`usage`: of the fullest resource, NaN unknown); True when the pace has changed."""
-        if trouble := self._trouble(cpu_ratio, resident_bytes, usage, 1.0):
+    def look(self, now_s: float, cpu_ratio: float, resident_bytes: float, memory: float = nan, missed: int = 0) -> bool:
+        """Take one measurement; True when the pace has changed. `memory`: its usage, NaN unknown; `missed`: ticks
+        since the last look."""
+        if trouble := self._trouble(cpu_ratio, resident_bytes, memory, missed, 1.0):
             self._calm_since_s = None
             self._bad_looks += 1
             return self._bad_looks >= 2 and self._slower(now_s, trouble)
@@ -59,7 +63,7 @@ class Pace:
         if self._step == 0:
             return False
         faster = cpu_ratio * STEPS[self._step] / STEPS[self._step - 1]
-        if self._trouble(faster, resident_bytes, usage, MARGIN):
+        if self._trouble(faster, resident_bytes, memory, missed, MARGIN):
             self._calm_since_s = None
             return False
         if self._calm_since_s is None:
@@ -71,14 +75,16 @@ class Pace:
         """How long all must be well before the next step up."""
         return max(self.allowance.calm_s, min(MOST_CALM_S, self.allowance.calm_s * 2.0**self._relapses))
 
-    def _trouble(self, cpu_ratio: float, resident_bytes: float, usage: float, margin: float) -> str:
+    def _trouble(self, cpu_ratio: float, resident_bytes: float, memory: float, missed: int, margin: float) -> str:
         allowed = self.allowance
         if cpu_ratio > margin * allowed.cpu_ratio:
             return f"the agent takes {cpu_ratio:.1%} of a core, {allowed.cpu_ratio:.1%} are allowed"
         if resident_bytes > margin * allowed.resident_bytes:
             return f"the agent takes {resident_bytes / 1e6:.0f} MB, {allowed.resident_bytes / 1e6:.0f} are allowed"
-        if isfinite(usage) and usage >= margin * allowed.pressure_ratio:
-            return f"the node is under pressure ({usage:.0%} used)"
+        if memory >= margin * allowed.pressure_ratio:  # NaN is not
+            return f"the node is under pressure ({memory:.0%} of its memory used)"
+        if missed:
+            return f"the node is under pressure ({missed} ticks missed)"
         return ""
 
     def _slower(self, now_s: float, trouble: str) -> bool:

@@ -4,7 +4,7 @@ from math import nan
 
 from carico_agent.supervise.budget import LOOK_S, MOST_CALM_S, Allowance, Pace
 
-FINE = {"cpu_ratio": 0.004, "resident_bytes": 60e6, "usage": 0.4}
+FINE = {"cpu_ratio": 0.004, "resident_bytes": 60e6, "memory": 0.4}
 
 
 def run(pace: Pace, seconds: float, start_s: float = 0.0, **measured: float) -> float:
@@ -34,7 +34,7 @@ def test_down_to_once_a_second_and_no_further() -> None:
 
 def test_each_reason_is_said() -> None:
     for measured, word in [({"cpu_ratio": 0.2}, "of a core"), ({"resident_bytes": 500e6}, "500 MB"),
-                           ({"usage": 0.99}, "under pressure")]:  # fmt: skip
+                           ({"memory": 0.99}, "99% of its memory used"), ({"missed": 3}, "3 ticks missed")]:
         pace = Pace(Allowance())
         run(pace, 10, **measured)
         assert (pace.multiple, word in pace.why) == (2, True)
@@ -42,7 +42,7 @@ def test_each_reason_is_said() -> None:
 
 def test_it_comes_back_step_by_step() -> None:
     pace = Pace(Allowance())
-    now_s = run(pace, 60, usage=1.0)
+    now_s = run(pace, 60, memory=1.0)
     assert pace.multiple == 10
     seen = []
     while pace.multiple > 1:
@@ -63,8 +63,8 @@ def test_it_does_not_come_back_to_what_it_cannot_afford() -> None:
 
 def test_just_below_pressure_is_not_calm() -> None:
     pace = Pace(Allowance())
-    now_s = run(pace, 10, usage=0.99)
-    run(pace, 3600, now_s, usage=0.95)
+    now_s = run(pace, 10, memory=0.99)
+    run(pace, 3600, now_s, memory=0.95)
     assert pace.multiple == 2
 
 
@@ -73,7 +73,7 @@ def test_relapses_make_it_patient() -> None:
     pace, changes = Pace(Allowance()), []
     for look in range(int(86_400 / LOOK_S)):
         now_s = look * LOOK_S
-        if pace.look(now_s, **{**FINE, "usage": 0.99 if pace.multiple == 1 else 0.5}):
+        if pace.look(now_s, **{**FINE, "memory": 0.99 if pace.multiple == 1 else 0.5}):
             changes.append(now_s)
     assert len(changes) < 70
     assert changes[-1] - changes[-3] >= MOST_CALM_S
@@ -81,5 +81,5 @@ def test_relapses_make_it_patient() -> None:
 
 def test_unknown_usage_is_no_pressure() -> None:
     pace = Pace(Allowance())
-    run(pace, 100, usage=nan)
+    run(pace, 100, memory=nan)
     assert pace.multiple == 1
