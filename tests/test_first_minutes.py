@@ -49,6 +49,19 @@ def test_examples_of_the_help_are_understood() -> None:
         parser().parse_args(line.split())
 
 
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_has_examples_that_work(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name.replace("_", "-"), "--help"])
+    _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    shown = examples.partition("\n\n")[0]
+    lines = re.findall(r"^  (?:source <\()?carico (.*?)(?:\)|\s{2,}|[|>]|$)", shown, re.MULTILINE)
+    assert lines
+    for line in lines:
+        parsed = parser().parse_args(line.split())
+        assert parsed.command == name.replace("_", "-")
+
+
 def test_the_dashboard_shows_what_the_agent_emits(start_agent: Callable[..., AgentProcess]) -> None:
     dashboard = json.loads((TREE / "deploy/grafana/carico.json").read_text())
     asked = {name for panel in dashboard["panels"] for target in panel["targets"]

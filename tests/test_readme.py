@@ -73,6 +73,21 @@ def test_every_test_it_names_exists() -> None:
         assert not name or f"def {name}(" in text, f"{path}::{name}"
 
 
+FAULTS = ("containerd killed", "containerd hangs", "aggregator gone", "API server gone", "disk full",
+          "state folder read-only", "clock set by an hour", "suspended", "PSI switched off", "cgroup tree vanishes",
+          "`kill -9`", "500 Pods at once", "file descriptors exhausted", "broken configuration on reload",
+          "kernel files", "nonsense on the socket", "gRPC messages", "a day of churn")  # fmt: skip
+
+
+def test_every_fault_stands_in_the_table_with_its_test() -> None:
+    """Issue 8 names the faults; each row names a test, and the test above looks whether that one exists."""
+    table = README.partition("## When things go wrong")[2].partition("## ")[0]
+    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    assert all(len(row) == 3 and "`tests/" in row[2] for row in rows), [row for row in rows if "`tests/" not in row[-1]]
+    for fault in FAULTS:
+        assert any(fault in row[0] for row in rows), fault
+
+
 def test_every_path_of_the_api_is_named(running: AgentProcess) -> None:
     described = running.client().request("GET", "/v1/openapi.json")["paths"]
     for path in described:

@@ -26,7 +26,6 @@ from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.publish.api import LocalApi, status_routes
 from carico_agent.publish.board import Board
-from carico_agent.publish.files import replace_file
 from carico_agent.publish.limits import Gate, Limits
 from carico_agent.publish.peers import server_context
 from carico_agent.runtime.events import Event
@@ -36,6 +35,7 @@ from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import BadSettings, Settings
 from carico_agent.supervise.budget import Allowance, Pace
 from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.files import replace_file
 from carico_agent.supervise.notify import Notifier
 from carico_agent.supervise.tasks import Supervisor
 from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
@@ -226,7 +226,7 @@ class Agent:
         if self._replaying:
             return
         try:
-            replace_file(self._state_file, self._sampling.encoded_state(state.encode), 0o600)
+            replace_file(self._state_file, self._sampling.encoded_state(state.encode), 0o600, synced=True)
             self._unsaved = ""
         except OSError as error:
             if str(error) != self._unsaved:

@@ -17,9 +17,9 @@ from aiohttp import web
 from carico_agent.app.state import set_aside
 from carico_agent.publish.api import ApiError, Handler, answer, client, read_json, request_id
 from carico_agent.publish.board import boottime_s
-from carico_agent.publish.files import replace_file
 from carico_agent.publish.openapi import Operation, operation
 from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
+from carico_agent.supervise.files import replace_file
 
 log = logging.getLogger(__name__)
 

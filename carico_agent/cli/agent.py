@@ -2,6 +2,11 @@
 
 Samples the kernel ten times a second, answers on a unix socket, and prints one line a second (not under systemd).
 Needs no root, no containerd and no Kubernetes; uses what it finds.
+
+examples:
+  carico agent
+  carico agent --config config.toml --record day.trace.gz
+  carico agent --replay day.trace.gz --speed 60
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """run an aggregation server: nodes learn from each other
 
 Agents join with `carico agent --aggregator ADDR`. Without TLS it listens on loopback or a unix socket only.
+
+examples:
+  carico aggregator --listen 127.0.0.1:7400 --state contributions
+  carico aggregator --listen 127.0.0.1:7400 --status
 """
 
 import argparse

@@ -1,4 +1,8 @@
-"""check a configuration file: all errors at once, each with its path"""
+"""check a configuration file: all errors at once, each with its path
+
+examples:
+  carico check-config /etc/carico/config.toml
+"""
 
 import argparse
 

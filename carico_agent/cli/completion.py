@@ -1,6 +1,8 @@
 """print a shell completion script, made from this command line
 
-  source <(carico completion bash)      in ~/.bashrc, or zsh in ~/.zshrc
+examples:
+  source <(carico completion bash)      in ~/.bashrc
+  source <(carico completion zsh)       in ~/.zshrc
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """what this node offers, what is missing, and what to do about it
 
 Exit code 1 when something needed is missing; what is only useful does not change it.
+
+examples:
+  carico doctor
+  carico doctor --kubeconfig ~/.kube/config --node worker-1
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """container events as they happen
 
 One line per event: time, topic, Pod, and the number of Pods after it. --json prints what the agent sends.
+
+examples:
+  carico events
+  carico events --json | jq .topic
 """
 
 import argparse

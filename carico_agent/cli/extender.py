@@ -2,6 +2,9 @@
 
 Answers filter, prioritize and bind from what the agents publish on their nodes. deploy/ has configurations of
 kube-scheduler that use it.
+
+examples:
+  carico extender --kubeconfig ~/.kube/config --listen 127.0.0.1:7401
 """
 
 import argparse

@@ -3,6 +3,11 @@
 Needs root and systemd. Puts down the units of the agent, the aggregator and the extender, the user carico and a
 configuration (an existing one is kept), and starts the agent. Every step is said; --dry-run only says them.
 `carico uninstall` takes it all back.
+
+examples:
+  carico install --systemd --dry-run
+  carico install --systemd
+  carico install --systemd --tuning --containerd
 """
 
 import argparse

@@ -1,4 +1,9 @@
-"""every cgroup value the agent has changed, and what became of it"""
+"""every cgroup value the agent has changed, and what became of it
+
+examples:
+  carico journal
+  carico journal --json | tail -5
+"""
 
 import argparse
 import json

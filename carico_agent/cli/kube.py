@@ -2,6 +2,10 @@
 
 `carico kube remove NODE …` (or --all) deletes carico's annotations and its extended resource. Stop the agents first:
 they would write them again. Where Pods still hold the resource, exactly what they hold is left until they are gone.
+
+examples:
+  carico kube remove worker-1 --kubeconfig ~/.kube/config
+  carico kube remove --all
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """list plugins: installed, running, refused
 
 Asks the agent on this node; without one it lists what is installed.
+
+examples:
+  carico plugins
+  carico plugins --json
 """
 
 import argparse

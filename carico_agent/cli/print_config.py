@@ -1,4 +1,8 @@
-"""print a commented configuration with all defaults"""
+"""print a commented configuration with all defaults
+
+examples:
+  carico print-config > config.toml
+"""
 
 import argparse
 

@@ -1,6 +1,10 @@
 """run a recorded trace through the model again
 
 Make one with `carico agent --record FILE`. The trace goes through the same code as live telemetry.
+
+examples:
+  carico replay day.trace.gz
+  carico replay day.trace.gz --estimator paper-joint --json
 """
 
 import argparse

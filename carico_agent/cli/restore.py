@@ -1,6 +1,10 @@
 """put back every cgroup value the agent has changed
 
 Reads the journal; a value that somebody else has changed since is left alone. Refuses while an agent is using it.
+
+examples:
+  carico restore
+  carico restore --journal /var/lib/carico/journal
 """
 
 import argparse

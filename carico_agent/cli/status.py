@@ -1,6 +1,10 @@
 """how many more Pods fit, now
 
 Asks the agent on this node. Exit code 1 when no agent answers or its number has expired.
+
+examples:
+  carico status
+  carico status --json | jq .pod_capacity
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """which Pods are throttled, why, and the one thing to do about it
 
 Needs the throttling plugin: plugins.enabled = ["throttling"].
+
+examples:
+  carico throttling
+  carico throttling web-* --request-ms 50
 """
 
 import argparse

@@ -1,6 +1,10 @@
 """live view of this node: usage, Pods, Pod-Capacity
 
 Press Ctrl-C to leave.
+
+examples:
+  carico top
+  carico top --once
 """
 
 import argparse

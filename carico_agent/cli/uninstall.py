@@ -2,6 +2,10 @@
 
 Stops the services (cgroup values come back) and removes their units. The configuration and what was learned stay,
 unless --purge is given.
+
+examples:
+  carico uninstall --dry-run
+  carico uninstall --purge
 """
 
 import argparse

@@ -6,19 +6,15 @@ Why not grpcio's own server: measured here, an exchange that does nothing cost g
 answer from memory without waiting, so none of its threads, queues and tasks is needed. Clients are grpcio's, and the
 tests use those. What gRPC does not need is refused: priorities and trailers are read over, pushes, compressed
 messages and other methods than POST are errors. A fault ends its connection with GOAWAY, and nothing else.
-
-What a client can cost is bounded. Every frame takes from the connection's patience, headers by their size; time and
-whole messages give it back. So floods of pings, settings, resets, continuations and crumbs of data end by one rule, and
-not by one for each attack that has a name. Bytes of unfinished messages and of answers that are not read are counted
-per connection, and one without a whole message, or with an answer unread, for long is dropped by the listener.
+What a client may cost is bounded (patience.py); one that does not read, or says nothing, the listener drops.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 
 from carico_agent.federation.address import common_name
+from carico_agent.federation.call import UNKNOWN, Call, Method
 from carico_agent.federation.frames import (
     ACK,
     CALM,
@@ -32,19 +28,14 @@ from carico_agent.federation.frames import (
     FRAME_SIZE_ERROR,
     GOAWAY,
     HAS_PRIORITY,
-    HEADER_BYTES_PER_PATIENCE,
     HEADERS,
     INTERNAL,
-    MOST_HELD_BYTES,
-    MOST_PATIENCE,
     MOST_QUEUED_BYTES,
     MOST_SETTINGS,
     MOST_WINDOW,
     NOT_GRPC,
     OK,
     PADDED,
-    PATIENCE_PER_MESSAGE,
-    PATIENCE_PER_S,
     PING,
     PREFACE,
     PROTOCOL_ERROR,
@@ -67,70 +58,25 @@ from carico_agent.federation.frames import (
     unpadded,
 )  # fmt: skip
 from carico_agent.federation.hpack import Decoder, HpackError
-
-
-@dataclass(frozen=True, slots=True)
-class Method:
-    """How a call is answered: one message for each message; `stream` says whether more than one may come."""
-
-    answer: Callable[[bytes, str | None], bytes]
-    stream: bool = False
-
-
-@dataclass(slots=True)
-class Call:
-    """One stream of a connection."""
-
-    method: Method
-    window: int
-    received: bytes = b""
-    message: bytes | None = None
-    started: bool = False
-    half_closed: bool = False
-    unacknowledged: int = 0
-    queue: list[bytes] | None = None
-    trailers: bytes | None = None
+from carico_agent.federation.patience import Patience
 
 
 class Connection(asyncio.Protocol):
     """One client. Made by the listener for each accepted socket."""
 
     __slots__ = (
-        "_block",
-        "_block_flags",
-        "_block_stream",
-        "_buffer",
-        "_calls",
-        "_decoder",
-        "_first_window",
-        "_greeted",
-        "_held",
-        "_last",
-        "_lost",
-        "_message_bytes",
-        "_methods",
-        "_out",
-        "_patience",
-        "_queued",
-        "_streams",
-        "_transport",
-        "_tried_s",
-        "_unacknowledged",
-        "_window",
-        "heard_s",
-        "identity",
-        "stalled_s",
+        "_block", "_block_flags", "_block_stream", "_buffer", "_calls", "_decoder", "_first_window", "_greeted",
+        "_last", "_lost", "_message_bytes", "_methods", "_out", "_patience", "_queued", "_streams", "_transport",
+        "_unacknowledged", "_window", "identity", "stalled_s",
     )  # fmt: skip
 
     def __init__(self, methods: Mapping[bytes, Method], message_bytes: int, streams: int,
                  lost: Callable[["Connection"], None]) -> None:
         self._methods, self._message_bytes, self._streams, self._lost = methods, message_bytes, streams, lost
         self.identity: str | None = None
-        self.heard_s = self._tried_s = time.monotonic()
-        """When the last whole message came; other bytes do not count, so that crumbs keep no connection open."""
         self.stalled_s: float | None = None
         """Since when answers wait for the client's window."""
-        self._patience = MOST_PATIENCE
+        self._patience = Patience(time.monotonic())
         self._transport: asyncio.Transport | None = None
         self._buffer = b""
         self._greeted = False
@@ -138,7 +84,7 @@ class Connection(asyncio.Protocol):
         self._calls: dict[int, Call] = {}
         self._last = 0
         self._window = self._first_window = WINDOW
-        self._unacknowledged = self._queued = self._held = 0
+        self._unacknowledged = self._queued = 0
         self._block, self._block_stream, self._block_flags = b"", 0, 0
         self._out: list[bytes] = []
 
@@ -167,9 +113,7 @@ class Connection(asyncio.Protocol):
             self._transport.resume_reading()
 
     def data_received(self, data: bytes) -> None:
-        now_s = time.monotonic()
-        self._patience = min(MOST_PATIENCE, self._patience + PATIENCE_PER_S * (now_s - self._tried_s))
-        self._tried_s = now_s
+        self._patience.look(time.monotonic())
         try:
             self._buffer = self._frames(self._buffer + data if self._buffer else data)
         except Fault as fault:
@@ -200,6 +144,11 @@ class Connection(asyncio.Protocol):
         return self._greeted
 
     @property
+    def heard_s(self) -> float:
+        """When the last whole message came."""
+        return self._patience.heard_s
+
+    @property
     def open_calls(self) -> int:
         return len(self._calls)
 
@@ -228,7 +177,7 @@ class Connection(asyncio.Protocol):
     def _frame(self, kind: int, flags: int, number: int, payload: bytes) -> None:
         if self._block_stream and (kind != CONTINUATION or number != self._block_stream):
             raise Fault(PROTOCOL_ERROR, "headers are not continued")
-        self._spend(1.0)
+        self._patience.frame()
         if kind == DATA:
             self._data(flags, number, payload)
         elif kind == HEADERS:
@@ -250,11 +199,6 @@ class Connection(asyncio.Protocol):
             self._forget(number)
         elif kind == PUSH_PROMISE:
             raise Fault(PROTOCOL_ERROR, "clients do not push")
-
-    def _spend(self, patience: float) -> None:
-        self._patience -= patience
-        if self._patience < 0:
-            raise Fault(CALM, "too many frames, too few messages")
 
     def _data(self, flags: int, number: int, payload: bytes) -> None:
         if not number or number > self._last:
@@ -292,22 +236,16 @@ class Connection(asyncio.Protocol):
             if len(received) < 5 + length:
                 break
             message, received = received[5:5 + length], received[5 + length:]
-            self.heard_s = self._tried_s
-            self._patience += PATIENCE_PER_MESSAGE
+            self._patience.message()
             if call.method.stream:
                 self._reply(number, call, call.method.answer(message, self.identity))
             elif call.message is not None:
                 raise CallError(INTERNAL, "more than one message")
             else:
                 call.message = message
-                self._hold(length)
-        self._hold(len(received) - len(call.received))
+                self._patience.hold(length)
+        self._patience.hold(len(received) - len(call.received))
         call.received = received
-
-    def _hold(self, more: int) -> None:
-        self._held += more
-        if self._held > MOST_HELD_BYTES:
-            raise Fault(CALM, "too many unfinished messages")
 
     def _half_close(self, number: int, call: Call) -> None:
         call.half_closed = True
@@ -318,7 +256,7 @@ class Connection(asyncio.Protocol):
         self._finish(number, call, OK)
 
     def _headers(self, flags: int, number: int, payload: bytes) -> None:
-        self._spend(len(payload) / HEADER_BYTES_PER_PATIENCE)
+        self._patience.headers(len(payload))
         if flags & PADDED:
             payload = unpadded(payload)
         if flags & HAS_PRIORITY:
@@ -331,7 +269,7 @@ class Connection(asyncio.Protocol):
     def _continuation(self, flags: int, number: int, payload: bytes) -> None:
         if not self._block_stream:
             raise Fault(PROTOCOL_ERROR, "nothing to continue")
-        self._spend(len(payload) / HEADER_BYTES_PER_PATIENCE)
+        self._patience.headers(len(payload))
         self._block += payload
         if len(self._block) > FRAME_BYTES or not payload:
             raise Fault(CALM, "headers without end")
@@ -414,7 +352,7 @@ class Connection(asyncio.Protocol):
         if self._queued > MOST_QUEUED_BYTES:
             raise Fault(CALM, "answers are not read")
         if self.stalled_s is None:
-            self.stalled_s = self._tried_s
+            self.stalled_s = self._patience.now_s
         self._flush(number, call)
 
     def _finish(self, number: int, call: Call, code: int, text: str = "") -> None:
@@ -452,14 +390,7 @@ class Connection(asyncio.Protocol):
         call = self._calls.pop(number, None)
         if call is None:
             return
-        self._held -= len(call.received) + len(call.message or b"")
+        self._patience.hold(-len(call.received) - len(call.message or b""))
         self._queued -= sum(map(len, call.queue or ()))
         if not self._queued:
             self.stalled_s = None
-
-
-def _unknown(message: bytes, identity: str | None) -> bytes:
-    raise CallError(UNIMPLEMENTED, "no such method")
-
-
-UNKNOWN = Method(_unknown)

@@ -2,15 +2,16 @@
 
 import asyncio
 import logging
-import os
 import socket
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from contextlib import suppress
+from pathlib import Path
 
 from carico_agent.federation.address import Tls, server_context, split
-from carico_agent.federation.http2 import Connection, Method
+from carico_agent.federation.call import Method
+from carico_agent.federation.http2 import Connection
+from carico_agent.supervise.sockets import bind_unix
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +100,7 @@ def _bind(address: str) -> tuple[socket.socket, str]:
     """A listening socket and the address it has; raises OSError."""
     try:
         if address.startswith("unix:"):
-            return _bind_unix(address[5:]), address
+            return bind_unix(Path(address[5:]), backlog=BACKLOG), address
         host, port = split(address)
         family, kind, _, _, where = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)[0]
         listening = socket.socket(family, kind)
@@ -110,20 +111,3 @@ def _bind(address: str) -> tuple[socket.socket, str]:
     listening.listen(BACKLOG)
     listening.setblocking(False)
     return listening, f"{address.rpartition(':')[0]}:{listening.getsockname()[1]}"
-
-
-def _bind_unix(path: str) -> socket.socket:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe, suppress(FileNotFoundError):
-        try:
-            probe.connect(path)
-        except ConnectionRefusedError:
-            os.unlink(path)  # left behind by one that was killed
-    before = os.umask(0o117)
-    try:
-        listening.bind(path)
-    finally:
-        os.umask(before)
-    listening.listen(BACKLOG)
-    listening.setblocking(False)
-    return listening

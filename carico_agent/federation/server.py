@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 from carico_agent.federation import address as addresses
 from carico_agent.federation import peers, state, wire
 from carico_agent.federation.address import Tls
+from carico_agent.federation.call import Method
 from carico_agent.federation.contribution import MOST_NAME_CHARS, Rejected
 from carico_agent.federation.frames import INVALID_ARGUMENT, PERMISSION_DENIED, CallError
-from carico_agent.federation.http2 import Method
 from carico_agent.federation.ledger import Ledger
 from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments

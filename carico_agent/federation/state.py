@@ -2,8 +2,8 @@
 
 import asyncio
 import logging
-import os
 import time
+from pathlib import Path
 
 from google.protobuf.message import DecodeError
 
@@ -11,6 +11,7 @@ from carico_agent.federation import wire
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.ledger import Ledger
 from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.supervise.files import replace_file
 
 log = logging.getLogger(__name__)
 
@@ -64,9 +65,4 @@ def _write(path: str, nodes: list[tuple[bytes, float]]) -> None:
     saved = pb.SavedState()
     for raw, heard_s in nodes:
         saved.nodes.add(contribution=raw, heard_unix_nano=int((heard_s + offset_s) * 1e9))
-    scratch = f"{path}.new"
-    with open(scratch, "wb") as file:
-        file.write(saved.SerializeToString())
-        file.flush()
-        os.fsync(file.fileno())
-    os.replace(scratch, path)
+    replace_file(Path(path), saved.SerializeToString(), 0o600, synced=True)

@@ -4,11 +4,13 @@ A zip that python3 runs without any library: the journal, the knobs and the rest
 ExecStopPost calls it, so a `kill -9` after an uninstall still ends with the old values.
 """
 
-import os
+import io
 import sys
 import zipfile
 from importlib.resources import files
 from pathlib import Path
+
+from carico_agent.supervise.files import replace_file
 
 MODULES = ("__init__.py", "plugin_api.py", "plugin_host/__init__.py", "plugin_host/knobs.py", "plugin_host/cgroupfs.py",
            "plugin_host/journal.py", "plugin_host/restore.py")
@@ -30,14 +32,13 @@ sys.exit(any(item.how == "failed" for item in done))
 
 def write(folder: Path) -> Path:
     """Put the kit into `folder`, replaced in one piece."""
-    target, fresh = folder / "restore.pyz", folder / "restore.pyz.new"
+    target, encoded = folder / "restore.pyz", io.BytesIO()
     package = files("carico_agent")
-    with zipfile.ZipFile(fresh, "w") as kit:
+    with zipfile.ZipFile(encoded, "w") as kit:
         for name in MODULES:
             kit.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
         kit.writestr("__main__.py", MAIN)
-    os.chmod(fresh, 0o600)
-    os.replace(fresh, target)
+    replace_file(target, encoded.getvalue(), 0o600)
     return target
 
 

@@ -21,7 +21,8 @@ from carico_agent import __version__
 from carico_agent.publish.board import Board
 from carico_agent.publish.limits import Client, Gate, Limits
 from carico_agent.publish.openapi import LINES, Operation, describe, described, operation
-from carico_agent.publish.peers import bind, client_of
+from carico_agent.publish.peers import client_of
+from carico_agent.supervise.sockets import bind_unix
 
 log = logging.getLogger(__name__)
 
@@ -151,7 +152,7 @@ class LocalApi:
         self._path: Path | None = None
 
     async def start(self, path: Path, group: str = "") -> None:
-        listener = bind(path, group)
+        listener = bind_unix(path, group)
         self._path = path
         self._servers.append(await asyncio.get_running_loop().create_unix_server(self._http, sock=listener))
 

@@ -1,13 +1,10 @@
-"""Who is at the other end: SO_PEERCRED on the unix socket, address or certificate on TCP. And the unix socket."""
+"""Who is at the other end: SO_PEERCRED on the unix socket, address or certificate on TCP."""
 
 import asyncio
-import grp
 import os
 import socket
 import ssl
-import stat
 import struct
-from pathlib import Path
 
 from carico_agent.publish.limits import Client
 
@@ -37,34 +34,3 @@ def server_context(cert: str, key: str, ca: str) -> ssl.SSLContext:
         context.load_verify_locations(ca)
         context.verify_mode = ssl.CERT_REQUIRED
     return context
-
-
-def bind(path: Path, group: str = "") -> socket.socket:
-    """A listening unix socket at `path`. A dead one is replaced; a living one, or another kind of file, is refused."""
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
-    _clear(path)
-    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    before = os.umask(0o117)  # mode 0660 from the first moment on
-    try:
-        listener.bind(str(path))
-    finally:
-        os.umask(before)
-    if group:
-        os.chown(path, -1, grp.getgrnam(group).gr_gid)
-    listener.listen(128)
-    return listener
-
-
-def _clear(path: Path) -> None:
-    try:
-        if not stat.S_ISSOCK(path.stat().st_mode):
-            raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another socket.path")
-    except FileNotFoundError:
-        return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
-        try:
-            probe.connect(str(path))
-        except OSError:
-            path.unlink(missing_ok=True)
-            return
-    raise FileExistsError(f"another agent is listening on {path}; stop it or choose another socket.path")

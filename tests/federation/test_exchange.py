@@ -12,9 +12,9 @@ import pytest
 
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation import wire
+from carico_agent.federation.call import Method
 from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution
-from carico_agent.federation.http2 import Method
 from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb

@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_agent.federation import frames as h2
+from carico_agent.federation.call import Method
 from carico_agent.federation.frames import (
     CONTINUATION,
     DATA,
@@ -26,7 +27,7 @@ from carico_agent.federation.frames import (
     literal,
 )  # fmt: skip
 from carico_agent.federation.hpack import Decoder, HpackError, huffman
-from carico_agent.federation.http2 import Connection, Method
+from carico_agent.federation.http2 import Connection
 from carico_agent.federation.listener import Listener
 
 HELLO = PREFACE + frame(SETTINGS, 0, 0)
@@ -273,13 +274,13 @@ def test_unfinished_messages_are_bounded_over_all_streams():
     held = connect()[0]
     for number in range(1, 4000, 2):  # what is finished, refused or reset is held no longer
         held.data_received((HELLO if number == 1 else b"") + call(b"/s/One", b"x" * 9, number))
-    assert held._held == 0
+    assert held._patience.held_bytes == 0
 
 
 def test_crumbs_and_unread_answers_do_not_keep_a_connection():
     """The listener drops by `heard_s` and `stalled_s`; what does not end then is cut off at the next round."""
     connection, wire = connect()
-    connection.heard_s = 0.0
+    connection._patience.heard_s = 0.0
     connection.data_received(HELLO + HEAD + frame(PING, 0, 0, bytes(8)) + frame(DATA, 0, 1, b"\x00\x00"))
     assert connection.heard_s == 0.0
     connection.data_received(frame(DATA, 0, 1, message(b"abc")[2:]))

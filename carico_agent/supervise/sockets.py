@@ -1,0 +1,39 @@
+"""Listening on a unix socket: with its rights from the first moment on, and after a crash without help."""
+
+import grp
+import os
+import socket
+import stat
+from pathlib import Path
+
+
+def bind_unix(path: Path, group: str = "", backlog: int = 128) -> socket.socket:
+    """A listening, non-blocking socket at `path`, of mode 0660 and `group` if given. A dead one is replaced; a living
+    one, or another kind of file, is refused (FileExistsError)."""
+    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _clear(path)
+    listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+    before = os.umask(0o117)
+    try:
+        listener.bind(str(path))
+    finally:
+        os.umask(before)
+    if group:
+        os.chown(path, -1, grp.getgrnam(group).gr_gid)
+    listener.listen(backlog)
+    return listener
+
+
+def _clear(path: Path) -> None:
+    try:
+        if not stat.S_ISSOCK(path.stat().st_mode):
+            raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another path")
+    except FileNotFoundError:
+        return
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        try:
+            probe.connect(str(path))
+        except OSError:
+            path.unlink(missing_ok=True)
+            return
+    raise FileExistsError(f"another agent is listening on {path}; stop it or choose another path")
