@@ -11,7 +11,8 @@ import yaml
 
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.fleet import Fleet, Recorder, Verdict
+from tests.kube.fleet import Fleet
+from tests.kube.judge import Recorder, Verdict
 from tests.kube.plane import Plane, wait_for
 
 PODS = 200
