@@ -59,26 +59,30 @@ class Extender:
         """ExtenderArgs → ExtenderFilterResult, as JSON where only names travel."""
         if not self._cluster.synced:
             return {"Error": "carico extender: nodes and Pods are not known yet"}
-        names, whole = names_of(arguments), arguments.get("Nodes")
-        verdicts = self._refusals(names, self._pod(arguments), time.monotonic())
+        names, whole, pod, now_s = names_of(arguments), arguments.get("Nodes"), self._pod(arguments), time.monotonic()
+        views = self._known(names)
+        verdicts = self._refusals(views, pod, now_s) if views else [self._refusal(name, pod, now_s) for name in names]
         if whole and arguments.get("NodeNames") is None:  # not nodeCacheCapable: objects came, objects must go
             failed = {name: why for name, why in zip(names, verdicts, strict=True) if why is not None}
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
-        return filter_result(names, verdicts)
+        return filter_result(names, verdicts, plain=bool(views))
 
     def prioritize(self, arguments: Object) -> bytes:
         """ExtenderArgs → HostPriorityList, as JSON."""
-        now_s, pod, names = time.monotonic(), self._pod(arguments), names_of(arguments)
-        nodes, nobody = self._cluster.nodes, NodeView("")
-        return host_priorities(names, self._policy.scores([nodes.get(name, nobody) for name in names], pod, now_s))
+        names, pod, nodes, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeView("")
+        views = self._known(names)
+        scores = self._policy.scores(views or [nodes.get(name, nobody) for name in names], pod, time.monotonic())
+        return host_priorities(names, scores, plain=bool(views))
 
-    def _refusals(self, names: Sequence[str], pod: PodView, now_s: float) -> list[str | None]:
-        nodes = self._cluster.nodes
+    def _known(self, names: Sequence[str]) -> list[NodeView]:
+        """Their views; none at all if one of them does not exist (deleted, or new): rare, so that may take longer."""
         try:
-            views = [nodes[name] for name in names]
-        except KeyError:  # one that was deleted, or is new: rare, so it may take longer
-            return [self._refusal(name, pod, now_s) for name in names]
+            return list(map(self._cluster.nodes.__getitem__, names))
+        except KeyError:
+            return []
+
+    def _refusals(self, views: list[NodeView], pod: PodView, now_s: float) -> list[str | None]:
         found = self._policy.refusals(views, pod, now_s)
         if self._config.open_when_unknown:
             return [why if view.slots == view.slots else None for why, view in zip(found, views, strict=True)]
