@@ -55,7 +55,7 @@ def _now() -> str:
 class Fleet:
     """All nodes; `async with` starts and ends them."""
 
-    def __init__(self, plane: Plane, count: int = 10, slots: float = 8.0, swing: float = 0.0, wobble: float = 0.0,
+    def __init__(self, plane: Plane, slots: float, swing: float = 0.0, wobble: float = 0.0, count: int = 10,
                  work_s: float = 3.0) -> None:  # fmt: skip
         self.plane, self.swing, self.wobble, self.work_s, self._slots = plane, swing, wobble, work_s, slots
         access = from_kubeconfig(plane.kubeconfig("agent-token"))
