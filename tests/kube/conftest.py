@@ -46,7 +46,7 @@ def cluster(plane: Plane) -> Iterator[Plane]:
 
 @pytest.fixture
 def start_agents(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Several agents, each with a folder of its own."""
+    """Several agents, each with a folder of its own, which do not slow down however busy this machine is."""
     started: list[AgentProcess] = []
 
     def start(name: str, *arguments: str) -> AgentProcess:
@@ -54,7 +54,7 @@ def start_agents(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         folder.mkdir(exist_ok=True)
         config = folder / "config.toml"
         if not config.exists():
-            config.write_text(f'[node]\nstate = "{folder}/state"\n')
+            config.write_text(f'[node]\nstate = "{folder}/state"\n[budget]\ncpu_ratio = 1.0\npressure_ratio = 1.0\n')
         started.append(AgentProcess(folder, "--config", str(config), "--node", name, "--quiet", *arguments))
         return started[-1]
 
