@@ -321,4 +321,6 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries]
     assert len(times) >= 2
-    assert all(later - earlier >= 4.9 for earlier, later in pairwise(times)), times
+    assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
+    # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
+    assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times
