@@ -1,6 +1,7 @@
 """Everything under deploy/ is applied to a real API server; what is too new for it is looked at and skipped."""
 
 import shutil
+import ssl
 import subprocess
 import tomllib
 from pathlib import Path
@@ -95,7 +96,11 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
     config = sample("v1beta1")["extenders"][0]
     config |= {"urlPrefix": f"https://127.0.0.1:{extender.port}",
                "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)}}  # fmt: skip
+    context = ssl.create_default_context(cafile=str(cluster.ca))
+    context.load_cert_chain(certificate, key)
     try:
+        # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
+        extender.ready(context)
         pace = {key: sample("v1beta1")["clientConnection"][key] for key in ("qps", "burst")}
         connection = {"kubeconfig": str(cluster.kubeconfig("scheduler-token")), **pace}
         cluster.start_scheduler({"extenders": [config], "clientConnection": connection})
