@@ -144,17 +144,21 @@ def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
     before = {name: sequence(name) for name in agents}
     cluster.stop_api()
     ticks = {name: own(agent)["ticks"] for name, agent in agents.items()}
+    expected = dict.fromkeys(agents, 0.0)
     try:
         with Knocks(cluster.port) as knocks:
-            time.sleep(AWAY_S)
+            for _ in range(int(AWAY_S / 5)):
+                time.sleep(5)
+                for name, agent in agents.items():  # ten a second; less if the agent finds this machine too busy
+                    expected[name] += 5 / agent.client().status()["sampling"]["period_s"]
         sampled = {name: own(agent)["ticks"] - ticks[name] for name, agent in agents.items()}
         conditions = [agent.client().status()["kubernetes"] for agent in agents.values()]
     finally:
         since = len(cluster.audit())
         cluster.start_api()
     back_s = time.time()
-    print(f"{sampled} samples and {knocks.count} connections in {AWAY_S:g} s without the API server")
-    assert min(sampled.values()) >= 0.7 * 10 * AWAY_S  # 10 a second; a machine this busy may miss some
+    print(f"{sampled} samples of {expected} and {knocks.count} connections in {AWAY_S:g} s without the API server")
+    assert all(sampled[name] >= 0.7 * expected[name] for name in agents)
     assert all("cannot be reached" in condition for condition in conditions)
     assert len(agents) * AWAY_S / 10 <= knocks.count <= len(agents) * AWAY_S / 2  # one in about 3 s each
     wait_for(lambda: all(sequence(name) > before[name] + 10 for name in agents), "published again")
