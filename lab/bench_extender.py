@@ -1,14 +1,16 @@
-"""What the extender costs: `python -m lab.bench_extender [answers] [throughput]`.
+"""What the extender costs: `python -m lab.bench_extender [answers] [throughput] [--write]`.
 
 answers: filter + prioritize over HTTP with 5,000 nodes, as kube-scheduler asks (nodeCacheCapable), p50 and p99.
-throughput: Pods per second through a real kube-scheduler on 1,000 nodes, without and with the extender. Needs the
-control plane of the tests (tests/kube/build.sh).
+throughput: Pods per second through a real kube-scheduler on 1,000 nodes, without and with the extender, between the
+first and the last binding by the API server's own clock. Needs the control plane of the tests (tests/kube/build.sh).
+--write puts the tables, and under which conditions they were made, into lab/extender-results/EXTENDER.md.
 """
 
 import asyncio
 import gc
 import json
 import os
+import platform
 import statistics
 import subprocess
 import sys
@@ -28,7 +30,11 @@ from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
 from tests.conftest import TREE
-from tests.kube.plane import Admin, Plane, free_port, wait_for
+from tests.kube.conftest import ExtenderProcess
+from tests.kube.plane import Plane, free_port, wait_for
+
+RESULTS = TREE / "lab/extender-results/EXTENDER.md"
+Row = tuple[str, ...]
 
 POD = {"metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
        "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2}}  # fmt: skip
@@ -87,7 +93,12 @@ def ask(connection: HTTPConnection, path: str, body: bytes) -> tuple[Any, float]
     return json.loads(answer), 1e3 * took_s
 
 
-def answers(count: int = 5000, rounds: int = 300) -> None:
+ANSWERS = ("nodes", "full", "Pods", "filter p50 [ms]", "filter + prioritize p50 [ms]", "p99 [ms]", "most [ms]",
+           "CPU [ms]", "pass")  # fmt: skip
+
+
+def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
+    rows = []
     for full_ratio, strangers in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
         port = free_port()
         code = f"from lab.bench_extender import serve; serve({count}, {port}, {full_ratio}, {strangers})"
@@ -110,13 +121,13 @@ def answers(count: int = 5000, rounds: int = 300) -> None:
                 alone.append(one_ms)
             cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
             kind = "just started" if strangers else "steady"
-            said = (f"{count} nodes, {full_ratio:.0%} full, {kind}: filter p50 {statistics.median(alone):.1f} ms, "
-                    f"filter + prioritize p50 {statistics.median(both):.1f} ms, p99 {_p99(both):.1f} ms, "
-                    f"most {max(both):.1f} ms; CPU {cpu_ms:.1f} ms ({len(passed)} pass)")  # fmt: skip
-            print(said, flush=True)
+            rows.append((str(count), f"{full_ratio:.0%}", kind, f"{statistics.median(alone):.1f}",
+                         f"{statistics.median(both):.1f}", f"{_p99(both):.1f}", f"{max(both):.1f}", f"{cpu_ms:.1f}",
+                         str(len(passed))))  # fmt: skip
         finally:
             process.terminate()
             process.wait()
+    return rows
 
 
 def _cpu_s(pid: int) -> float:
@@ -141,8 +152,13 @@ def _up(port: int) -> bool:
 
 # ---- throughput
 
+THROUGHPUT = ("extender", "Pods/s", "each run", "filter [ms]", "prioritize [ms]", "bind [ms]")
+CASES = (("none", None), ("filter, prioritize", ()), ("filter, prioritize, bind", ("bind",)))
+VERBS = ("filter", "prioritize", "bind")
 
-def throughput(nodes: int = 1000, pods: int = 1000) -> None:
+
+def throughput(nodes: int = 1000, pods: int = 1000, runs: int = 3) -> list[Row]:
+    rows = []
     with tempfile.TemporaryDirectory() as folder:
         plane = Plane(Path(folder))
         try:
@@ -150,37 +166,36 @@ def throughput(nodes: int = 1000, pods: int = 1000) -> None:
             plane.apply(TREE / "deploy/base/00-namespace.yaml", TREE / "deploy/base/10-rbac.yaml")
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda n: plane.admin.post("/api/v1/nodes", node_object(name(n), 50)), range(nodes)))
-            cases = (("without", None), ("filter + prioritize", ()), ("filter + prioritize + bind", ("bind",)))
-            for title, verbs in cases:
-                rate = _run(plane, pods, verbs, Path(folder))
-                print(f"{nodes} nodes, extender: {title}: {rate:.0f} Pods/s", flush=True)
+            for title, verbs in CASES:
+                found = [_run(plane, pods, verbs, Path(folder)) for _ in range(runs)]
+                rates, means = [rate for rate, _ in found], [mean for _, mean in found]
+                rows.append((title, f"{statistics.median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates),
+                             *(_middle([mean[verb] for mean in means if verb in mean]) for verb in VERBS)))  # fmt: skip
         finally:
             plane.stop()
+    return rows
 
 
-def _run(plane: Plane, pods: int, verbs: tuple[str, ...] | None, folder: Path) -> float:
-    """Pods wait until the scheduler starts; the rate is counted between the first and the last binding."""
+def _middle(values: list[float]) -> str:
+    return f"{statistics.median(values):.1f}" if values else ""
+
+
+def _run(plane: Plane, pods: int, verbs: tuple[str, ...] | None, folder: Path) -> tuple[float, dict[str, float]]:
+    """Pods wait until the scheduler starts. The rate, and what an answer of each verb took [ms]."""
     extender, config = None, {}
     if verbs is not None:
-        from tests.kube.conftest import ExtenderProcess
-
         extender = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
         config = {"extenders": [{
             "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 5,
             "nodeCacheCapable": True, **({"bindVerb": "bind"} if verbs else {})}]}  # fmt: skip
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: _new(plane.admin, n), range(pods)))
+        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", 0), range(pods)))
+    before = len(plane.audit())
     plane.start_scheduler(config)
     try:
-        counts = []
-        while not counts or counts[-1][1] < pods:
-            time.sleep(0.25)
-            counts.append((time.monotonic(), sum(plane.admin.bound().values())))
-        started = [(t, n) for t, n in counts if n]
-        first, last = started[0], next(row for row in started if row[1] >= pods)
-        if extender is not None:
-            print("   ", [line for line in extender.metrics().splitlines() if "_sum" in line or "_count" in line])
-        return (last[1] - first[1]) / max(last[0] - first[0], 1e-9)
+        wait_for(lambda: len(_bindings(plane, before)) >= pods, "all Pods are bound", 900, every_s=1.0)
+        times_s = sorted(_bindings(plane, before))
+        return (pods - 1) / (times_s[-1] - times_s[0]), _means(extender.metrics()) if extender is not None else {}
     finally:
         plane.stop_scheduler()
         if extender is not None:
@@ -189,13 +204,52 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...] | None, folder: Path) -
         wait_for(lambda: not plane.admin.pods(), "the Pods are gone", 300)
 
 
-def _new(admin: Admin, number: int) -> None:
-    admin.add_pod(f"bench-{number}", 0)
+def _bindings(plane: Plane, before: int) -> list[float]:
+    """When the server received each binding [s since 1970]."""
+    bindings = [entry for entry in plane.audit()[before:] if entry["objectRef"].get("subresource") == "binding"]
+    return [datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp() for entry in bindings
+            if entry["responseStatus"]["code"] < 300]  # fmt: skip
+
+
+def _means(text: str) -> dict[str, float]:
+    """Mean time of each verb that was asked for [ms], from the extender's own metrics."""
+    rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
+    parts = {verb: [float(rows[f"carico_extender_{verb}_seconds_{what}"]) for what in ("sum", "count")]
+             for verb in VERBS}  # fmt: skip
+    return {verb: 1e3 * total_s / count for verb, (total_s, count) in parts.items() if count}
+
+
+# ---- the report
+
+
+def conditions() -> str:
+    cpu = next((line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines()
+                if line.startswith("model name")), platform.machine())  # fmt: skip
+    load = " ".join(f"{value:.1f}" for value in os.getloadavg())
+    return (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} CPUs ({cpu}), Linux {platform.release()}, "
+            f"Python {platform.python_version()}, load average before: {load}.")  # fmt: skip
+
+
+def table(heads: Row, rows: list[Row]) -> str:
+    lines = [heads, tuple("---" for _ in heads), *rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines) + "\n"
+
+
+def main(wanted: list[str]) -> None:
+    said, both = [f"# What the extender costs\n\n{conditions()}\n"], not {"answers", "throughput"} & set(wanted)
+    if both or "answers" in wanted:
+        said.append("## Answers\n\nOver HTTP on loopback, until the last byte is there; CPU is the extender's, for "
+                    f"both verbs.\n\n{table(ANSWERS, answers())}")  # fmt: skip
+        print(said[-1], flush=True)
+    if both or "throughput" in wanted:
+        said.append("## kube-scheduler's throughput\n\n1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of "
+                    "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; "
+                    f"median of three runs, mean time of an answer.\n\n{table(THROUGHPUT, throughput())}")  # fmt: skip
+        print(said[-1], flush=True)
+    if "--write" in wanted:
+        RESULTS.parent.mkdir(exist_ok=True)
+        RESULTS.write_text("\n".join(said) + "\n`python -m lab.bench_extender --write` made this file.\n")
 
 
 if __name__ == "__main__":
-    wanted = sys.argv[1:] or ["answers", "throughput"]
-    if "answers" in wanted:
-        answers()
-    if "throughput" in wanted:
-        throughput()
+    main(sys.argv[1:])

@@ -29,6 +29,7 @@ from carico_agent.supervise.tasks import Supervisor
 log = logging.getLogger(__name__)
 
 BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
+READ_BYTES = 1024 * 1024
 MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
 
@@ -88,7 +89,7 @@ class ExtenderServer:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi(self.routes())
+        api = LocalApi(self.routes(), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("house", self.extender.keep_house)

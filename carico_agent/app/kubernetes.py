@@ -64,7 +64,7 @@ async def examine(settings: Kubernetes, node: str) -> list[tuple[str, str, str]]
 async def _examine_right(client: Client, right: Right) -> tuple[str, str, str]:
     if await allowed(client, right):
         return "right", f"{right} is granted", ""
-    return "right", f"missing right: {right}", f"grant {right} to this user (deploy/rbac.yaml does)"
+    return "right", f"missing right: {right}", f"grant {right} to this user (deploy/base/10-rbac.yaml does)"
 
 
 async def _examine_node(client: Client, node: str) -> tuple[str, str, str]:

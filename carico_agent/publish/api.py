@@ -143,11 +143,12 @@ class _Server(web.Server):
 class LocalApi:
     """Serves `routes` on a unix socket of mode 0660, and on TCP if told to, within the limits of `gate`."""
 
-    def __init__(self, routes: Routes, gate: Gate | None = None) -> None:
+    def __init__(self, routes: Routes, gate: Gate | None = None, read_bytes: int = 64 * 1024) -> None:
+        """`read_bytes` of a body are taken in before its reader must have looked at them."""
         self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
         self.gate = gate or Gate(Limits(0, 0, 0))
         self._servers: list[asyncio.Server] = []
-        self._http = _Server(self._handle, access_log=None)
+        self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
         self._http.gate = self.gate
         self._path: Path | None = None
 

@@ -10,8 +10,13 @@ ends, because consumers close a node whose number has expired.
 Why a fall is let through sooner than a rise (0.1 against 0.3 of a Pod): too many places hurt running Pods, too few cost
 a little throughput. Why no relative threshold (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on
 one with 100 it is noise; so both, a step of at least one Pod and at least `least_ratio` of what was said.
+
+The extended resource has a third stage before these, `Lowest`: kube-scheduler fills every place at once and cannot
+give one back, so a number that goes up and down every second must publish its low side. A rise counts once it has held
+for `hold_s`, a fall at once. The annotations do without: who reads them asks again before it binds.
 """
 
+from collections import deque
 from dataclasses import dataclass
 from math import floor, inf
 
@@ -32,6 +37,8 @@ class GateConfig:
     """Places vanish when the number is this far below what was said [Pods]."""
     least_ratio: float = 0.03
     """Changes smaller than this share of what was said are not worth a write."""
+    hold_s: float = 3.0
+    """Places of the extended resource appear when the higher number has held for this long [s]."""
 
     def problems(self) -> list[str]:
         found = []
@@ -41,6 +48,8 @@ class GateConfig:
             found.append(f"ttl_s: {self.ttl_s} must be at least twice heartbeat_s, or one lost write closes the node")
         if not (0 <= self.rise < 1 and 0 <= self.fall < 1):
             found.append(f"rise, fall: {self.rise}, {self.fall} must be in [0, 1)")
+        if not self.hold_s >= 0:
+            found.append(f"hold_s: {self.hold_s} must not be negative")
         return found
 
 
@@ -67,6 +76,30 @@ def steady(slots: float, said: int | None, config: GateConfig) -> int | None:
     if said < whole:
         return max(said, floor(slots - config.rise)) if whole < 1e6 else whole
     return min(said, max(whole, floor(slots + config.fall)))
+
+
+class Lowest:
+    """The lowest number of the last `hold_s` seconds. Unknown (NaN) forgets all that was before.
+
+    >>> lowest = Lowest(hold_s=3.0)
+    >>> [lowest.of(now_s, slots) for now_s, slots in ((0, 8), (1, 5), (2, 9), (3, 7), (4, 9), (5, 9), (6, 9), (7, 9))]
+    [8, 5, 5, 5, 7, 7, 9, 9]
+    """
+
+    def __init__(self, hold_s: float) -> None:
+        self._hold_s = hold_s
+        self._kept: deque[tuple[float, float]] = deque()  # both rise: when, what
+
+    def of(self, now_s: float, slots: float) -> float:
+        if slots != slots:
+            self._kept.clear()
+            return slots
+        while self._kept and self._kept[-1][1] >= slots:
+            self._kept.pop()
+        self._kept.append((now_s, slots))
+        while self._kept[0][0] <= now_s - self._hold_s and len(self._kept) > 1:
+            self._kept.popleft()
+        return self._kept[0][1]
 
 
 class Gate:

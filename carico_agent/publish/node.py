@@ -6,11 +6,13 @@ agent needs no right to change a node's spec. The gate decides when; what it dec
 The extended resource is what an unmodified kube-scheduler filters by and reserves itself: it subtracts what bound Pods
 ask for. So we publish
 
-    Pod-Capacity + what those counted in it hold, made whole with hysteresis, never below what all bound Pods hold.
+    Pod-Capacity + what those counted in it hold, its low side made whole, never below what all bound Pods hold.
 
 Why "those counted in it" and not all holders: a Pod that is bound but has not started yet is not in Pod-Capacity. With
 "all holders + Pod-Capacity" eight Pods bound to an empty node with eight places would make sixteen out of them.
 Why never below: the kubelet refuses Pods at its next start if they hold more than the node has (OutOf<resource>).
+Why a Pod that is gone from the API server but still counted here goes on holding: it is still in Pod-Capacity. Without
+it the number dips by one at every end of a Pod, until the end is noticed here.
 """
 
 import asyncio
@@ -28,7 +30,7 @@ from carico_agent.kube.health import Health
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import Gate, GateConfig, News, steady
+from carico_agent.publish.gate import Gate, GateConfig, Lowest, News, steady
 from carico_agent.supervise.backoff import Backoff
 
 POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
@@ -79,6 +81,8 @@ class NodePublisher:
         self._was_well = True
         self._owed = False  # a write failed: it is tried again, whatever the gate says
         self._pods: dict[str, PodFacts] = {}
+        self._leaving: dict[str, PodFacts] = {}  # gone from the API server, perhaps still counted here
+        self._lowest = Lowest(config.gate.hold_s)
         self._node: NodeFacts | None = None
         self._said_resource: int | None = None
         self._said_status: str | None = None
@@ -136,12 +140,14 @@ class NodePublisher:
         self._stir.set()
 
     def _pods_are(self, pods: list[PodFacts]) -> None:
-        self._pods = {pod.uid: pod for pod in pods}
+        before, self._pods = self._pods, {pod.uid: pod for pod in pods}
+        self._leaving |= {uid: pod for uid, pod in before.items() if uid not in self._pods}
         self._stir.set()
 
     def _pod_changed(self, gone: bool, pod: PodFacts) -> None:
         if gone or pod.finished:
-            self._pods.pop(pod.uid, None)
+            if (last := self._pods.pop(pod.uid, None)) is not None:
+                self._leaving[pod.uid] = last
         else:
             self._pods[pod.uid] = pod
         self._stir.set()
@@ -157,9 +163,11 @@ class NodePublisher:
         if not self._config.resource or not self._watch_pods.synced.is_set():
             return None
         counted = self._counted()
-        held_by_counted = sum(pod.places for pod in self._pods.values() if counted.get(pod.local_uid))
-        whole_ = steady(pod_capacity + held_by_counted, self._said_resource, self._config.gate)
-        return max(self.held(), whole_ or 0)
+        self._leaving = {uid: pod for uid, pod in self._leaving.items() if counted.get(pod.local_uid)}
+        holders = (*self._pods.values(), *self._leaving.values())
+        held_by_counted = sum(pod.places for pod in holders if counted.get(pod.local_uid))
+        low = self._lowest.of(self._clock(), pod_capacity + held_by_counted)
+        return max(self.held(), steady(low, self._said_resource, self._config.gate) or 0)
 
     def places(self, slots: int, pods: int) -> int | None:
         """Slots as the API server's Pods count: without Pods it does not know, with those we do not count."""

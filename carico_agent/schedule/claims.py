@@ -70,6 +70,11 @@ class Claims:
             raise
         return True
 
+    def drop(self, node: str, uid: str) -> None:
+        """This Pod will not be bound here after all: the next claim that is written leaves it out."""
+        if (lease := self._leases.get(node)) is not None:
+            lease.claims.pop(uid, None)
+
     def _keep(self, node: str, lease: Object) -> None:
         meta = lease["metadata"]
         self._leases[node] = _Lease(meta["resourceVersion"], _parse((meta.get("annotations") or {}).get(CLAIMS)))

@@ -18,6 +18,9 @@ SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
 """Nodes with strangers that are looked at in one go (0.1 s apart)."""
 
+FRESH_S = 1.0
+"""A watch of nodes that was silent for longer [s] is not relied on when a Pod is bound."""
+
 REMEMBER_S = 300.0
 """How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
 
@@ -68,6 +71,7 @@ class Cluster:
     """Nodes and places. Times are monotonic seconds."""
 
     def __init__(self, client: Client) -> None:
+        self._client = client
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeView] = {}
         self.ledger = Ledger()
@@ -92,6 +96,17 @@ class Cluster:
     def blind_s(self) -> float:
         """For how long bindings have not been heard of [s]; 0 while the watch of Pods is open."""
         return self._pods_watch.closed_s()
+
+    async def newest(self, name: str) -> Published | None:
+        """What `name` says now, asked of the server itself; None while the watch of nodes is lively and knows it.
+
+        Why not always ask: while the watch speaks, it is as quick as an answer (both take some milliseconds).
+        Why not keep it: the watch may already have told something newer. Why a list: the role has that right already.
+        """
+        if self._nodes_watch.quiet_s() < FRESH_S:
+            return None
+        found = await self._client.get("/api/v1/nodes", {"fieldSelector": f"metadata.name={name}"})
+        return next(map(read_node, found.get("items") or ()), Published(name))
 
     # ---- nodes
 

@@ -1,7 +1,9 @@
 """One control plane for all tests here. They skip, with the reason, only where none can be had."""
 
+import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import time
@@ -46,7 +48,7 @@ def cluster(plane: Plane) -> Iterator[Plane]:
 
 @pytest.fixture
 def start_agents(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
-    """Several agents, each with a folder of its own."""
+    """Several agents, each with a folder of its own, which do not slow down however busy this machine is."""
     started: list[AgentProcess] = []
 
     def start(name: str, *arguments: str) -> AgentProcess:
@@ -54,7 +56,7 @@ def start_agents(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         folder.mkdir(exist_ok=True)
         config = folder / "config.toml"
         if not config.exists():
-            config.write_text(f'[node]\nstate = "{folder}/state"\n')
+            config.write_text(f'[node]\nstate = "{folder}/state"\n[budget]\ncpu_ratio = 1.0\npressure_ratio = 1.0\n')
         started.append(AgentProcess(folder, "--config", str(config), "--node", name, "--quiet", *arguments))
         return started[-1]
 
@@ -83,17 +85,24 @@ class ExtenderProcess:
     def url(self) -> str:
         return f"http://127.0.0.1:{self.port}"
 
-    def ready(self) -> "ExtenderProcess":
-        wait_for(self._is_ready, "the extender is ready")
+    def ready(self, tls: ssl.SSLContext | None = None) -> "ExtenderProcess":
+        wait_for(lambda: self._is_ready(tls), "the extender is ready")
         return self
 
-    def _is_ready(self) -> bool:
+    def _is_ready(self, tls: ssl.SSLContext | None) -> bool:
         assert self.process.poll() is None, self.log.read_text()
+        url = f"{self.url.replace('http:', 'https:') if tls else self.url}/readyz"
         try:
-            with urllib.request.urlopen(f"{self.url}/readyz", timeout=5) as answer:
+            with urllib.request.urlopen(url, timeout=5, context=tls) as answer:
                 return bool(answer.status == 200)
         except (OSError, urllib.error.HTTPError):
             return False
+
+    def filter(self, *names: str) -> str:
+        """What it answers kube-scheduler about a Pod and these nodes."""
+        body = json.dumps({"Pod": {"metadata": {"uid": "asked"}}, "NodeNames": names}).encode()
+        with urllib.request.urlopen(f"{self.url}/filter", body, timeout=5) as answer:
+            return str(answer.read().decode())
 
     def metrics(self) -> str:
         with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:

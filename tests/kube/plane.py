@@ -309,13 +309,16 @@ class Plane:
     def _files(self) -> None:
         rows = [f'{token},{user},{user},"{groups}"' for token, (user, groups) in USERS.items()]
         (self.folder / "tokens.csv").write_text("\n".join(rows) + "\n")
+        ours = [user for user, _ in USERS.values() if "serviceaccount" in user]
         (self.folder / "audit.json").write_text(json.dumps({
             "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-            "rules": [{"level": "Metadata", "users": [user for user, _ in USERS.values() if "serviceaccount" in user]},
-                      {"level": "None"}]}))  # fmt: skip
+            "rules": [{"level": "RequestResponse", "users": ours, "verbs": ["patch"],
+                       "resources": [{"group": "", "resources": ["nodes/status"]}]},
+                      {"level": "Metadata", "resources": [{"group": "", "resources": ["pods/binding"]}]},
+                      {"level": "Metadata", "users": ours}, {"level": "None"}]}))  # fmt: skip
 
     def audit(self) -> list[Any]:
-        """Every request of the carico users so far, as the server saw it."""
+        """Every request of the carico users so far, and every binding, as the server saw them."""
         path = self.folder / "audit.log"
         lines = path.read_text().splitlines() if path.exists() else []
         return [json.loads(line) for line in lines if line.endswith("}")]

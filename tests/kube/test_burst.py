@@ -1,9 +1,13 @@
-"""Two hundred Pods over ten nodes: no node ever gets more than it published."""
+"""Two hundred Pods over ten nodes: no node ever gets more than it published.
+
+With constant numbers that is strict. With numbers that change every second it is strict but for writes that cross each
+other on the way: a binding may exceed a lower number that came out while it was being sent. How much later than that
+number it may arrive at the server is GRACE_MS; seen here: nearly always before (see judge.py).
+"""
 
 import asyncio
 import signal
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -11,10 +15,17 @@ import yaml
 
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.fleet import Fleet, Recorder, Verdict
+from tests.kube.fleet import Fleet
+from tests.kube.judge import Recorder, Verdict
 from tests.kube.plane import Plane, wait_for
 
 PODS = 200
+GRACE_MS = 250.0
+"""A lower number is out for this long, and a binding that was decided before still arrives [ms]. That is the time a
+watch and a request take on a machine whose two cores run a whole control plane. Seen: 132 at most, with load 8."""
+FEW = PODS // 10
+CHANGING = {"swing": 3.0, "wobble": 1.0}
+
 StartExtender = Callable[..., ExtenderProcess]
 
 
@@ -26,30 +37,36 @@ async def burst(plane: Plane, count: int = PODS, places: int = 1) -> None:
     await asyncio.to_thread(create)
 
 
-async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 150.0) -> None:
+async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 400.0) -> None:
     async with asyncio.timeout(timeout_s):
         while fleet.finished < count:
             await asyncio.sleep(0.2)
 
 
-def report(name: str, verdict: Verdict) -> None:
-    print(f"{name}: {verdict.bindings} bindings, most per node {sorted(verdict.most.values())}, "
-          f"beyond the number then: {len(verdict.over_now)}, also before: {len(verdict.over_lately)}")  # fmt: skip
+def check(name: str, verdict: Verdict, changing: bool) -> None:
+    late = sorted(round(one.late_ms) for one in verdict.over)
+    most = sorted(verdict.most.values())
+    print(f"{name}: {verdict.bindings} bindings, most per node {most}, numbers rose {verdict.rises} and fell "
+          f"{verdict.falls} times, beyond the number: {len(late)}, late by {late} ms")  # fmt: skip
+    assert verdict.bindings == PODS
+    if not changing:
+        assert verdict.over == []
+        return
+    assert min(verdict.rises, verdict.falls) >= 10  # they really change, as published
+    assert len(verdict.over) <= FEW
+    assert verdict.latest_ms <= GRACE_MS, [str(one) for one in verdict.over]
 
 
-@pytest.mark.parametrize("wobble", [0.0, 3.0], ids=["constant", "changing"])
-async def test_the_resource_alone(cluster: Plane, wobble: float) -> None:
+@pytest.mark.parametrize("changing", [False, True], ids=["constant", "changing"])
+async def test_the_resource_alone(cluster: Plane, changing: bool) -> None:
     """An unmodified kube-scheduler without any extender."""
     cluster.start_scheduler()
-    async with Recorder(cluster) as recorder, Fleet(cluster, slots=8.4, wobble=wobble) as fleet:
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING if changing else {}) as fleet:
         await burst(cluster)
         await all_finish(fleet)
     verdict = recorder.judge("resource")
-    report(f"resource, wobble {wobble}", verdict)
-    assert verdict.bindings == PODS
-    assert verdict.over_lately == []
-    if not wobble:
-        assert verdict.over_now == []
+    check("resource", verdict, changing)
+    if not changing:
         assert set(verdict.most.values()) == {8}
 
 
@@ -61,25 +78,20 @@ def extended(*extenders: ExtenderProcess) -> dict[str, Any]:
     return {"extenders": [{**sample, "enableHTTPS": False, "urlPrefix": one.url} for one in extenders]}
 
 
-@pytest.mark.parametrize("wobble", [0.0, 3.0], ids=["constant", "changing"])
-async def test_the_extender_alone(cluster: Plane, start_extender: StartExtender, wobble: float) -> None:
+@pytest.mark.parametrize("changing", [False, True], ids=["constant", "changing"])
+async def test_the_extender_alone(cluster: Plane, start_extender: StartExtender, changing: bool) -> None:
     """Pods that ask for no resource: only the extender counts them."""
     cluster.start_scheduler(extended(start_extender()))
-    async with Recorder(cluster) as recorder, Fleet(cluster, slots=8.4, wobble=wobble) as fleet:
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING if changing else {}) as fleet:
         await burst(cluster, places=0)
         await all_finish(fleet)
-    verdict = recorder.judge("places")
-    report(f"extender, wobble {wobble}", verdict)
-    assert verdict.bindings == PODS
-    assert verdict.over_lately == []
-    if not wobble:
-        assert verdict.over_now == []
+    check("extender", recorder.judge("places"), changing)
 
 
 async def test_the_extender_is_killed_and_restarted(cluster: Plane, start_extender: StartExtender) -> None:
     first = start_extender()
     cluster.start_scheduler(extended(first))
-    async with Recorder(cluster) as recorder, Fleet(cluster, slots=8.4, wobble=3.0) as fleet:
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING) as fleet:
         creating = asyncio.create_task(burst(cluster, places=0))
         for _ in range(3):
             await asyncio.sleep(2.0)
@@ -87,18 +99,16 @@ async def test_the_extender_is_killed_and_restarted(cluster: Plane, start_extend
             first = await asyncio.to_thread(start_extender, first.port)
         await creating
         await all_finish(fleet)
-    verdict = recorder.judge("places")
-    report("extender killed three times", verdict)
-    assert verdict.bindings == PODS
-    assert verdict.over_lately == []
+    check("extender killed three times", recorder.judge("places"), changing=True)
 
 
-async def test_two_replicas(cluster: Plane, start_extender: StartExtender, tmp_path: Path) -> None:
+@pytest.mark.parametrize("changing", [False, True], ids=["constant", "changing"])
+async def test_two_replicas(cluster: Plane, start_extender: StartExtender, changing: bool) -> None:
     """Two schedulers, each with an extender of its own, fill the same nodes at the same time."""
     one, two = start_extender(), start_extender()
     cluster.start_scheduler(extended(one))
     cluster.start_scheduler({**extended(two), "profiles": [{"schedulerName": "second"}]}, "kube-scheduler-2")
-    async with Recorder(cluster) as recorder, Fleet(cluster, slots=8.4) as fleet:
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING if changing else {}) as fleet:
 
         def create() -> None:
             for number in range(PODS):
@@ -107,18 +117,19 @@ async def test_two_replicas(cluster: Plane, start_extender: StartExtender, tmp_p
         await asyncio.to_thread(create)
         await all_finish(fleet)
     verdict = recorder.judge("places")
-    report("two replicas", verdict)
     print([line for it in (one, two) for line in it.metrics().splitlines() if "s_total" in line and "#" not in line])
-    assert verdict.bindings == PODS
-    assert verdict.over_now == []
+    check("two replicas", verdict, changing)
 
 
 def test_stale_nodes_are_closed(cluster: Plane, start_extender: StartExtender) -> None:
-    cluster.start_scheduler(extended(start_extender()))
+    extender = start_extender()
+    cluster.start_scheduler(extended(extender))
     cluster.admin.add_node("quiet")
     said = '{"time":"2020-01-01T00:00:00Z","ttl_s":150,"places":5}'
     notes = {"carico.dev/slots": "5", "carico.dev/status": said}
     cluster.admin.merge("/api/v1/nodes/quiet", {"metadata": {"annotations": notes}})
+    # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
+    wait_for(lambda: "stale" in extender.filter("quiet"), "the extender has heard")
     cluster.admin.add_pod("waits", 0)
 
     def event() -> str:

@@ -1,6 +1,7 @@
 """Everything under deploy/ is applied to a real API server; what is too new for it is looked at and skipped."""
 
 import shutil
+import ssl
 import subprocess
 import tomllib
 from pathlib import Path
@@ -13,6 +14,7 @@ from carico_agent.settings import BadSettings, parse
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
 from tests.kube.plane import Plane, documents, wait_for
+from tests.kube.schema import SCHEMAS, problems
 
 DEPLOY = TREE / "deploy"
 MANIFESTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "admission").glob("*.yaml"))]
@@ -22,9 +24,19 @@ MANIFESTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "
 def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
     skipped = cluster.apply(file)
     if skipped:
-        for document in documents(file):
-            assert document["apiVersion"].startswith("admissionregistration.k8s.io/")
+        assert [found for document in documents(file) for found in problems(document)] == []
         pytest.skip("; ".join(f"{name}: {why}" for name, why in skipped.items()))
+
+
+def test_what_is_too_new_has_only_fields_that_exist() -> None:
+    """Also without a control plane: kinds that 1.20 does not know are held against tests/kube/schema.py."""
+    looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
+    assert len(looked_at) == 4
+    assert [found for document in looked_at for found in problems(document)] == []
+    broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
+    broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
+    assert [line.partition(": ")[0] for line in problems(broken)] == [
+        ".extenders[0].weight", ".extenders[0].httpTimeout", ".extenders[0].enableHttps"]  # fmt: skip
 
 
 def test_kustomize_has_every_object() -> None:
@@ -72,6 +84,7 @@ def test_both_scheduler_configurations_say_the_same() -> None:
     assert new.pop("apiVersion") == "kubescheduler.config.k8s.io/v1"
     assert old.pop("apiVersion") == "kubescheduler.config.k8s.io/v1beta1"
     assert new == old
+    assert problems(sample("v1")) == []  # 1.20 runs the other one, for real
 
 
 def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> None:
@@ -83,8 +96,14 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
     config = sample("v1beta1")["extenders"][0]
     config |= {"urlPrefix": f"https://127.0.0.1:{extender.port}",
                "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)}}  # fmt: skip
+    context = ssl.create_default_context(cafile=str(cluster.ca))
+    context.load_cert_chain(certificate, key)
     try:
-        cluster.start_scheduler({"extenders": [config]})
+        # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
+        extender.ready(context)
+        pace = {key: sample("v1beta1")["clientConnection"][key] for key in ("qps", "burst")}
+        connection = {"kubeconfig": str(cluster.kubeconfig("scheduler-token")), **pace}
+        cluster.start_scheduler({"extenders": [config], "clientConnection": connection})
         cluster.admin.add_node("n1")
         amount = {"carico.dev/pods": "2"}
         cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": amount, "allocatable": amount}})

@@ -3,12 +3,17 @@
 import asyncio
 import json
 import time
+from collections.abc import Callable
 from math import isnan
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import Refused
 from carico_agent.kube.pods import PodFacts
+from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster, Published, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policy import PodCapacity
@@ -22,16 +27,24 @@ class Server:
         self.bound: list[tuple[str, str]] = []
         self.version = 0
         self.slow_s = 0.0
+        self.nodes: list[Object] = []
+        self.asked: list[str] = []
+        self.on_claim: Callable[[], None] = lambda: None
 
     def _store(self, body: Object) -> Object:
         self.version += 1
+        self.on_claim()
         kept: Object = json.loads(json.dumps(body))
         kept["metadata"]["resourceVersion"] = str(self.version)
         self.leases[kept["metadata"]["name"]] = kept
         return kept
 
-    async def get(self, path: str) -> Object:
+    async def get(self, path: str, params: Object | None = None) -> Object:
         await asyncio.sleep(self.slow_s)
+        if params is not None:
+            name = params["fieldSelector"].removeprefix("metadata.name=")
+            self.asked.append(name)
+            return {"items": [node for node in self.nodes if node["metadata"]["name"] == name]}
         if (name := path.rpartition("/")[2]) not in self.leases:
             raise Refused(404, "not found")
         return self.leases[name]
@@ -59,12 +72,17 @@ def replica(server: Server, nodes: dict[str, float], **config: Any) -> tuple[Ext
     cluster._pods_are([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
-        watch._lost_s = None
+        watch._lost_s, watch._heard_s = None, time.monotonic() + 60.0
     return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(**config)), cluster
 
 
 def arguments(uid: str, *names: str) -> Object:
     return {"Pod": {"metadata": {"uid": uid, "name": uid, "namespace": "d"}}, "Nodes": None, "NodeNames": list(names)}
+
+
+def filtered(extender: Extender, asked: Object) -> Any:
+    said = extender.filter(asked)
+    return json.loads(said) if isinstance(said, bytes) else said
 
 
 def binding(uid: str, node: str) -> Object:
@@ -73,7 +91,7 @@ def binding(uid: str, node: str) -> Object:
 
 async def test_wire_format() -> None:
     extender, _ = replica(Server(), {"a": 8, "b": 0.5, "c": 4})
-    assert extender.filter(arguments("u", "a", "b", "gone")) == {
+    assert filtered(extender, arguments("u", "a", "b", "gone")) == {
         "NodeNames": ["a"], "Error": "",
         "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
     }  # fmt: skip
@@ -82,14 +100,25 @@ async def test_wire_format() -> None:
     odd = json.loads(extender.prioritize(arguments("u", "\\", "ü")))
     assert odd == [{"Host": "\\", "Score": 0}, {"Host": "ü", "Score": 0}]
     nodes = {"kind": "NodeList", "items": [{"metadata": {"name": name}} for name in "ab"]}
-    answer = extender.filter({"Pod": {}, "Nodes": nodes, "NodeNames": None})
+    answer = filtered(extender, {"Pod": {}, "Nodes": nodes, "NodeNames": None})
     assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
+
+
+@given(st.lists(st.tuples(st.text(max_size=9), st.none() | st.text(max_size=9), st.integers(0, 10))))
+def test_joined_answers_are_what_json_would_say(rows: list[tuple[str, str | None, int]]) -> None:
+    rows = list({name: (name, why, score) for name, why, score in rows}.values())
+    names, whys, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+    assert json.loads(wire.filter_result(names, whys)) == {
+        "NodeNames": [name for name, why, _ in rows if why is None], "Error": "",
+        "FailedNodes": {name: why for name, why, _ in rows if why is not None}}  # fmt: skip
+    assert json.loads(wire.host_priorities(names, scores)) == [
+        {"Host": name, "Score": score} for name, _, score in rows]  # fmt: skip
 
 
 async def test_nothing_is_answered_before_everything_is_known() -> None:
     extender, cluster = replica(Server(), {"a": 8})
     cluster._pods_watch.synced.clear()
-    assert "not known yet" in extender.filter(arguments("u", "a"))["Error"]
+    assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
 
 
 async def test_binds_stop_at_the_slots() -> None:
@@ -100,6 +129,36 @@ async def test_binds_stop_at_the_slots() -> None:
     refused = [answer["Error"] for answer in answers if answer["Error"]]
     assert len(refused) == 7 == extender.refused_binds
     assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
+
+
+async def test_the_number_falls_while_a_claim_is_written() -> None:
+    """The last look is after the claim; the place that was claimed in vain is free for others at once."""
+    server = Server()
+    extender, cluster = replica(server, {"a": 1, "b": 1})
+    server.on_claim = lambda: cluster._node_changed(False, Published("a", 0.0, 0.0, 100.0, 64.0))
+    assert "no room: 0 slots" in (await extender.bind(binding("u", "a")))["Error"]
+    assert server.bound == []
+    server.on_claim = lambda: None
+    cluster._node_changed(False, Published("a", 1.0, 0.0, 100.0, 64.0))
+    assert (await extender.bind(binding("v", "a")))["Error"] == ""
+    assert list(json.loads(server.leases["a"]["metadata"]["annotations"]["carico.dev/claims"])) == ["v"]
+    assert server.asked == []  # the watch was lively
+
+
+async def test_a_silent_watch_is_not_relied_on() -> None:
+    server = Server()
+    extender, cluster = replica(server, {"a": 3, "b": 0})
+    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    for name, places in (("a", 0), ("b", 3)):
+        said = json.dumps({"time": now, "ttl_s": 100, "places": places})
+        notes = {"carico.dev/slots": str(places), "carico.dev/status": said}
+        server.nodes.append({"metadata": {"name": name, "annotations": notes}})
+    cluster._nodes_watch._heard_s = time.monotonic() - 2.0
+    assert "no room: 0 slots" in (await extender.bind(binding("u", "a")))["Error"]
+    assert server.asked == ["a"]
+    server.nodes.clear()
+    assert "published no capacity" in (await extender.bind(binding("u", "a")))["Error"]
+    assert server.bound == []
 
 
 async def test_replicas_agree_through_claims() -> None:
@@ -160,13 +219,13 @@ async def test_no_binding_while_blind() -> None:
     extender, cluster = replica(server, {"a": 3})
     cluster._pods_watch._lost_s = time.monotonic() - 20
     assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
-    assert extender.filter(arguments("u", "a"))["NodeNames"] == ["a"]
+    assert filtered(extender, arguments("u", "a"))["NodeNames"] == ["a"]
 
 
 async def test_unknown_nodes_may_be_left_to_others() -> None:
     extender, cluster = replica(Server(), {}, open_when_unknown=True)
     cluster._node_changed(False, Published("plain"))
-    assert extender.filter(arguments("u", "plain"))["NodeNames"] == ["plain"]
+    assert filtered(extender, arguments("u", "plain"))["NodeNames"] == ["plain"]
     assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
     assert (await extender.bind(binding("u", "plain")))["Error"] == ""
 

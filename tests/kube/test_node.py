@@ -2,7 +2,10 @@
 
 import json
 import re
+import socket
+import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 from datetime import UTC, datetime
 from itertools import pairwise
@@ -14,7 +17,7 @@ import pytest
 from carico_agent.cli import main
 from tests.conftest import AgentProcess
 from tests.kube.conftest import settle
-from tests.kube.plane import ApiError, Plane, wait_for
+from tests.kube.plane import Plane, wait_for
 
 Start = Callable[..., AgentProcess]
 TRACE = str(Path(__file__).parent.parent / "golden/bursts.trace.gz")
@@ -120,35 +123,84 @@ def test_pods_are_bound_exactly_up_to_the_slots_of_real_agents(cluster: Plane, s
     wait_for(lambda: cluster.admin.bound() == slots, "the place is taken")
 
 
-def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
-    cluster.admin.add_node("n1")
-    agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")))
-    published(cluster, "n1")
-    def sequence() -> int:
-        return int(json.loads(annotations(cluster.admin.node("n1"))["carico.dev/status"])["seq"])
+AWAY_S = 60.0
 
-    before = sequence()
+
+def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
+    """A minute without it, three agents: they go on, knock now and then, and are back within five seconds."""
+    agents = {}
+    for name in ("n1", "n2", "n3"):
+        cluster.admin.add_node(name)
+        agents[name] = start_agents(name, "--kubeconfig", str(cluster.kubeconfig("agent-token")))
+    for name in agents:
+        published(cluster, name)
+
+    def sequence(name: str) -> int:
+        return int(json.loads(annotations(cluster.admin.node(name))["carico.dev/status"])["seq"])
+
+    def own(agent: AgentProcess) -> Any:
+        return agent.client().request("GET", "/v1/self")
+
+    before = {name: sequence(name) for name in agents}
     cluster.stop_api()
-    away_s = time.monotonic()
-    ticks = agent.client().request("GET", "/v1/self")["ticks"]
-    while time.monotonic() - away_s < 20:
-        time.sleep(0.5)
-    assert agent.client().request("GET", "/v1/self")["ticks"] > ticks + 100  # sampling went on
-    assert "cannot be reached" in agent.client().status()["kubernetes"]
-    requests = len(cluster.audit())
-    cluster.start_api()
+    ticks = {name: own(agent)["ticks"] for name, agent in agents.items()}
+    expected = dict.fromkeys(agents, 0.0)
+    try:
+        with Knocks(cluster.port) as knocks:
+            for _ in range(int(AWAY_S / 5)):
+                time.sleep(5)
+                for name, agent in agents.items():  # ten a second; less if the agent finds this machine too busy
+                    expected[name] += 5 / agent.client().status()["sampling"]["period_s"]
+        sampled = {name: own(agent)["ticks"] - ticks[name] for name, agent in agents.items()}
+        conditions = [agent.client().status()["kubernetes"] for agent in agents.values()]
+    finally:
+        since = len(cluster.audit())
+        cluster.start_api()
     back_s = time.time()
-    wait_for(lambda: sequence() > before + 10, "published again")
+    print(f"{sampled} samples of {expected} and {knocks.count} connections in {AWAY_S:g} s without the API server")
+    assert all(sampled[name] >= 0.7 * expected[name] for name in agents)
+    assert all("cannot be reached" in condition for condition in conditions)
+    assert len(agents) * AWAY_S / 10 <= knocks.count <= len(agents) * AWAY_S / 2  # one in about 3 s each
+    wait_for(lambda: all(sequence(name) > before[name] + 10 for name in agents), "published again")
     time.sleep(6)
-    new = [entry for entry in cluster.audit()[requests:] if "carico-agent" in entry["user"]["username"]]
-    first_s = min(when(entry) for entry in new if entry["verb"] == "patch" and entry["responseStatus"]["code"] == 200)
-    asked = [f"{entry['verb']} {entry['objectRef']['resource']} {entry['responseStatus']['code']}" for entry in new]
-    print(f"published {first_s - back_s:+.1f} s from the moment the server was ready; asked: {asked}")
-    assert first_s - back_s < 5
-    assert len(new) <= 12
-    log = agent.log.read_text()
-    assert len(re.findall("WARNING.*cannot be reached", log)) == 1
-    assert len(re.findall("INFO.*works again", log)) == 1
+    asked = [entry for entry in cluster.audit()[since:] if "carico-agent" in entry["user"]["username"]]
+    for name, agent in agents.items():
+        first_s = min(when(entry) for entry in asked if entry["verb"] == "patch" and entry["objectRef"]["name"] == name
+                      and entry["responseStatus"]["code"] == 200)  # fmt: skip
+        print(f"{name}: published {first_s - back_s:+.1f} s from the moment the server was ready")
+        assert first_s - back_s < 5
+        log = agent.log.read_text()
+        assert len(re.findall("WARNING.*cannot be reached", log)) == 1
+        assert len(re.findall("INFO.*works again", log)) == 1
+    print("asked:", Counter(f"{entry['verb']} {entry['objectRef']['resource']}" for entry in asked))
+    assert len(asked) <= 12 * len(agents)
+
+
+class Knocks:
+    """Stands where the API server was, counts who comes, and lets nobody in."""
+
+    def __init__(self, port: int) -> None:
+        self.count = 0
+        self._listener = socket.create_server(("127.0.0.1", port), reuse_port=False)
+        self._thread = threading.Thread(target=self._answer)
+
+    def __enter__(self) -> "Knocks":
+        self._thread.start()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._listener.shutdown(socket.SHUT_RDWR)  # ends accept
+        self._thread.join()
+        self._listener.close()
+
+    def _answer(self) -> None:
+        while True:
+            try:
+                visitor, _ = self._listener.accept()
+            except OSError:
+                return
+            self.count += 1
+            visitor.close()
 
 
 def when(entry: Any) -> float:
@@ -211,26 +263,31 @@ def test_untrusted_server(cluster: Plane, start_agents: Start, tmp_path: Path) -
     says(agent, "is not trusted")
 
 
-def test_missing_right(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
+RIGHTS = {("list", "nodes"), ("watch", "nodes"), ("patch", "nodes/status"), ("list", "pods"), ("watch", "pods")}
+
+
+@pytest.mark.parametrize(("verb", "what"), [("patch", "nodes/status"), ("list", "pods"), ("list", "nodes")])
+def test_missing_right(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str], verb: str,
+                       what: str) -> None:  # fmt: skip
     cluster.admin.add_node("n1")
-    group, meta = "rbac.authorization.k8s.io", {"name": "reader"}
+    group, meta = "rbac.authorization.k8s.io", {"name": f"all-but-{verb}-{what.replace('/', '-')}"}
+    granted = sorted(RIGHTS - {(verb, what)})
+    user = f"nobody-{meta['name']}"
     role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta,
-            "rules": [{"apiGroups": [""], "resources": ["nodes", "pods"], "verbs": ["list", "watch"]}]}  # fmt: skip
+            "rules": [{"apiGroups": [""], "resources": [on], "verbs": [may]} for may, on in granted]}  # fmt: skip
     binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-               "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": "reader"},
-               "subjects": [{"apiGroup": group, "kind": "User", "name": "nobody"}]}  # fmt: skip
-    for path, body in (("clusterroles", role), ("clusterrolebindings", binding)):
-        try:
-            cluster.admin.post(f"/apis/rbac.authorization.k8s.io/v1/{path}", body)
-        except ApiError as error:
-            assert error.status == 409
-    kubeconfig = cluster.kubeconfig("nobody-token")
+               "roleRef": {"apiGroup": group, "kind": "ClusterRole", **meta},
+               "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
+    cluster.admin.post(f"/apis/{group}/v1/clusterroles", role)
+    cluster.admin.post(f"/apis/{group}/v1/clusterrolebindings", binding)
+    certificate, key = cluster.client_certificate(meta["name"], user)
+    kubeconfig = cluster.kubeconfig(**{"client-certificate": str(certificate), "client-key": str(key)})
     agent = start_agents("n1", "--kubeconfig", str(kubeconfig))
     agent.wait()
-    says(agent, 'missing right: "patch" on "nodes/status" for nobody')
+    says(agent, f'missing right: "{verb}" on "{what}" for {user}')
     found = doctor(capsys, kubeconfig, "n1")
-    assert 'missing right: "patch" on "nodes/status"' in found
-    assert '"watch" on "pods" is granted' in found
+    assert f'missing right: "{verb}" on "{what}"' in found
+    assert all(f'"{may}" on "{on}" is granted' in found for may, on in granted)
 
 
 def test_deleted_node_and_its_return(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str]) -> None:
@@ -268,4 +325,6 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries]
     assert len(times) >= 2
-    assert all(later - earlier >= 4.9 for earlier, later in pairwise(times)), times
+    assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
+    # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
+    assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times

@@ -133,6 +133,39 @@ async def test_pods_that_hold_nothing_take_places_too() -> None:
     assert (bench.annotations["carico.dev/slots"], status["places"], status["pods"]) == ("8", 7, 3)
 
 
+async def test_a_number_that_jumps_publishes_its_low_side() -> None:
+    """Up and down by three every second: no place appears that is gone a second later, and falls are not held back."""
+    bench = Bench(min_interval_s=1.0)
+    said = []
+    for second in range(60):
+        bench.tell((8.4, 11.4, 5.4)[second % 3])
+        await bench.step(1)
+        said.append(bench.amount)
+    assert set(said[3:]) == {5}
+    for second in range(10):
+        bench.tell(9.4)
+        await bench.step(1)
+        assert bench.amount == (5 if second < 2 else 9)
+    bench.tell(4.4)
+    await bench.step(1)
+    assert bench.amount == 4
+
+
+async def test_an_end_that_the_server_knows_first_is_no_dip() -> None:
+    bench = Bench(min_interval_s=1.0)
+    bench.bind("1", "2")
+    bench.counted = dict.fromkeys("12", True)
+    bench.tell(6.4, pods=2)
+    await bench.step()
+    bench.end("1")  # here it is still counted, and in Pod-Capacity
+    await bench.step(1)
+    assert bench.amount == 8
+    bench.counted.pop("1")
+    bench.tell(7.4, pods=1)
+    await bench.step(1)
+    assert bench.amount == 8
+
+
 async def test_stale_is_withdrawn() -> None:
     bench = Bench()
     bench.tell(8.4)

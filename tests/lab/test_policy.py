@@ -1,12 +1,13 @@
 """pod-capacity: pure, closed when stale, whole scores."""
 
+from collections.abc import Sequence
 from math import inf, nan
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeView, PodCapacity, PodView
+from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeView, PodCapacity, PodView, Policy
 
 POD = PodView("uid", "job-a")
 
@@ -61,15 +62,34 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
     assert PodCapacity().scores([node(2, assigned=3), node(nan)], POD, 0) == [0, 0]
 
 
+def of(numbers: tuple[float, float, int, int, int, float, bool]) -> NodeView:
+    slots, said_s, assigned, starting, strangers, prior_slots, known = numbers
+    return NodeView("x", slots, said_s, 150.0, assigned, starting, strangers, {"job-a"} if known else (), prior_slots)
+
+
+FEW = st.integers(0, 9)
+VIEWS = st.tuples(st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 40.0]), st.sampled_from([-inf, 0.0, 40.0, 500.0]), FEW, FEW,
+                  FEW, st.sampled_from([4.0, 8.0, inf]), st.booleans()).map(of)  # fmt: skip
+
+
+@given(st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]))
+def test_many_are_answered_as_one_by_one(views: list[NodeView], stale: bool, ratio: float, least: float) -> None:
+    policy = PodCapacity(least=least, starting_ratio=ratio, open_when_stale=stale)
+    one_by_one = [policy.refusal(view, POD, 100.0) for view in views]
+    assert policy.refusals(views, POD, 100.0) == one_by_one
+    assert Policy.refusals(policy, views, POD, 100.0) == one_by_one
+
+
 def test_another_policy_is_a_small_class() -> None:
-    class Anywhere:
+    class Anywhere(Policy):
         name = "anywhere"
 
         def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
             return None
 
-        def scores(self, nodes: list[NodeView], pod: PodView, now_s: float) -> list[int]:
+        def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
             return [0] * len(nodes)
 
+    assert Anywhere().refusals([node(), node()], POD, 0) == [None, None]
     assert {**POLICIES, "anywhere": Anywhere}["anywhere"]().refusal(node(), POD, 0) is None
     assert NodeView("x").prior_slots == inf
