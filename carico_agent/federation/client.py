@@ -8,6 +8,7 @@ import logging
 import random
 import time
 from collections.abc import Callable, Coroutine, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -68,6 +69,7 @@ class FederationClient:
         """Talk for ever, to one aggregator after the other; returns only if none is configured."""
         if not self._settings.aggregators:
             return
+        await asyncio.to_thread(import_module, "carico_agent.federation.link")  # grpc, beside the event loop
         from carico_agent.federation.link import Link, LinkLost
 
         failures = 0

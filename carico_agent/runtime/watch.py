@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 from typing import Protocol
 
@@ -128,7 +129,10 @@ class Watch:
 
     async def _follow(self, socket: str) -> str:
         """Live on containerd's events until it goes; returns why."""
-        from carico_agent.runtime import containerd  # grpc: only where there is a containerd
+        # grpc: only where there is a containerd, and loaded beside the event loop. It takes a fifth of a second; under
+        # the service's CPU quota in an emulated machine 15 s, in which nobody got an answer.
+        await asyncio.to_thread(import_module, "carico_agent.runtime.containerd")
+        from carico_agent.runtime import containerd
 
         wanted, client = self._settings.containerd, containerd.Client(socket)
         try:

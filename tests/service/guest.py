@@ -217,9 +217,9 @@ def learns_and_resumes():
         return status.get("mode") == "measured"
 
     resumed, took_s = until(measured), time.monotonic() - there_s
-    # Two seconds, or where the emulator makes one of them ten: with the first number that is published at all.
+    # Numbers come once a second: by the second one. The emulator may take longer to answer the first request.
     check("a restart resumes in measured mode within 2 s", resumed and pid() != before
-          and (took_s <= 2 or seen.get(1, "").endswith("measured")), seen)
+          and (took_s <= 2 or max(seen) <= 2), seen)
     end(busy)
 
 
