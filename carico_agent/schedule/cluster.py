@@ -130,7 +130,7 @@ class Cluster:
         now_s = time.monotonic()
         if gone or pod.finished:
             self._forget(pod.uid, now_s)
-            self.ledger.release(pod.uid)
+            self.ledger.release(pod.uid, now_s)
             self._show(pod.node, now_s)
             return
         assumed = self.ledger.release(pod.uid) if pod.uid not in self._bound else None  # perhaps on another node

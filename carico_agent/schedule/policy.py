@@ -10,7 +10,11 @@ but the node's number is older than that by then, so for a second nobody counts 
 
 Why only a part of the slots may be starting at once: Pods that start together end together, and then the node idles
 while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it
-was not chosen on, it lowers the job's time by 5 % and the Pods' by 11 % (lab/REPORT.md, "Waves").
+was not chosen on, it lowers the job's time and the Pods' (lab/REPORT.md, "Waves").
+
+Why that part follows the node's own Pods: by Little's law a full node whose Pods start for S and run for R seconds has
+S/(S+R) of them starting at any time. A fixed part of 0.4 held back Pods that start for longer than they run (a job
+took 1.6 times as long) and let in 16 unmeasured ones at once where Pods of 20 s start in 3.
 
 Why strangers (Pods of a kind that has not yet run here) count at the prior cost when that is higher: a node that has
 learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (paper 5.9).
@@ -27,6 +31,9 @@ TOP_SCORE = 10
 PROOF_S = 12.0
 """A kind is known on a node this long after its first start there [s]: settling 1.5 s, three batches, the publishing
 gate's 5 s, and the way to us."""
+
+RECENT_WEIGHT = 0.2
+"""Weight of the newest Pod in a node's mean times to start and to run: about the last five count."""
 
 MOST_KINDS = 64
 """Kinds remembered per node; beyond, the one met longest ago is forgotten and would be a stranger again."""
@@ -59,6 +66,8 @@ class NodeView:
     """Those of them whose kind has not run here long enough to show in `slots`."""
     known: Collection[str] = ()
     """The kinds that have."""
+    starting_share: float = nan
+    """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
 
@@ -91,8 +100,9 @@ class Policy(Protocol):
 class PodCapacity:
     """Take nodes with room for one more, prefer the one with most room (paper 000, 3.6).
 
-    `least` is the room a Pod needs [Pods]; `starting_ratio` the part of the slots that may be starting at once (1 for
-    all, as in the paper); `open_when_stale` believes an expired number instead of closing the node.
+    `least` is the room a Pod needs [Pods]; `starting_ratio` the part of the slots that may be starting at once until
+    Pods have ended here (1 for no limit ever, as in the paper), `starting_headroom` times their steady state from then
+    on; `open_when_stale` believes an expired number instead of closing the node.
 
     >>> policy, pod = PodCapacity(), PodView("uid-1")
     >>> roomy, full = NodeView("a", slots=8, said_s=0, ttl_s=150, assigned=2), NodeView("b", 8, 0, 150, assigned=8)
@@ -106,7 +116,8 @@ class PodCapacity:
 
     name: ClassVar[str] = "pod-capacity"
     least: float = 1.0
-    starting_ratio: float = 0.4
+    starting_ratio: float = 0.6
+    starting_headroom: float = 1.25
     open_when_stale: bool = False
 
     def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
@@ -118,9 +129,17 @@ class PodCapacity:
             return f"no room: {node.slots:g} slots, {node.assigned} Pods"
         if node.slots > node.prior_slots and pod.kind not in node.known and node.available() < node.caution():
             return f"no room for a stranger: {node.slots:g} slots, {node.assigned} Pods, {node.strangers} strangers"
-        if node.starting and node.starting >= ceil(self.starting_ratio * node.slots):
+        if node.starting and node.starting >= self._most_starting(node):
             return f"busy: {node.starting} Pods are starting"
         return None
+
+    def _most_starting(self, node: NodeView) -> float:
+        """How many may be starting at once. Little's law: of full slots, `starting_share` are starting at any time."""
+        if self.starting_ratio >= 1:
+            return inf
+        share = node.starting_share
+        ratio = self.starting_ratio if share != share else min(1.0, self.starting_headroom * share)
+        return ceil(ratio * node.slots)
 
     def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
         room = [node.available() for node in nodes]
@@ -148,6 +167,8 @@ class Place:
 class _Node:
     pods: int = 0
     starting: int = 0
+    start_s: float = nan  # how long Pods take to start here, and to run: recent means
+    run_s: float = nan
     new: dict[str, int] = field(default_factory=dict)  # Pods here per kind that is not known yet
     met_s: dict[str, float] = field(default_factory=dict)  # first start of those kinds
     known: dict[str, None] = field(default_factory=dict)  # kinds in the order in which they became known
@@ -170,6 +191,7 @@ class Ledger:
     def __init__(self, proof_s: float = PROOF_S) -> None:
         self._proof_s = proof_s
         self._places: dict[str, Place] = {}
+        self._since_s: dict[str, float] = {}  # when a Pod began to start, or to run if it was seen starting
         self._nodes: dict[str, _Node] = {}
 
     def __len__(self) -> int:
@@ -182,9 +204,16 @@ class Ledger:
             place = Place(place.node, place.kind, old.running or place.running, max(old.until_s, place.until_s))
         if old == place:
             return
+        since_s = self._since_s.get(uid)
         self.release(uid)
         self._places[uid] = place
         node = self._nodes.setdefault(place.node, _Node())
+        if not place.running:
+            self._since_s[uid] = now_s if since_s is None else since_s
+        elif old is not None and since_s is not None:
+            if not old.running:
+                node.start_s = _recent(node.start_s, now_s - since_s)
+            self._since_s[uid] = since_s if old.running else now_s
         node.pods += 1
         node.starting += not place.running
         if place.kind not in node.known:
@@ -192,12 +221,15 @@ class Ledger:
             if place.running:
                 node.met_s.setdefault(place.kind, now_s)
 
-    def release(self, uid: str) -> str | None:
-        """`uid` finished or vanished: returns the node that it frees, None if it held nothing."""
+    def release(self, uid: str, ended_s: float | None = None) -> str | None:
+        """`uid` finished (at `ended_s`) or vanished: returns the node that it frees, None if it held nothing."""
         place = self._places.pop(uid, None)
+        since_s = self._since_s.pop(uid, None)
         if place is None:
             return None
         node = self._nodes[place.node]
+        if place.running and since_s is not None and ended_s is not None:
+            node.run_s = _recent(node.run_s, ended_s - since_s)
         node.pods -= 1
         node.starting -= not place.running
         if place.kind in node.new:
@@ -230,10 +262,12 @@ class Ledger:
         node = self._nodes.get(view.name)
         if node is None:
             view.assigned = view.starting = view.strangers = 0
+            view.starting_share = nan
             return
         if node.met_s:
             self._prove(node, now_s)
         view.assigned, view.starting, view.known = node.pods, node.starting, node.known
+        view.starting_share = node.start_s / max(node.start_s + node.run_s, 1e-9)
         view.strangers = sum(node.new.values()) if node.new else 0
 
     def _prove(self, node: _Node, now_s: float) -> None:
@@ -243,3 +277,8 @@ class Ledger:
             node.known[kind] = None
         while len(node.known) > MOST_KINDS:
             del node.known[next(iter(node.known))]
+
+
+def _recent(mean_s: float, new_s: float) -> float:
+    """A mean over the last few Pods; the first one is believed as it is."""
+    return new_s if mean_s != mean_s else mean_s + RECENT_WEIGHT * (new_s - mean_s)
