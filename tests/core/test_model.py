@@ -255,10 +255,10 @@ def test_any_telemetry_gives_an_answer_that_holds_together(
 
 
 def test_a_saturated_node_is_full_even_while_it_never_settles() -> None:
-    """Light Pods taught a low cost; heavy ones come one a second, so usage is never settled and only predicted."""
+    """Light Pods taught a low cost; heavy ones come two a second, so usage is never settled and only predicted."""
     m = CapacityModel(config=ModelConfig(cores=4))
-    for tick in range(900):
-        light, heavy = min(10, tick // 30), max(0, (tick - 800) // 10)
+    for tick in range(835):
+        light, heavy = min(10, tick // 30), max(0, (tick - 800) // 5)
         m.observe(tick * 0.1, [min(1.0, 0.01 + 0.025 * light + 0.25 * heavy), 0.2], pods=light + heavy)
     assert m.estimate().mode != "measured"
     assert m.estimate().pod_capacity < 1
