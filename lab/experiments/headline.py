@@ -125,7 +125,7 @@ def _claims(s: Section, sweep: dict[int, list[Result]], others: dict[str, list[R
     )
     s.say(
         "**Waves.** Pods that start together end together, and the node idles while the next ones start. Letting at "
-        f"most 0.4 of the slots start at once lowers JCT from "
+        "most a part of the slots start at once lowers JCT from "
         f"{mean_jct(others['carico, all slots may start at once']):.1f} s "
         f"to {jct:.1f} s *and* mean PCT from {mean_pct(others['carico, all slots may start at once']):.2f} s "
         f"to {pct:.2f} s."
