@@ -43,7 +43,7 @@ def section(quick: bool) -> Section:
         )
         s.figure(
             "mixed_traces.png",
-            "500 pi-2000 and 20 sklearn Pods: Pods per node (figure 5.8), CPU and memory (figure 5.9).",
+            "500 pi-2000 and 20 sklearn Pods: Pods per node (figure 5.8; scales differ), CPU and memory (figure 5.9).",
         )
     kube, mine = ours["kube-scheduler"], ours["carico"]
     pi, sk = (mean_pct(mine, kind) / mean_pct(kube, kind) for kind in ("pi-2000", "sklearn"))

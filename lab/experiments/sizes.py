@@ -102,7 +102,8 @@ def _sklearn(s: Section, which: range, quick: bool) -> None:
             memory=True,
         )
         s.figure(
-            "sklearn_traces.png", "sklearn, 100 Pods: Pods per node (figure 5.4), CPU and memory in use (figure 5.6)."
+            "sklearn_traces.png",
+            "sklearn, 100 Pods: Pods per node (figure 5.4; scales differ), CPU and memory in use (figure 5.6).",
         )
     ratio = mean_pct(mine[at]) / mean_pct(kube[750][at])
     jct = mean_jct(mine[at]) / mean_jct(kube[750][at])
@@ -125,11 +126,13 @@ def _careful() -> Carico:
 
 def _lines(name: str, sizes: tuple[int, ...], lines: dict[str, list[float]]) -> None:
     plt = plot()
-    figure, axes = plt.subplots(figsize=(7, 4.2))
-    shades = iter(np.linspace(0.35, 1.0, 6))
+    figure, axes = plt.subplots(figsize=(7.5, 4.6))
+    shades, marks = iter(np.linspace(0.45, 1.0, 5)), iter("ov^D*")
     for label, values in lines.items():
         if label.startswith("kube"):
-            axes.plot(sizes, values, "o--", ms=3, lw=1, color=COLOURS["kube"], alpha=next(shades), label=label)
+            axes.plot(
+                sizes, values, next(marks), ls="--", ms=5, lw=1, color=COLOURS["kube"], alpha=next(shades), label=label
+            )
         else:
             colour = next((c for key, c in COLOURS.items() if label.startswith(key)), "black")
             axes.plot(sizes, values, "s:" if "cold" in label else "s-", ms=5, lw=2, color=colour, label=label)
