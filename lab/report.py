@@ -39,7 +39,6 @@ ALL = (
     "overhead",
     "tuning",
 )
-LONGEST_FIRST = ("tuning", "scale", "prior", "headline", "sizes", "faults")
 ALONE = ("overhead",)
 QUICK = ("calibration", "headline", "sizes", "mixed", "isolation", "heavy", "estimators", "scenarios")
 
@@ -97,7 +96,7 @@ def experiment(name: str, quick: bool) -> tuple[Section, float]:
 def experiments(names: Sequence[str], quick: bool, jobs: int) -> Iterator[tuple[str, Section]]:
     """All of them as they are done, with a line of progress for each."""
     began, done = time.perf_counter(), 0
-    together = sorted((name for name in names if name not in ALONE), key=_turn)
+    together = [name for name in names if name not in ALONE]
     print(f"{len(names)} sections, {jobs} at a time: {', '.join(names)}", flush=True)
     with ProcessPoolExecutor(jobs) as pool:
         tasks = {pool.submit(experiment, name, quick): name for name in together}
@@ -111,10 +110,6 @@ def experiments(names: Sequence[str], quick: bool, jobs: int) -> Iterator[tuple[
         section, took_s = experiment(name, quick)
         _progress(name, section, took_s, f"{done}/{len(names)}", time.perf_counter() - began)
         yield name, section
-
-
-def _turn(name: str) -> int:
-    return LONGEST_FIRST.index(name) if name in LONGEST_FIRST else len(LONGEST_FIRST)
 
 
 def _progress(name: str, section: Section, took_s: float, count: str, since_s: float) -> None:

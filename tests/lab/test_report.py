@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 from lab.experiments.common import Section
-from lab.report import ALL, ALONE, LONGEST_FIRST, QUICK, experiments
+from lab.report import ALL, ALONE, QUICK, experiments
 
 TABLES = """
 from lab.experiments import calibration, scenarios
@@ -44,4 +44,4 @@ def test_sections_run_side_by_side_give_what_they_give_alone() -> None:
 
 
 def test_every_section_is_named() -> None:
-    assert {*QUICK, *ALONE, *LONGEST_FIRST} <= {*ALL}
+    assert {*QUICK, *ALONE} <= {*ALL}
