@@ -5,7 +5,7 @@ from math import isnan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.policy import MOST_KINDS, Ledger, NodeView, Place
+from carico_agent.schedule.policy import LONGEST_START_S, MOST_KINDS, Ledger, NodeView, Place
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
@@ -99,3 +99,16 @@ def test_how_long_pods_start_and_run_is_learned_from_those_seen_to_do_both() -> 
     ledger.drop("a")
     ledger.show(view, 30.0)
     assert isnan(view.starting_share)
+
+
+def test_a_pod_that_never_starts_does_not_keep_others_from_starting() -> None:
+    ledger, view = Ledger(), NodeView("a")
+    ledger.put("stuck", Place("a"), 0.0)
+    ledger.show(view, LONGEST_START_S)
+    assert (view.assigned, view.starting) == (1, 1)
+    ledger.show(view, LONGEST_START_S + 1)
+    assert (view.assigned, view.starting) == (1, 0)
+    ledger.put("stuck", Place("a", running=True), 900.0)
+    ledger.release("stuck", ended_s=905.0)
+    ledger.show(view, 905.0)
+    assert view.assigned == 0 and isnan(view.starting_share)

@@ -44,7 +44,7 @@ class Extended(Scheduler):
         self.fleet.tick()
         if round(self.cluster.t * 10) % 10 == 0:
             for view in self.views:
-                if view.strangers:
+                if view.strangers or view.starting:
                     self._show(int(view.name))
 
     def hear(self, node: int, value: float, said_s: float, ttl_s: float) -> None:
