@@ -21,6 +21,7 @@ from lab.experiments.common import (
     warm,
 )
 from lab.experiments.headline import traces
+from lab.sim.engine import Result
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
@@ -39,27 +40,49 @@ def section(quick: bool) -> Section:
 
 def _pi(s: Section, which: range) -> None:
     sizes = (100, 250, 500, 750, 1000)
-    lines = {
-        f"kube-scheduler {m}m": [mean_jct(runs(Kube, pi(m, n), which)) for n in sizes]
-        for m in (100, 250, 500, 1000, 2000)
-    }
-    lines["paper CARICO"] = [mean_jct(runs(PaperCarico, pi(100, n), which, warm(PI))) for n in sizes]
-    lines["carico"] = [mean_jct(runs(Carico, pi(100, n), which)) for n in sizes]
+    kube = {m: [runs(Kube, pi(m, n), which) for n in sizes] for m in (100, 250, 500, 550, 600, 1000, 2000)}
+    paper = [runs(PaperCarico, pi(100, n), which, warm(PI)) for n in sizes]
+    mine = [runs(Carico, pi(100, n), which) for n in sizes]
+    lines = {f"kube-scheduler {m}m": [mean_jct(r) for r in results] for m, results in kube.items()}
+    lines |= {"paper CARICO": [mean_jct(r) for r in paper], "carico": [mean_jct(r) for r in mine]}
     s.say(
-        'JCT [s] of pi-2000 jobs (figure 5.1; the paper prints no numbers, only "within ≈10 % of the optimal '
-        'run" and '
-        '"incorrect requests can result in ≈80 % increase"):'
+        'JCT [s] of pi-2000 jobs (figure 5.1; the paper prints no numbers, only "within ≈10 % of the optimal run" and '
+        '"incorrect requests can result in ≈80 % increase"), and what the shortest job and carico cost the Pods:'
     )
-    s.table(("Pods", *map(str, sizes)), [(name, *values) for name, values in lines.items()])
-    kube = [min(values[i] for name, values in lines.items() if name.startswith("kube")) for i in range(len(sizes))]
-    worst = max(mine / best for mine, best in zip(lines["carico"], kube, strict=True))
+    best = [min(kube, key=lambda m, i=i: mean_jct(kube[m][i])) for i in range(len(sizes))]  # type: ignore[misc]
+    over = [mean_jct(r) / mean_jct(kube[m][i]) for i, (r, m) in enumerate(zip(mine, best, strict=True))]
+    regret = [min(_worse(r, results[i]) for results in kube.values()) for i, r in enumerate(mine)]
+    rows: list[tuple[object, ...]] = [(name, *values) for name, values in lines.items()]
+    rows += [
+        ("best request", *(f"{m}m" for m in best)),
+        ("carico's JCT / its JCT", *over),
+        ("its mean PCT [s]", *(mean_pct(kube[m][i]) for i, m in enumerate(best))),
+        ("carico's mean PCT [s]", *(mean_pct(r) for r in mine)),
+        ("carico's regret", *regret),
+    ]
+    s.table(("Pods", *map(str, sizes)), rows)
     s.claim(
-        f"over all job sizes carico's JCT is within {worst - 1:.0%} of the best request's (paper: ≈10 %)",
-        worst <= 1.10,
+        f"over all job sizes carico's JCT is within {max(over) - 1:.0%} of the best request's (paper: ≈10 %)",
+        max(over) <= 1.10,
         headline=False,
     )
+    s.claim(
+        f"over all job sizes regret is at most {max(regret):.2f} (1.05 wanted): no request is better in both",
+        max(regret) <= 1.05,
+        headline=False,
+    )
+    s.say(
+        "Where it is more than 10 %: a small job is shortest when all its Pods are on the nodes at once, and no core "
+        "waits for a Pod to start; the request that does so makes each Pod take much longer. Any scheduler that keeps "
+        "to what fits pays for the second wave's start."
+    )
+    del lines["kube-scheduler 550m"], lines["kube-scheduler 600m"]  # too near 500m to tell apart
     _lines("jct_pi.png", sizes, lines)
     s.figure("jct_pi.png", "Job completion of pi-2000 jobs (figure 5.1).")
+
+
+def _worse(mine: list[Result], other: list[Result]) -> float:
+    return max(mean_jct(mine) / mean_jct(other), mean_pct(mine) / mean_pct(other))
 
 
 def _sklearn(s: Section, which: range, quick: bool) -> None:
