@@ -45,7 +45,7 @@ bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_ex
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy
 
-lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (MINUTES on two cores)
+lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (a quarter of an hour on two idle cores)
 	@$(BIN)/python -m lab.report
 
 lab-overhead: $(VENV)/.dev ## only what the agent costs real jobs (table 5.5), on this machine, which should be quiet; renews the report

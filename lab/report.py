@@ -1,6 +1,6 @@
 """Runs the experiments and writes lab/REPORT.md. Exits non-zero when a headline claim does not hold.
 
-python -m lab.report              everything (MINUTES), writes the report and the figures
+python -m lab.report              everything (a quarter of an hour on two cores), writes the report and the figures
 python -m lab.report --quick      the headline claims only, at most 2 minutes, writes nothing
 python -m lab.report --only mixed faults      these sections anew, the others from lab/results/
 python -m lab.report --only overhead          the one that measures this machine, which should be quiet
