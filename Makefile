@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-node test-service soak check bench accuracy lab lab-quick lab-node proto tools clean
+.PHONY: help run test test-kube test-node test-service soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -45,8 +45,11 @@ bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_ex
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy
 
-lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (about an hour)
+lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (a quarter of an hour on two idle cores)
 	@$(BIN)/python -m lab.report
+
+lab-overhead: $(VENV)/.dev ## only what the agent costs real jobs (table 5.5), on this machine, which should be quiet; renews the report
+	@$(BIN)/python -m lab.report --only overhead
 
 lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one no longer holds
 	@$(BIN)/python -m lab.report --quick

@@ -4,6 +4,7 @@
 """
 
 import argparse
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -23,11 +24,13 @@ class Score:
 
 
 def score(scenario: Scenario, estimator: str, seed: int, prior_factor: float = 1.0, after_s: float = 60.0,
-          length_s: float = 300.0) -> Score:
-    """RMS error of pod_capacity against truth, in Pods, from `after_s` on; churn is not announced, only Pods are."""
+          length_s: float = 300.0, change: Callable[[ModelConfig], ModelConfig] = lambda config: config) -> Score:
+    """RMS error of pod_capacity against truth, in Pods, from `after_s` on; churn is not announced, only Pods are.
+
+    `change` may alter the model's parameters."""
     prior = {"cpu": min(1.0, prior_factor / (2 * scenario.cores))}
     config = ModelConfig(cores=scenario.cores, estimator=estimator, limits=scenario.limits, prior_cost=prior)
-    model = CapacityModel(("cpu", "memory"), config)
+    model = CapacityModel(("cpu", "memory"), change(config))
     errors, covered, trusted = [], [], []
     for sample in samples(scenario, seed, length_s):
         model.observe(sample.t, sample.usage, sample.pods)

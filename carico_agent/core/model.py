@@ -14,6 +14,8 @@ from carico_agent.core.subspace import Subspace, capacity
 
 STATE_VERSION = 1
 ROUNDING = 1e-6
+ECHO_S = 1.0
+"""How long after Pods left a saturated reading may still be theirs [s]: the Dynamic EMA needs about 0.8 s to follow."""
 DOUBT_IN_CHURN = 9.0
 """A batch taken on a node that never settles counts with three times the standard deviation."""
 
@@ -82,6 +84,7 @@ class CapacityModel:
         self._t: float | None = None
         self._pods: int | None = None
         self._settled_t = -inf
+        self._fell_t = -inf  # when a Pod left last
         self._unsettled = False
         self._seen_s = [inf] * m  # how long ago each resource was last known
         self._batch: list[list[float]] = []  # smoothed samples, for the subspace
@@ -118,6 +121,7 @@ class CapacityModel:
         if self._t is None or t < self._t:
             return  # the next sample will bring it
         if pods != self._pods:
+            self._fell_t = t if pods < (self._pods or 0) else self._fell_t
             self._settled_t = t + self.config.settle_s
             self._pods = pods
         self._unsettled = churn or t < self._settled_t
@@ -176,6 +180,8 @@ class CapacityModel:
         usage, pods = self._known_usage(), self.pods
         judgement = self._estimator.judge(Situation(usage, self._unit, pods))
         span = judgement.predicted if self._unsettled else judgement.measured
+        if self._estimator.heeds_saturation and self._surely_full(usage):
+            span = min(span, judgement.measured, key=lambda room: room.value)
         span, limiting = self._bounded(span, pods)
         return Estimate(
             pod_capacity=span.value, low=span.low, high=span.high, slots=pods + span.value,
@@ -184,6 +190,14 @@ class CapacityModel:
             mode=self._mode(judgement, usage), limiting=limiting, pods=pods,
             sigma=self._workload.magnitude, direction=tuple(self._workload.direction.tolist()), usage=tuple(usage),
         )  # fmt: skip
+
+    def _surely_full(self, usage: list[float]) -> bool:
+        """A resource is saturated, and not as an echo of Pods that have just left: no prediction argues with that.
+
+        Why: where Pods come and go without a pause usage is never settled, and a cost learned from light Pods would
+        keep the node open while heavy ones fill it (lab/REPORT.md, "A workload that suddenly turns heavy").
+        """
+        return (self._t or 0.0) >= self._fell_t + ECHO_S and any(y >= self.config.ceiling for y in usage)
 
     def _mode(self, judgement: Judgement, usage: list[float]) -> str:
         if not judgement.trusted or any(y != y for y in usage):
@@ -252,7 +266,8 @@ class CapacityModel:
             "estimator": self._estimator.state(),
             "clock": {
                 "t": self._t, "pods": self._pods, "unsettled": self._unsettled, "halted_s": self._halted_s,
-                "settled_t": _finite(self._settled_t), "seen_s": [_finite(s) for s in self._seen_s],
+                "settled_t": _finite(self._settled_t), "fell_t": _finite(self._fell_t),
+                "seen_s": [_finite(s) for s in self._seen_s],
                 "batch": [[_finite(y) for y in column] for column in self._batch], "batch_t": self._batch_t,
                 "raw": [[_finite(y) for y in column] for column in self._raw],
                 "batch_pods": self._batch_pods, "batch_clean": self._batch_clean,
@@ -282,6 +297,8 @@ class CapacityModel:
         self._estimator.restore(state["estimator"])
         self._t, self._pods, self._unsettled = clock["t"], clock["pods"], bool(clock["unsettled"])
         self._settled_t = -inf if clock["settled_t"] is None else float(clock["settled_t"])
+        fell_t = clock.get("fell_t")  # missing in states saved before it was remembered
+        self._fell_t = -inf if fell_t is None else float(fell_t)
         self._seen_s = [inf if s is None else float(s) for s in clock["seen_s"]]
         self._batch = [[nan if y is None else float(y) for y in column] for column in clock["batch"]]
         self._raw = [[nan if y is None else float(y) for y in column] for column in clock["raw"]]

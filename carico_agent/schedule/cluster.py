@@ -16,7 +16,7 @@ from carico_agent.schedule.policy import Ledger, NodeView, Place
 
 SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
-"""Nodes with strangers that are looked at in one go (0.1 s apart)."""
+"""Nodes with strangers or starting Pods that are looked at in one go (0.1 s apart)."""
 
 FRESH_S = 1.0
 """A watch of nodes that was silent for longer [s] is not relied on when a Pod is bound."""
@@ -78,7 +78,7 @@ class Cluster:
         self._bound: dict[str, str] = {}
         self._ended: dict[str, float] = {}
         self._assumed: dict[str, float] = {}
-        self._strange: dict[str, None] = {}  # nodes with strangers, the one looked at longest ago first
+        self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
         self._nodes_watch = Watch(client, "/api/v1/nodes", read_node, self._nodes_are, self._node_changed, self.health)
         self._pods_watch = Watch(client, "/api/v1/pods", facts, self._pods_are, self._pod_changed, self.health,
                                  f"spec.nodeName!=,{UNFINISHED}")  # fmt: skip
@@ -145,7 +145,7 @@ class Cluster:
         now_s = time.monotonic()
         if gone or pod.finished:
             self._forget(pod.uid, now_s)
-            self.ledger.release(pod.uid)
+            self.ledger.release(pod.uid, now_s)
             self._show(pod.node, now_s)
             return
         assumed = self.ledger.release(pod.uid) if pod.uid not in self._bound else None  # perhaps on another node
@@ -193,5 +193,5 @@ class Cluster:
     def _show(self, name: str, now_s: float) -> None:
         if (view := self.nodes.get(name)) is not None:
             self.ledger.show(view, now_s)
-            if view.strangers:
+            if view.strangers or view.starting:
                 self._strange[name] = None

@@ -56,8 +56,9 @@ class Extender:
     policy: str = "pod-capacity"
     """Which policy filters and scores nodes."""
 
-    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.4
-    """The part of a node's slots that may be starting at once; 1 for all of them."""
+    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.6
+    """The part of a node's slots that may be starting at once, until Pods that ended there have shown how long they
+    start and run; from then on a little more than that needs. 1: never a limit."""
 
     open_when_stale: bool = False
     """true: believe expired numbers instead of closing their nodes."""

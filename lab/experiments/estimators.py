@@ -29,7 +29,10 @@ def section(quick: bool) -> Section:
     s.claim(f"estimators: resource-space is within {worst:.2f} Pods RMS on every node, at most .5", worst <= 0.5)
     if not quick:
         _figure()
-        s.figure("estimators.png", "Bursts of Pods on a 4-core node (figure 4.9): true and estimated Pod-Capacity.")
+        s.figure(
+            "estimators.png",
+            "Bursts of Pods on a 4-core node (figure 4.9): true and estimated Pod-Capacity; cut off at 16.",
+        )
     return s
 
 
@@ -48,8 +51,8 @@ def _figure() -> None:
             values.append(min(model.estimate().pod_capacity, 30.0))
         axes[0].plot(t, values, color=colour, lw=1.8 if name == "resource-space" else 0.9, label=name)
     axes[0].set(ylabel="Pod-Capacity [Pods]", ylim=(0, 16))
-    axes[0].legend(fontsize=8, ncols=3, loc="upper right")
+    axes[0].legend(fontsize=8, ncols=6, loc="lower center", bbox_to_anchor=(0.5, 1.0))
     axes[1].step(t, [x.pods for x in trace], color="#555555", where="post")
-    axes[1].set(xlabel="time [s]", ylabel="Pods")
+    axes[1].set(xlabel="time [s]", ylabel="Pods", yticks=range(0, 9, 2))
     figure.savefig(FIGURES / "estimators.png")
     plt.close(figure)

@@ -62,9 +62,14 @@ def section(quick: bool) -> Section:
     if not quick:
         _paper_table(s, sweep, others)
         _figures(sweep, others)
-        s.figure("frontier.png", "Every scheduler's job time and mean Pod time. Down and left is better.")
         s.figure(
-            "pods_per_node.png", "Pods running per node (figure 5.3) and CPU in use (figure 5.5), first reported seed."
+            "frontier.png",
+            "Every scheduler's job time and mean Pod time. Down and left is better; the axes do not begin at 0.",
+        )
+        s.figure(
+            "pods_per_node.png",
+            "Pods running per node (figure 5.3; thin: each node, thick: their mean; the scales differ) and CPU in use "
+            "(figure 5.5), first reported seed.",
         )
     return s
 
@@ -125,7 +130,7 @@ def _claims(s: Section, sweep: dict[int, list[Result]], others: dict[str, list[R
     )
     s.say(
         "**Waves.** Pods that start together end together, and the node idles while the next ones start. Letting at "
-        f"most 0.4 of the slots start at once lowers JCT from "
+        "most a part of the slots start at once lowers JCT from "
         f"{mean_jct(others['carico, all slots may start at once']):.1f} s "
         f"to {jct:.1f} s *and* mean PCT from {mean_pct(others['carico, all slots may start at once']):.2f} s "
         f"to {pct:.2f} s."
@@ -194,9 +199,9 @@ def traces(name: str, shown: dict[str, Result], memory: bool = False) -> None:
         right.plot(np.minimum(1, r.demand / r.machine.cores).mean(axis=1), color="#30638e", label="CPU")
         if memory:
             right.plot(r.memory.mean(axis=1), color="#d1495b", label="memory")
-            right.legend(fontsize=8, loc="lower left")
+            right.legend(fontsize=8, loc="upper right")
         right.set_ylim(0, 1.05)
-        right.set_ylabel("in use", fontsize=9)
+        right.set_ylabel("share in use", fontsize=9)
     for axis in axes[-1]:
         axis.set_xlabel("time [s]")
     figure.tight_layout()

@@ -13,6 +13,8 @@ from lab.sim.workload import HEAVY, LIGHT, Job
 
 JOBS = [Job(LIGHT, 570, 0.0, 60.0), Job(HEAVY, 400, 60.0)]
 
+PAPER = "paper CARICO"
+
 
 class OneKind(Carico):
     """carico where heavy Pods cannot be told from light ones by what made them: nobody is a stranger."""
@@ -30,14 +32,20 @@ def section(quick: bool) -> Section:
     s = Section("A workload that suddenly turns heavy", quick=quick)
     which = seeds(quick)[:1] if quick else seeds(quick)[:3]
     setup = warm(LIGHT)
-    ours = {"paper CARICO": runs(PaperCarico, JOBS, which, setup), "carico": runs(Carico, JOBS, which, setup)}
+    ours = {
+        PAPER: runs(PaperCarico, JOBS, which, setup),
+        "carico": runs(Carico, JOBS, which, setup),
+        "carico, one template": runs(OneKind, JOBS, which, setup),
+    }
     if not quick:
+        ours["carico, one template, no limit on starts"] = runs(
+            lambda: OneKind(policy=PodCapacity(starting_ratio=1.0)), JOBS, which, setup
+        )
+        ours["carico, one template, starting_ratio 0.1"] = runs(
+            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1, starting_headroom=0.5)), JOBS, which, setup
+        )
         ours["paper's scheduler, carico's estimator"] = runs(
             lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup
-        )
-        ours["carico, one kind"] = runs(OneKind, JOBS, which, setup)
-        ours["carico, one kind, starting_ratio 0.1"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1)), JOBS, which, setup
         )
         ours["kube-scheduler 100m"] = runs(Kube, JOBS, which)
         ours["oracle"] = runs(Oracle, JOBS, which)
@@ -53,14 +61,28 @@ def section(quick: bool) -> Section:
         heavy = np.concatenate([r.pct_s("heavy") for r in results])
         rows.append((name, peak, total, float(heavy.mean()), float(np.mean([r.jct_s for r in results]))))
     s.table(("scheduler", "peak [Pods]", "sum [Pod s]", "mean PCT of heavy Pods [s]", "JCT [s]"), rows)
-    ratio = rows[1][1] / rows[0][1]
-    s.claim(f"sudden heavy workload: peak over-admission is {ratio:.2f} × paper CARICO's, at most .5", ratio <= 0.5)
+    apart, same = rows[1][1] / rows[0][1], rows[2][1] / rows[0][1]
+    s.claim(
+        f"sudden heavy workload, another template: peak over-admission is {apart:.2f} × paper CARICO's, at most .5",
+        apart <= 0.5,
+    )
+    s.claim(
+        f"sudden heavy workload, the same template: peak over-admission is {same:.2f} × paper CARICO's (.5 wanted)",
+        same <= 0.5,
+        headline=False,
+    )
     s.say(
-        "Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) count at the "
-        "prior cost of one core. "
-        "Where light and heavy Pods come from the same template there is nothing to tell them apart, and "
-        'carico ("one kind") over-admits **more** than paper CARICO, whose estimate of light Pods is lower by mistake. '
-        "The row with fewer Pods starting at once shows how far that alone helps."
+        "**Another template.** Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) "
+        "count at the prior cost of one core until the node has measured them.",
+        "",
+        "**The same template** (a Job whose later Pods get heavier work): nothing tells Pods apart before they run. "
+        "Two things bound the damage. Few may start at once: Pods that start for 3 s and run for 20 need 13 % of the "
+        "slots for it. And a saturated node is full, whatever was predicted from light Pods while Pods come and go. "
+        "What is left are the Pods admitted between a heavy Pod's binding and its showing: start (2.3 s), smoothing, "
+        "a second's publication, and the next ones are already on their way. Paper CARICO has neither; it is not worse "
+        "only because it underestimates how many light Pods fit (with carico's estimator its scheduler does "
+        "as badly as kube-scheduler). The row with starting_ratio 0.1 shows that still fewer starts at once would get "
+        "below half; it is not the default because short Pods would wait for places (see the last section).",
     )
     if not quick:
         _figure(ours)
@@ -71,10 +93,15 @@ def section(quick: bool) -> Section:
 def _figure(ours: dict[str, list[Result]]) -> None:
     plt = plot()
     figure, axes = plt.subplots(figsize=(7, 3.6))
-    colours = {"paper CARICO": "#d1495b", "carico": "#0b6e4f", "carico, one kind": "#66a182", "oracle": "#777777"}
-    for name, colour in colours.items():
-        axes.plot(excess(ours[name][0]).mean(axis=1), color=colour, label=name, lw=2 if name == "carico" else 1.3)
-    axes.set(xlabel="time [s]", ylabel="heavy Pods above what fits", xlim=(50, None))
+    lines = {
+        PAPER: ("#d1495b", "-"),
+        "carico": ("#0b6e4f", "-"),
+        "carico, one template": ("#0b6e4f", "--"),
+        "oracle": ("#777777", "-"),
+    }
+    for name, (colour, style) in lines.items():
+        axes.plot(excess(ours[name][0]).mean(axis=1), style, color=colour, label=name, lw=1.6)
+    axes.set(xlabel="time [s]", ylabel="heavy Pods above what fits", xlim=(50, 200), ylim=(0, None))
     axes.legend(fontsize=9)
     figure.savefig(FIGURES / "heavy.png")
     plt.close(figure)

@@ -252,3 +252,23 @@ def test_any_telemetry_gives_an_answer_that_holds_together(
         assert all(u >= 0 for u in e.direction)
         assert e.sigma >= 0
     json.dumps(m.state(), allow_nan=False)
+
+
+def test_a_saturated_node_is_full_even_while_it_never_settles() -> None:
+    """Light Pods taught a low cost; heavy ones come two a second, so usage is never settled and only predicted."""
+    m = CapacityModel(config=ModelConfig(cores=4))
+    for tick in range(835):
+        light, heavy = min(10, tick // 30), max(0, (tick - 800) // 5)
+        m.observe(tick * 0.1, [min(1.0, 0.01 + 0.025 * light + 0.25 * heavy), 0.2], pods=light + heavy)
+    assert m.estimate().mode != "measured"
+    assert m.estimate().pod_capacity < 1
+
+
+def test_a_saturated_reading_just_after_pods_left_is_their_echo() -> None:
+    m = CapacityModel(config=ModelConfig(cores=4))
+    for tick in range(600):
+        m.observe(tick * 0.1, [0.01 + 0.125 * (tick // 60 % 8), 0.2], pods=tick // 60 % 8)
+    for tick in range(600, 640):
+        m.observe(tick * 0.1, [1.0, 0.2], pods=8)
+    m.observe(64.0, [1.0, 0.2], pods=5)
+    assert 2 < m.estimate().pod_capacity < 4

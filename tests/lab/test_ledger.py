@@ -1,9 +1,11 @@
 """The ledger against a plain recount, whatever the order of events."""
 
+from math import isnan
+
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.policy import MOST_KINDS, Ledger, NodeView, Place
+from carico_agent.schedule.policy import LONGEST_START_S, MOST_KINDS, Ledger, NodeView, Place
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
@@ -75,3 +77,38 @@ def test_memory_is_bounded_and_a_node_can_go() -> None:
     ledger.drop("a")
     ledger.show(view, 0.0)
     assert view.assigned == 0 and len(ledger) == 0
+
+
+def test_how_long_pods_start_and_run_is_learned_from_those_seen_to_do_both() -> None:
+    ledger, view = Ledger(), NodeView("a")
+    ledger.put("1", Place("a", until_s=30.0), 0.0)  # assumed, then bound: it has been starting since it was assumed
+    ledger.put("1", Place("a"), 1.0)
+    ledger.put("1", Place("a", running=True), 3.0)
+    ledger.put("1", Place("a", running=True), 4.0)
+    ledger.show(view, 4.0)
+    assert isnan(view.starting_share)
+    ledger.release("1", ended_s=12.0)
+    ledger.show(view, 12.0)
+    assert view.starting_share == 3 / 12
+    ledger.put("met running", Place("a", running=True), 20.0)
+    ledger.release("met running", ended_s=21.0)
+    ledger.put("vanishes", Place("a"), 20.0)
+    ledger.release("vanishes")
+    ledger.show(view, 30.0)
+    assert view.starting_share == 3 / 12
+    ledger.drop("a")
+    ledger.show(view, 30.0)
+    assert isnan(view.starting_share)
+
+
+def test_a_pod_that_never_starts_does_not_keep_others_from_starting() -> None:
+    ledger, view = Ledger(), NodeView("a")
+    ledger.put("stuck", Place("a"), 0.0)
+    ledger.show(view, LONGEST_START_S)
+    assert (view.assigned, view.starting) == (1, 1)
+    ledger.show(view, LONGEST_START_S + 1)
+    assert (view.assigned, view.starting) == (1, 0)
+    ledger.put("stuck", Place("a", running=True), 900.0)
+    ledger.release("stuck", ended_s=905.0)
+    ledger.show(view, 905.0)
+    assert view.assigned == 0 and isnan(view.starting_share)

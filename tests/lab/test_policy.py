@@ -28,8 +28,13 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
         (NodeView("n"), 100, "unknown"),
         (node(nan), 100, "unknown"),
         (node(0.0), 100, "no room"),
-        (node(assigned=5, starting=4), 100, "starting"),
-        (node(assigned=5, starting=3), 100, None),
+        (node(assigned=6, starting=5), 100, "starting"),
+        (node(assigned=6, starting=4), 100, None),
+        (node(assigned=6, starting=4, starting_share=0.4), 100, "starting"),  # 1.25 × 0.4 of 8 slots
+        (node(assigned=6, starting=3, starting_share=0.4), 100, None),
+        (node(assigned=6, starting=1, starting_share=0.01), 100, "starting"),
+        (node(assigned=6, starting=0, starting_share=0.01), 100, None),  # one may always start
+        (node(assigned=7, starting=7, starting_share=0.9), 100, None),
         (node(1.0), 100, None),  # a small node may always start one
         (node(40.0, prior_slots=8.0), 100, None),
         (node(40.0, prior_slots=8.0, assigned=7, strangers=7), 100, None),
@@ -42,6 +47,10 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
 def test_refusal(view: NodeView, now_s: float, word: str | None) -> None:
     said = PodCapacity().refusal(view, POD, now_s)
     assert said is None if word is None else said is not None and word in said
+
+
+def test_a_ratio_of_one_is_no_limit_ever() -> None:
+    assert PodCapacity(starting_ratio=1.0).refusal(node(assigned=7, starting=7, starting_share=0.1), POD, 100) is None
 
 
 def test_stale_nodes_can_be_kept_open() -> None:

@@ -49,6 +49,8 @@ class Estimator(ABC):
     """Learns Baseline and Cost, in whatever space it likes."""
 
     name: ClassVar[str]
+    heeds_saturation: ClassVar[bool] = True
+    """A saturated resource overrules a prediction during churn. The paper's estimators stay as they were written."""
 
     def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
         self.config = config

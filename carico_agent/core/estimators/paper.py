@@ -27,6 +27,8 @@ LEAST_COST_RATIO = 1e-3
 class CapacitySpace(Estimator):
     """What the four share: k, the cold start, the halt while k = 0, and the judgement."""
 
+    heeds_saturation = False
+
     def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
         super().__init__(config, resources)
         self.baseline = ScalarKalman(0.0, 0.0)

@@ -1,0 +1,47 @@
+"""The same seeds give the same tables, byte for byte, whatever the order of a set or the process."""
+
+import os
+import subprocess
+import sys
+
+from lab.experiments.common import Section
+from lab.report import ALL, ALONE, QUICK, experiments
+
+TABLES = """
+from lab.experiments import calibration, scenarios
+from lab.experiments.common import Section
+from lab.experiments.headline import _table
+from lab.sim.engine import Setup, run
+from lab.sim.schedulers.carico import Carico, PaperCarico
+from lab.sim.schedulers.kube import Kube
+from lab.sim.workload import HEAVY, LIGHT, PI, Job
+
+s, small = Section("small"), Setup(nodes=4, rehearsal=(LIGHT,))
+jobs = [Job(LIGHT, 30, 0.0, 10.0), Job(HEAVY, 20, 10.0), Job(PI, 60)]
+_table(s, {100: [run(Kube(), jobs, 7, small)]}, {m.name: [run(m(), jobs, 7, small)] for m in (Carico, PaperCarico)})
+for text in (s.text, scenarios.section(True).text, calibration.section(True).text):
+    print("\\n".join(text))
+"""
+
+
+def tables(hash_seed: str) -> bytes:
+    environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+    return subprocess.run([sys.executable, "-c", TABLES], env=environment, stdout=subprocess.PIPE, check=True).stdout
+
+
+def test_two_runs_give_the_same_bytes() -> None:
+    first, second = tables("1"), tables("2")
+    assert first == second
+    assert first.count(b"| paper CARICO |") == 1
+
+
+def test_sections_run_side_by_side_give_what_they_give_alone() -> None:
+    from lab.experiments import scenarios
+
+    (name, section), *_ = experiments(["scenarios"], quick=True, jobs=1)
+    assert (name, section) == ("scenarios", scenarios.section(True))
+    assert isinstance(section, Section)
+
+
+def test_every_section_is_named() -> None:
+    assert {*QUICK, *ALONE} <= {*ALL}
