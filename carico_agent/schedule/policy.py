@@ -155,15 +155,17 @@ class PodCapacity(Policy):
 
         Up to `prior_slots` strangers make no difference, see `NodeView.caution`.
         """
-        said: dict[tuple[float, ...], str | None] = {}
+        said: dict[tuple[float, int], str | None] = {}
         found: list[str | None] = []
         for node in nodes:
             if now_s - node.said_s > node.ttl_s or not node.slots <= node.prior_slots:
                 found.append(self.refusal(node, pod, now_s))
-            elif node.slots - node.assigned >= self.least and not node.starting:
+            elif node.starting:
+                found.append(self.refusal(node, pod, now_s))
+            elif node.slots - node.assigned >= self.least:
                 found.append(None)
             else:
-                alike = (node.slots, node.assigned, node.starting, node.starting_share)
+                alike = (node.slots, node.assigned)
                 if alike not in said:
                     said[alike] = self.refusal(node, pod, now_s)
                 found.append(said[alike])
