@@ -71,14 +71,16 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
     assert PodCapacity().scores([node(2, assigned=3), node(nan)], POD, 0) == [0, 0]
 
 
-def of(numbers: tuple[float, float, int, int, int, float, bool]) -> NodeView:
-    slots, said_s, assigned, starting, strangers, prior_slots, known = numbers
-    return NodeView("x", slots, said_s, 150.0, assigned, starting, strangers, {"job-a"} if known else (), prior_slots)
+def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeView:
+    slots, said_s, assigned, starting, strangers, prior_slots, known, share = numbers
+    return NodeView("x", slots, said_s, 150.0, assigned, starting, strangers, {"job-a"} if known else (),
+                    prior_slots=prior_slots, starting_share=share)
 
 
 FEW = st.integers(0, 9)
 VIEWS = st.tuples(st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 40.0]), st.sampled_from([-inf, 0.0, 40.0, 500.0]), FEW, FEW,
-                  FEW, st.sampled_from([4.0, 8.0, inf]), st.booleans()).map(of)  # fmt: skip
+                  FEW, st.sampled_from([4.0, 8.0, inf]), st.booleans(),
+                  st.sampled_from([nan, 0.1, 0.5])).map(of)
 
 
 @given(st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]))
