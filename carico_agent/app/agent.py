@@ -43,6 +43,8 @@ from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
 log = logging.getLogger(__name__)
 
 SAVE_EVERY_S = 60.0
+UNUSED_S = 60.0
+"""Files of Pods' cgroups are closed when nobody has looked at their counters for so long."""
 
 
 def limits_of(settings: Settings) -> Limits:
@@ -218,8 +220,6 @@ class Agent:
         while True:
             await asyncio.sleep(SAVE_EVERY_S)
             await asyncio.to_thread(self._save_state)
-            if time.monotonic() - self._usage[0] > SAVE_EVERY_S:
-                self.runtime.close_usage()
 
     def _save_state(self) -> None:
         """A crash costs at most a minute of learning; a state that cannot be saved costs a log line."""
@@ -272,6 +272,7 @@ class Agent:
         self._publishing = False
         if not self._replaying:
             self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
+            self.runtime.tidy_usage(unused=time.monotonic() - self._usage[0] > UNUSED_S)
         estimate, usage = self._sampling.look()
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()

@@ -198,8 +198,7 @@ class UsageReader:
 
     def read(self, pods: Mapping[str, Pod], now_s: float) -> dict[str, PodUsage]:
         """The counters of every Pod that has a cgroup, at `now_s`."""
-        for key in self._open.keys() - pods.keys():
-            self._open.pop(key)[1].close()
+        self.keep(pods)
         found = {}
         for key, pod in pods.items():
             try:
@@ -212,10 +211,13 @@ class UsageReader:
                 found[key] = reading
         return found
 
+    def keep(self, pods: Mapping[str, Pod]) -> None:
+        """Close the files of all others."""
+        for key in self._open.keys() - pods.keys():
+            self._open.pop(key)[1].close()
+
     def close(self) -> None:
-        for _, files in self._open.values():
-            files.close()
-        self._open.clear()
+        self.keep({})
 
     def _files(self, key: str, pod: Pod) -> PodFiles | None:
         known = self._open.get(key)

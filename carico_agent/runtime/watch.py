@@ -56,7 +56,7 @@ class Runtime(Protocol):
     async def run(self) -> None: ...
     def listen(self, callback: Callable[[Event], None]) -> None: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
-    def close_usage(self) -> None: ...
+    def tidy_usage(self, unused: bool) -> None: ...
 
 
 def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
@@ -105,10 +105,13 @@ class Watch:
         with self._usage_lock:
             return self._usage.read(self.pods, now_s)
 
-    def close_usage(self) -> None:
-        """Nobody looks any more: keep no files open for it."""
-        with self._usage_lock:
-            self._usage.close()
+    def tidy_usage(self, unused: bool) -> None:
+        """Close the files of Pods that have gone; those of all, when nobody looks any more. Waits for nobody."""
+        if self._usage_lock.acquire(blocking=False):
+            try:
+                self._usage.keep({} if unused else self.pods)
+            finally:
+                self._usage_lock.release()
 
     def look(self) -> None:
         """Count once, from the tree: what is there before the first sample."""

@@ -158,9 +158,7 @@ class PodCapacity(Policy):
         said: dict[tuple[float, int], str | None] = {}
         found: list[str | None] = []
         for node in nodes:
-            if now_s - node.said_s > node.ttl_s or not node.slots <= node.prior_slots:
-                found.append(self.refusal(node, pod, now_s))
-            elif node.starting:
+            if now_s - node.said_s > node.ttl_s or not node.slots <= node.prior_slots or node.starting:
                 found.append(self.refusal(node, pod, now_s))
             elif node.slots - node.assigned >= self.least:
                 found.append(None)

@@ -223,7 +223,7 @@ def test_500_pods_at_once(start_agent: Start, tmp_path: Path) -> None:
     shutil.rmtree(fake.root / "sys/fs/cgroup/kubepods.slice")
     process.wait(lambda agent: agent.status()["pods"] == 0)
     opened = f"/proc/{process.process.pid}/fd"
-    process.wait(lambda agent: len(os.listdir(opened)) < 100)  # closed when usage is read the next time
+    process.wait(lambda agent: len(os.listdir(opened)) < 100)
 
 
 # ---- the process
