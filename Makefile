@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-node test-service soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
+.PHONY: help run test test-kube test-node test-plugins test-service qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -22,13 +22,18 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built o
 	@# A control plane on a small, busy machine: what fails is run once more alone, and must pass then.
 	@$(BIN)/python -m pytest -m kube tests/kube -rs || $(BIN)/python -m pytest -m kube tests/kube -rs --last-failed
 
-test-node: $(VENV)/.dev ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
-	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
+test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
 	@$(BIN)/python -m tests.node
 
-test-service: $(VENV)/.dev ## of that, only a new user's first minutes and the hardened service
+test-plugins: $(VENV)/.dev qemu ## of that, only the plugins
+	@$(BIN)/python -m tests.node tests/node/guest.py
+
+test-service: $(VENV)/.dev qemu ## of that, only a new user's first minutes and the hardened service
 	@$(BIN)/python -m tests.node tests/service/guest.py
+
+qemu:
+	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
+		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
