@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-node test-plugins test-service qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
+.PHONY: help run test test-kube test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -30,6 +30,9 @@ test-plugins: $(VENV)/.dev qemu ## of that, only the plugins
 
 test-service: $(VENV)/.dev qemu ## of that, only a new user's first minutes and the hardened service
 	@$(BIN)/python -m tests.node tests/service/guest.py
+
+test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12 and 13, Ubuntu 22.04 and 24.04 (root; four minutes)
+	@PYTHON=$(BIN)/python ./tests/distros.sh
 
 qemu:
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
