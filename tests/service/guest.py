@@ -184,11 +184,14 @@ def end(process):
     POD.rmdir()
 
 
-def measured_for(numbers):
-    """Wait until so many numbers in a row were measured ones, with one Pod; the last status, or None."""
+def measured_for(numbers, seen):
+    """Wait until so many numbers in a row were measured ones, with one Pod; the last status, or None. `seen` gets a
+    word about each number."""
     first, end_s = 0, time.monotonic() + 300
     while time.monotonic() < end_s:
         status = ask()
+        if status:
+            seen[status["sequence"]] = f"{status['mode']} {status['pods']} {status['usage']} {status['sampling']}"
         if status.get("mode") != "measured" or status["pods"] != 1:
             first = 0
         elif status["sequence"] - (first := first or status["sequence"]) >= numbers:
@@ -199,9 +202,10 @@ def measured_for(numbers):
 
 def learns_and_resumes():
     busy = pod("python3", "-c", "while True: pass")
-    status = measured_for(3)
+    seen = {}
+    status = measured_for(3, seen)
     check("with a busy Pod it learns: mode measured, three times in a row", status,
-          status and f"{status['pod_capacity']} Pods, a Pod takes {status['cost_vector']}")
+          f"{status['pod_capacity']} Pods, a Pod takes {status['cost_vector']}" if status else list(seen.items())[-3:])
     before = pid()
     sh(f"systemctl stop {UNIT}")
     check("what was learned is kept, for its user only", sh(f"stat -c '%U %a' {LEARNED}/model.json")[1].strip()
