@@ -1,7 +1,7 @@
 """The sampling thread: a tick reads the kernel; once a second what was read is understood and there is news.
 
 The thread and the event loop share the model under one lock. Whoever needs the model first lets it catch up with what
-was read, so nobody sees it late; a tick itself takes no lock.
+was read, so nobody sees it late; a tick takes no lock but once a second.
 """
 
 import logging
