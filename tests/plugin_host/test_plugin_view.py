@@ -42,6 +42,9 @@ def test_pods_containers_and_counters(tmp_path):
 def test_no_pods_without_pure_v2(tmp_path):
     pods = node(tmp_path, v2=False)
     assert ViewMaker(lambda: pods, dict, root=str(tmp_path))().pods == ()
+    asked: list[bool] = []
+    ViewMaker(lambda: pods, lambda: asked.append(True) or {}, root=str(tmp_path))()
+    assert asked == []  # nobody sees the counters, so nobody has them read
 
 
 def test_the_dead_are_forgotten(tmp_path):
