@@ -18,6 +18,7 @@ from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client
 from carico_agent.publish import metrics
 from carico_agent.publish.api import ApiError, Handler, LocalApi, answer
+from carico_agent.schedule import admission
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.policy import POLICIES, PodCapacity, Policy
@@ -76,10 +77,12 @@ class ExtenderServer:
     def __init__(self, settings: Settings) -> None:
         own = settings.extender
         self._settings, self._listen = own, address(own.listen)
+        self._admission_listen = address(own.admission_listen) if own.admission_listen else None
         # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = Client(access_of(settings.kubernetes), Budget(per_s=1000.0, burst=1000))
-        self.cluster = Cluster(self.client)
-        config = logic.ExtenderConfig(own.open_when_unknown, own.claim_namespace, own.claim_s)
+        kube = settings.kubernetes
+        self.cluster = Cluster(self.client, kube.resource)
+        config = logic.ExtenderConfig(own.open_when_unknown, kube.book_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy_of(own), config)
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
@@ -91,6 +94,9 @@ class ExtenderServer:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         api = LocalApi(self.routes(), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
+        door = LocalApi({"/admit": {"POST": self._timed("admit", self._admit)}})
+        if self._admission_listen is not None:
+            await door.listen(*self._admission_listen, server_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("house", self.extender.keep_house)
         self.supervisor.start("memory", self._freeze)
@@ -99,6 +105,7 @@ class ExtenderServer:
             await self._stopping.wait()
         finally:
             await api.stop()
+            await door.stop()
             await self.supervisor.stop()
             await self.client.close()
 
@@ -124,6 +131,12 @@ class ExtenderServer:
             "/readyz": {"GET": self._readyz},
             "/metrics": {"GET": self._metrics},
         }
+
+    async def _admit(self, asked: dict[str, Any]) -> Any:
+        try:
+            return await admission.review(self.extender, asked)
+        except ValueError as error:
+            raise ApiError(400, str(error)) from error
 
     def _timed(self, verb: str, work: Verb) -> Handler:
         latency = self.latency[verb] = Latency()
@@ -157,7 +170,7 @@ class ExtenderServer:
         def counter(name: str, help: str, value: float) -> metrics.Family:
             return metrics.Family(name, "counter", help).add(value)
 
-        cluster, claims, now_s = self.cluster, self.extender.claims, time.monotonic()
+        cluster, now_s = self.cluster, time.monotonic()
         open_ = sum(1 for view in cluster.nodes.values() if now_s - view.said_s <= view.ttl_s and view.available() >= 1)
         def latency(verb: str, of: Latency) -> metrics.Family:
             name, help = f"carico_extender_{verb}_seconds", f"Time to answer {verb}."
@@ -170,8 +183,10 @@ class ExtenderServer:
             gauge("carico_extender_places", "Places held by Pods, bound or assumed.", len(cluster.ledger)),
             gauge("carico_extender_well", "1 while the API server is heard.", float(cluster.health.well)),
             counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.refused_binds),
-            counter("carico_extender_conflicts_total", "Claims that another replica preceded.",
-                    claims.conflicts if claims else 0),
+            counter("carico_extender_refused_admissions_total", "Bindings by others that were refused.",
+                    self.extender.refused_admissions),
+            counter("carico_extender_conflicts_total", "Claims that somebody else's write to the book preceded.",
+                    self.extender.conflicts),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
             counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),
             gauge("process_resident_memory_bytes", "Resident memory of the extender.", self._cost.resident_bytes()),
@@ -197,11 +212,21 @@ async def _body(request: web.BaseRequest) -> dict[str, Any]:
 def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
     """How to serve, and to whom; None for plain http, which must be asked for beyond this machine."""
     if settings.tls_cert:
-        context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=settings.tls_ca)
-        context.load_cert_chain(settings.tls_cert, settings.tls_key)
+        context = server_tls(settings)
+        context.load_verify_locations(settings.tls_ca)
         context.verify_mode = ssl.CERT_REQUIRED
         return context
     if host not in ("localhost", "127.0.0.1", "::1") and not settings.allow_plaintext:
         raise ValueError(f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
                          "set extender.tls_* or allow_plaintext")  # fmt: skip
     return None
+
+
+def server_tls(settings: ExtenderSettings) -> ssl.SSLContext:
+    """Who we are. Whoever comes need not say who they are: API servers have no certificate for admission webhooks
+    unless told, and all that can be asked there is to hold a place for a Pod for some seconds."""
+    if not settings.tls_cert or not settings.tls_key:
+        raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.load_cert_chain(settings.tls_cert, settings.tls_key)
+    return context

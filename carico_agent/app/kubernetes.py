@@ -4,7 +4,7 @@ from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.rights import AGENT, Right, allowed
+from carico_agent.kube.rights import AGENT, Right, allowed, book_rights
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import GateConfig
 from carico_agent.publish.node import Counted, NodeConfig, NodePublisher
@@ -20,7 +20,7 @@ def access_of(settings: Kubernetes) -> Access:
 
 def node_config(settings: Kubernetes, node: str) -> NodeConfig:
     gate = GateConfig(min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s)
-    return NodeConfig(node, settings.resource, gate)
+    return NodeConfig(node, settings.resource, settings.book_namespace, gate)
 
 
 class KubeSide:
@@ -56,6 +56,7 @@ async def examine(settings: Kubernetes, node: str) -> list[tuple[str, str, str]]
         async with Client(access_of(settings), timeout_s=5.0) as client:
             version = (await client.get("/version")).get("gitVersion", "")
             rights = [await _examine_right(client, right) for right in AGENT]
+            rights += await _examine_book(client, settings)
             return [("kubernetes", f"{client.access.server} {version}", ""), *rights, await _examine_node(client, node)]
     except KubeError as error:
         return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
@@ -65,6 +66,13 @@ async def _examine_right(client: Client, right: Right) -> tuple[str, str, str]:
     if await allowed(client, right):
         return "right", f"{right} is granted", ""
     return "right", f"missing right: {right}", f"grant {right} to this user (deploy/base/10-rbac.yaml does)"
+
+
+async def _examine_book(client: Client, settings: Kubernetes) -> list[tuple[str, str, str]]:
+    """No remedy: without extenders nobody misses it."""
+    missing = [right for right in book_rights(settings.book_namespace)
+               if settings.book_namespace and not await allowed(client, right)]  # fmt: skip
+    return [("right", f"missing right: {right} (only for clusters with carico extender)", "") for right in missing]
 
 
 async def _examine_node(client: Client, node: str) -> tuple[str, str, str]:

@@ -17,19 +17,26 @@ class Right:
     resource: str
     part: str = ""
     group: str = ""
+    namespace: str = ""
 
     def __str__(self) -> str:
         what = self.resource + (f"/{self.part}" if self.part else "") + (f".{self.group}" if self.group else "")
-        return f'"{self.verb}" on "{what}"'
+        return f'"{self.verb}" on "{what}"' + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
 AGENT = (Right("list", "nodes"), Right("watch", "nodes"), Right("patch", "nodes", "status"),
          Right("list", "pods"), Right("watch", "pods"))  # fmt: skip
 
 
+def book_rights(namespace: str) -> tuple[Right, ...]:
+    """To keep a node's book."""
+    return tuple(Right(verb, "leases", "", "coordination.k8s.io", namespace) for verb in ("create", "patch"))
+
+
 async def allowed(client: Client, right: Right) -> bool:
     """Whether these credentials have `right`. Everybody who is known may ask that."""
-    attributes = {"verb": right.verb, "resource": right.resource, "group": right.group, "subresource": right.part}
+    attributes = {"verb": right.verb, "resource": right.resource, "group": right.group, "subresource": right.part,
+                  "namespace": right.namespace}  # fmt: skip
     review = await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
         "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
         "spec": {"resourceAttributes": attributes}})  # fmt: skip

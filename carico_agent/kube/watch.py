@@ -37,15 +37,10 @@ class Watch(Generic[T]):
         self.lists = 0
         self.synced = asyncio.Event()
         self._lost_s: float | None = -float("inf")  # None while it is open
-        self._heard_s = -float("inf")
 
     def closed_s(self) -> float:
         """For how long this watch has not been open [s]; 0 while it is."""
         return 0.0 if self._lost_s is None else time.monotonic() - self._lost_s
-
-    def quiet_s(self) -> float:
-        """For how long nothing was heard [s]: a connection may be dead for a while before anybody notices."""
-        return time.monotonic() - self._heard_s
 
     async def run(self) -> None:
         """For ever. Failures are reported to `health` and tried again."""
@@ -99,7 +94,7 @@ class Watch(Generic[T]):
         kind, thing = line.get("type"), line.get("object") or {}
         if kind == "ERROR":
             raise Refused(int(thing.get("code") or 500), f"watch {self._path}: {thing.get('message')}")
-        self._version, self._heard_s = thing["metadata"]["resourceVersion"], time.monotonic()
+        self._version = thing["metadata"]["resourceVersion"]
         if kind != "BOOKMARK":
             self._event(kind == "DELETED", self._pick(thing))
 

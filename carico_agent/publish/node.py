@@ -13,6 +13,9 @@ Why "those counted in it" and not all holders: a Pod that is bound but has not s
 Why never below: the kubelet refuses Pods at its next start if they hold more than the node has (OutOf<resource>).
 Why a Pod that is gone from the API server but still counted here goes on holding: it is still in Pod-Capacity. Without
 it the number dips by one at every end of a Pod, until the end is noticed here.
+
+A number that falls goes through the node's book first (kube/book.py): who has claimed a place by then will come, and
+the number does not fall below them.
 """
 
 import asyncio
@@ -24,6 +27,7 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any
 
+from carico_agent.kube.book import Books, Offer
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.errors import KubeError, Unreachable
 from carico_agent.kube.health import Health
@@ -31,6 +35,7 @@ from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import Gate, GateConfig, Lowest, News, steady
+from carico_agent.publish.own_book import OwnBook
 from carico_agent.supervise.backoff import Backoff
 
 POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
@@ -50,6 +55,8 @@ class NodeConfig:
     node: str
     resource: str = RESOURCE
     """Name of the extended resource; empty: annotations only."""
+    book_namespace: str = ""
+    """Where extenders write which Pods they are about to bind; empty: nowhere."""
     gate: GateConfig = field(default_factory=GateConfig)
 
     @property
@@ -65,6 +72,7 @@ class NodeFacts:
     capacity: str | None = None
     allocatable: str | None = None
     status: str | None = None
+    uid: str = ""
 
 
 class NodePublisher:
@@ -83,8 +91,11 @@ class NodePublisher:
         self._pods: dict[str, PodFacts] = {}
         self._leaving: dict[str, PodFacts] = {}  # gone from the API server, perhaps still counted here
         self._lowest = Lowest(config.gate.hold_s)
+        books = Books(client, config.book_namespace) if config.book_namespace else None
+        self._book = OwnBook(books, config.node, clock)
         self._node: NodeFacts | None = None
-        self._said_resource: int | None = None
+        self._said: Offer | None = None
+        self._awaited = 0  # Pods that were on their way when that was said
         self._said_status: str | None = None
         self._wrote_s = -float("inf")
         self._stir = asyncio.Event()
@@ -107,13 +118,11 @@ class NodePublisher:
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
         """The agent stops: nobody will correct the number, so what is not held is taken back. One try."""
-        if self._said_resource is None or not self._watch_pods.synced.is_set():
+        if self._said is None or self._said.resource is None or not self._watch_pods.synced.is_set():
             return
-        try:
+        with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
-                await self._client.patch(f"{self._config.path}/status", self._patch(News(None, "stopped"), self.held()))
-        except (KubeError, TimeoutError):
-            return
+                await self._publish(News(None, "stopped"), Offer(0, self.held()))
 
     # ---- what the API server says
 
@@ -122,7 +131,7 @@ class NodePublisher:
         annotations = node["metadata"].get("annotations") or {}
         capacity, allocatable = (status.get("capacity") or {}), (status.get("allocatable") or {})
         return NodeFacts(node["metadata"]["name"], capacity.get(resource), allocatable.get(resource),
-                         annotations.get(STATUS))  # fmt: skip
+                         annotations.get(STATUS), node["metadata"].get("uid", ""))  # fmt: skip
 
     def _nodes_are(self, nodes: list[NodeFacts]) -> None:
         self._node_changed(not nodes, nodes[0] if nodes else NodeFacts(self._config.node))
@@ -131,7 +140,7 @@ class NodePublisher:
         if gone:
             self.health.bad("node", KubeError(f'nodes "{node.name}" not found on the API server; '
                                               "give the right name with --node or NODE_NAME"))  # fmt: skip
-            self._said_resource = None
+            self._said = None
             self.gate.forget()
         elif self._node is None:
             self.health.good("node")
@@ -142,6 +151,7 @@ class NodePublisher:
     def _pods_are(self, pods: list[PodFacts]) -> None:
         before, self._pods = self._pods, {pod.uid: pod for pod in pods}
         self._leaving |= {uid: pod for uid, pod in before.items() if uid not in self._pods}
+        self._book.came(self._pods)
         self._stir.set()
 
     def _pod_changed(self, gone: bool, pod: PodFacts) -> None:
@@ -150,6 +160,7 @@ class NodePublisher:
                 self._leaving[pod.uid] = last
         else:
             self._pods[pod.uid] = pod
+        self._book.came([pod.uid])
         self._stir.set()
 
     # ---- what we say
@@ -167,7 +178,8 @@ class NodePublisher:
         holders = (*self._pods.values(), *self._leaving.values())
         held_by_counted = sum(pod.places for pod in holders if counted.get(pod.local_uid))
         low = self._lowest.of(self._clock(), pod_capacity + held_by_counted)
-        return max(self.held(), steady(low, self._said_resource, self._config.gate) or 0)
+        said = None if self._said is None else self._said.resource
+        return max(self.held(), steady(low, said, self._config.gate) or 0)
 
     def places(self, slots: int, pods: int) -> int | None:
         """Slots as the API server's Pods count: without Pods it does not know, with those we do not count."""
@@ -177,26 +189,26 @@ class NodePublisher:
         ours = [counted[pod.local_uid] for pod in self._pods.values() if pod.local_uid in counted]
         return max(0, slots - max(0, pods - sum(ours)) + ours.count(False))
 
-    def _patch(self, news: News, resource: int | None) -> Object:
+    def _patch(self, news: News, offer: Offer) -> Object:
         """Annotations and resource, as one merge patch."""
         known = news.slots is not None
         status = self._board.status
         body: Object = {"metadata": {"annotations": {
             POD_CAPACITY: f"{status['pod_capacity']:.2f}" if known else None,
             SLOTS: str(news.slots) if known else None,
-            STATUS: self._status_text(news),
+            STATUS: self._status_text(news, offer),
         }}}  # fmt: skip
-        if resource is not None:
-            amount = {self._config.resource: str(resource)}
+        if offer.resource is not None:
+            amount = {self._config.resource: str(offer.resource)}
             body["status"] = {"capacity": amount, "allocatable": amount}
         return body
 
-    def _status_text(self, news: News) -> str:
+    def _status_text(self, news: News, offer: Offer) -> str:
         status, ttl_s = self._board.status, self._config.gate.ttl_s
         said: dict[str, Any] = {"v": 1, "mode": news.mode, "ttl_s": ttl_s, "seq": status.get("sequence", 0)}
         if news.slots is not None:
             said |= {key: status[key] for key in ("time", "low", "high", "limiting", "pods", "slots")}
-            said["places"] = self.places(news.slots, status["pods"])
+            said["places"] = offer.places
         else:
             said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return json.dumps(said, separators=(",", ":"))
@@ -213,9 +225,9 @@ class NodePublisher:
             now_s = self._clock()
             if now_s < self._not_before_s or self._node is None or not self._board.sequence:
                 continue
-            news, resource = self._news()
-            if self._reason(now_s, news, resource):
-                await self._write(news, resource)
+            news, offer = self._news()
+            if self._reason(now_s, news, offer.resource):
+                await self._write(news, offer)
 
     async def _next(self) -> None:
         """Until something may have changed; at least once a second, so that a silent board is noticed."""
@@ -226,11 +238,12 @@ class NodePublisher:
             for wait in waits:
                 wait.cancel()
 
-    def _news(self) -> tuple[News, int | None]:
+    def _news(self) -> tuple[News, Offer]:
         status = self._board.status
         fresh = self._board.fresh and status["slots"] is not None
         news = self.gate.news(status["slots"] if fresh else nan, status["mode"] if fresh else "stale")
-        return news, self.resource(status["pod_capacity"] if fresh else nan)
+        places = 0 if news.slots is None else self.places(news.slots, status["pods"])
+        return news, Offer(places, self.resource(status["pod_capacity"] if fresh else nan))
 
     def _reason(self, now_s: float, news: News, resource: int | None) -> str | None:
         """Why to write now; None to hold it back."""
@@ -241,6 +254,8 @@ class NodePublisher:
             return None
         if not before and well:
             return "the API server is back"
+        if self._awaited:
+            return f"{self._awaited} Pods were on their way"
         if self._owed:  # also a server that is back but does not know our rights yet: 403 for a second or two
             return "the last write failed"
         return self.gate.reason(now_s, news) or self._foreign(resource)
@@ -257,11 +272,10 @@ class NodePublisher:
         have = {None if amount is None else whole(amount) for amount in (node.capacity, node.allocatable)}
         return None if have == {resource} else f"{self._config.resource} is {have}, not {resource}"
 
-    async def _write(self, news: News, resource: int | None) -> None:
-        body = self._patch(news, resource)
+    async def _write(self, news: News, offer: Offer) -> None:
         started_s = self._clock()
         try:
-            await self._client.patch(f"{self._config.path}/status", body)
+            await self._publish(news, offer)
         except Unreachable as error:
             self.health.bad("write", error)  # the client itself makes us wait
             return
@@ -275,8 +289,26 @@ class NodePublisher:
         self._failures, self._was_well, self._owed = 0, self.health.well, False
         self.writes += 1
         self.gate.wrote(started_s, news)
-        self._wrote_s, self._said_resource = started_s, resource
-        self._said_status = body["metadata"]["annotations"][STATUS]
+        self._wrote_s = started_s
+
+    async def _publish(self, news: News, offer: Offer) -> None:
+        """The Node object, with its book: less is offered before the node says so, more after."""
+        owner = self._owner()
+        pods = holds = 0
+        if self._said is None or self._said.least(offer) != self._said:
+            pods, holds = await self._book.fall(offer, owner)
+        said = offer.raised(len(self._pods) + pods, self.held() + holds)
+        body = self._patch(news, said)
+        await self._client.patch(f"{self._config.path}/status", body)
+        self._said, self._said_status, self._awaited = said, body["metadata"]["annotations"][STATUS], pods
+        await self._book.rise(offer, owner)
+
+    def _owner(self) -> list[Object]:
+        """The book goes when the node goes."""
+        node = self._node
+        if node is None or not node.uid:
+            return []
+        return [{"apiVersion": "v1", "kind": "Node", "name": node.name, "uid": node.uid}]
 
 
 def removal(resource: str) -> Object:
@@ -286,8 +318,10 @@ def removal(resource: str) -> Object:
             "status": {"capacity": gone, "allocatable": gone}}  # fmt: skip
 
 
-async def remove(client: Client, node: str, resource: str = RESOURCE) -> int:
+async def remove(client: Client, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
     """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
+    if book_namespace:
+        await Books(client, book_namespace).remove(node)
     pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
     held = sum(facts(pod, resource).places for pod in pods.get("items") or ())
     patch = removal(resource)

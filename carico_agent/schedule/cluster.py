@@ -3,23 +3,20 @@
 import asyncio
 import json
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
 from math import inf, nan
 
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.health import Health
-from carico_agent.kube.pods import UNFINISHED, PodFacts, facts
+from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
-from carico_agent.schedule.policy import Ledger, NodeView, Place
+from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
 
 SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
 """Nodes with strangers or starting Pods that are looked at in one go (0.1 s apart)."""
-
-FRESH_S = 1.0
-"""A watch of nodes that was silent for longer [s] is not relied on when a Pod is bound."""
 
 REMEMBER_S = 300.0
 """How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
@@ -34,20 +31,23 @@ class Published:
     age_s: float = inf
     ttl_s: float = 0.0
     cores: float = inf
+    resource: int | None = None
 
 
-def read_node(node: Object, wall_s: float | None = None) -> Published:
+def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
     """A Node object's annotations. The age is by this machine's clock; a node whose clock is ahead is of age 0.
 
     >>> said = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> read_node({"metadata": {"name": "a", "annotations": said}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0)
+    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None)
     """
-    meta = node["metadata"]
+    meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
-    cores = _cores((node.get("status") or {}).get("capacity") or {})
+    amount = (have.get("allocatable") or {}).get(resource)
+    silent = Published(meta["name"], cores=_cores(have.get("capacity") or {}),
+                       resource=None if amount is None else whole(amount))  # fmt: skip
     if SLOTS not in annotations:
-        return Published(meta["name"], cores=cores)
+        return silent
     try:
         status = json.loads(annotations.get(STATUS) or "{}")
         said_s = datetime.fromisoformat(status["time"]).timestamp()
@@ -55,8 +55,9 @@ def read_node(node: Object, wall_s: float | None = None) -> Published:
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s = float(status["ttl_s"])
     except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
-        return Published(meta["name"], cores=cores)
-    return Published(meta["name"], slots, max(0.0, (time.time() if wall_s is None else wall_s) - said_s), ttl_s, cores)
+        return silent
+    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
+    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s)
 
 
 def _cores(capacity: Object) -> float:
@@ -70,8 +71,7 @@ def _cores(capacity: Object) -> float:
 class Cluster:
     """Nodes and places. Times are monotonic seconds."""
 
-    def __init__(self, client: Client) -> None:
-        self._client = client
+    def __init__(self, client: Client, resource: str = "") -> None:
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeView] = {}
         self.ledger = Ledger()
@@ -79,9 +79,10 @@ class Cluster:
         self._ended: dict[str, float] = {}
         self._assumed: dict[str, float] = {}
         self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
-        self._nodes_watch = Watch(client, "/api/v1/nodes", read_node, self._nodes_are, self._node_changed, self.health)
-        self._pods_watch = Watch(client, "/api/v1/pods", facts, self._pods_are, self._pod_changed, self.health,
-                                 f"spec.nodeName!=,{UNFINISHED}")  # fmt: skip
+        self._nodes_watch = Watch(client, "/api/v1/nodes", lambda node: read_node(node, resource=resource),
+                                  self._nodes_are, self._node_changed, self.health)  # fmt: skip
+        self._pods_watch = Watch(client, "/api/v1/pods", lambda pod: facts(pod, resource), self._pods_are,
+                                 self._pod_changed, self.health, f"spec.nodeName!=,{UNFINISHED}")  # fmt: skip
 
     async def run(self) -> None:
         """Both watches, for ever."""
@@ -96,17 +97,6 @@ class Cluster:
     def blind_s(self) -> float:
         """For how long bindings have not been heard of [s]; 0 while the watch of Pods is open."""
         return self._pods_watch.closed_s()
-
-    async def newest(self, name: str) -> Published | None:
-        """What `name` says now, asked of the server itself; None while the watch of nodes is lively and knows it.
-
-        Why not always ask: while the watch speaks, it is as quick as an answer (both take some milliseconds).
-        Why not keep it: the watch may already have told something newer. Why a list: the role has that right already.
-        """
-        if self._nodes_watch.quiet_s() < FRESH_S:
-            return None
-        found = await self._client.get("/api/v1/nodes", {"fieldSelector": f"metadata.name={name}"})
-        return next(map(read_node, found.get("items") or ()), Published(name))
 
     # ---- nodes
 
@@ -124,7 +114,7 @@ class Cluster:
         now_s = time.monotonic()
         view = self.nodes.setdefault(node.name, NodeView(node.name))
         view.slots, view.ttl_s, view.said_s = node.slots, node.ttl_s, now_s - node.age_s
-        view.prior_slots = 2 * node.cores
+        view.prior_slots, view.resource = 2 * node.cores, node.resource
         self._show(node.name, now_s)
 
     # ---- Pods
@@ -134,7 +124,7 @@ class Cluster:
         snapshot = {pod.uid: pod for pod in pods}
         for uid in [uid for uid in self._bound if uid not in snapshot]:
             self._forget(uid, now_s)
-        self.ledger.replace([(uid, Place(pod.node, pod.kind, pod.running)) for uid, pod in snapshot.items()], now_s)
+        self.ledger.replace([(uid, _place(pod)) for uid, pod in snapshot.items()], now_s)
         self._bound = {uid: pod.node for uid, pod in snapshot.items()}
         for uid in [uid for uid in self._assumed if uid in snapshot]:
             del self._assumed[uid]
@@ -151,7 +141,7 @@ class Cluster:
         assumed = self.ledger.release(pod.uid) if pod.uid not in self._bound else None  # perhaps on another node
         self._bound[pod.uid] = pod.node
         self._assumed.pop(pod.uid, None)
-        self.ledger.put(pod.uid, Place(pod.node, pod.kind, pod.running), now_s)
+        self.ledger.put(pod.uid, _place(pod), now_s)
         self._show(pod.node, now_s)
         if assumed is not None and assumed != pod.node:
             self._show(assumed, now_s)
@@ -165,13 +155,13 @@ class Cluster:
 
     # ---- places taken, before they are seen bound
 
-    def assume(self, uid: str, node: str, kind: str, until_s: float) -> None:
-        """`uid` is about to be bound to `node`; forgotten at `until_s` unless a watch confirms it."""
-        if uid in self._bound or uid in self._ended:
+    def assume(self, pod: PodView, node: str, until_s: float) -> None:
+        """`pod` is about to be bound to `node`; forgotten at `until_s` unless a watch confirms it."""
+        if pod.uid in self._bound or pod.uid in self._ended:
             return
         now_s = time.monotonic()
-        self.ledger.put(uid, Place(node, kind, until_s=until_s), now_s)
-        self._assumed[uid] = max(until_s, self._assumed.get(uid, until_s))
+        self.ledger.put(pod.uid, Place(node, pod.kind, until_s=until_s, holds=pod.holds), now_s)
+        self._assumed[pod.uid] = max(until_s, self._assumed.get(pod.uid, until_s))
         self._show(node, now_s)
 
     def unassume(self, uid: str) -> None:
@@ -195,3 +185,7 @@ class Cluster:
             self.ledger.show(view, now_s)
             if view.strangers or view.starting:
                 self._strange[name] = None
+
+
+def _place(pod: PodFacts) -> Place:
+    return Place(pod.node, pod.kind, pod.running, holds=pod.places)

@@ -49,6 +49,8 @@ class PodView:
 
     uid: str
     kind: str = ""
+    holds: int = 0
+    """What it asks of the extended resource."""
 
 
 @dataclass(slots=True)
@@ -64,6 +66,8 @@ class NodeView:
     """How long it may be believed [s]."""
     assigned: int = 0
     """Pods that hold a place here: bound or assumed, not finished (see Ledger)."""
+    held: int = 0
+    """What those Pods ask of the extended resource."""
     starting: int = 0
     """Those of them that do not run yet."""
     strangers: int = 0
@@ -72,6 +76,8 @@ class NodeView:
     """The kinds that have."""
     starting_share: float = nan
     """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
+    resource: int | None = None
+    """The extended resource as published; None when there is none."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
 
@@ -190,11 +196,13 @@ class Place:
     kind: str = ""
     running: bool = False
     until_s: float = inf
+    holds: int = 0
 
 
 @dataclass(slots=True)
 class _Node:
     pods: int = 0
+    held: int = 0
     starting: dict[str, float] = field(default_factory=dict)  # since when [s], the oldest first
     running: dict[str, float] = field(default_factory=dict)  # the same, of Pods that were seen to start
     start_s: float = nan  # how long Pods take to start here, and to run: recent means
@@ -230,7 +238,8 @@ class Ledger:
         """`uid` holds `place`. A confirmed place does not become assumed again, a running Pod does not un-run."""
         old = self._places.get(uid)
         if old is not None and old.node == place.node:
-            place = Place(place.node, place.kind, old.running or place.running, max(old.until_s, place.until_s))
+            place = Place(place.node, place.kind, old.running or place.running, max(old.until_s, place.until_s),
+                          max(old.holds, place.holds))  # fmt: skip
         if old == place:
             return
         before = self._nodes[old.node] if old is not None else _Node()
@@ -239,6 +248,7 @@ class Ledger:
         self._places[uid] = place
         node = self._nodes.setdefault(place.node, _Node())
         node.pods += 1
+        node.held += place.holds
         if not place.running:
             node.starting[uid] = now_s if began_s is None else began_s
         elif began_s is not None:
@@ -258,6 +268,7 @@ class Ledger:
             return None
         node = self._nodes[place.node]
         node.pods -= 1
+        node.held -= place.holds
         node.starting.pop(uid, None)
         ran_s = node.running.pop(uid, None)
         if ran_s is not None and ended_s is not None:
@@ -291,14 +302,14 @@ class Ledger:
         """Bring `view` up to date. Needed when a Pod of that node changed, and while some are strangers or starting."""
         node = self._nodes.get(view.name)
         if node is None:
-            view.assigned = view.starting = view.strangers = 0
+            view.assigned = view.held = view.starting = view.strangers = 0
             view.starting_share = nan
             return
         if node.met_s:
             self._prove(node, now_s)
         while node.starting and now_s - next(iter(node.starting.values())) > LONGEST_START_S:
             del node.starting[next(iter(node.starting))]
-        view.assigned, view.starting, view.known = node.pods, len(node.starting), node.known
+        view.assigned, view.held, view.starting, view.known = node.pods, node.held, len(node.starting), node.known
         view.starting_share = node.start_s / max(node.start_s + node.run_s, 1e-9)
         view.strangers = sum(node.new.values()) if node.new else 0
 

@@ -24,6 +24,11 @@ class Kubernetes:
     """Extended resource that Pods ask for, one each. Empty: publish annotations only; Pods that wait for the extender
     are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
 
+    book_namespace: str = "carico"
+    """Namespace of the nodes' books: Leases in which a node offers places and extenders claim them, so that no Pod is
+    bound to a number that has just fallen (deploy/base makes it). Agents and extenders must name the same one. Empty:
+    none; then one extender is as many as there may be."""
+
     min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
     """Least time between two writes to the API server [s]."""
 
@@ -40,6 +45,10 @@ class Extender:
 
     listen: str = "127.0.0.1:9750"
     """Address and port for kube-scheduler, /metrics, /healthz and /readyz."""
+
+    admission_listen: str = ""
+    """Address and port for the API server's question about bindings by others (deploy/admission/bindings.yaml), over
+    TLS with tls_cert and tls_key. Empty: it is not asked."""
 
     tls_ca: str = ""
     """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""
@@ -65,10 +74,6 @@ class Extender:
 
     open_when_unknown: bool = False
     """true: nodes that have never published are left to the other filters, with the lowest score. false: closed."""
-
-    claim_namespace: str = "carico"
-    """Namespace of the Leases through which several replicas agree on who takes a place (bind verb).
-    Empty: there is only one replica, and nothing is written but the binding."""
 
     claim_s: Annotated[float, Range(5.0, 600.0)] = 15.0
     """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes

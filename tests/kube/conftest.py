@@ -104,8 +104,9 @@ class ExtenderProcess:
         with urllib.request.urlopen(f"{self.url}/filter", body, timeout=5) as answer:
             return str(answer.read().decode())
 
-    def metrics(self) -> str:
-        with urllib.request.urlopen(f"{self.url}/metrics", timeout=5) as answer:
+    def metrics(self, tls: ssl.SSLContext | None = None) -> str:
+        url = self.url.replace("http:", "https:") if tls else self.url
+        with urllib.request.urlopen(f"{url}/metrics", timeout=5, context=tls) as answer:
             return str(answer.read().decode())
 
     def stop(self, number: signal.Signals = signal.SIGTERM) -> None:

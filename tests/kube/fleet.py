@@ -34,7 +34,8 @@ class FakeNode:
         self.running: set[str] = set()
         self.board = Board(ttl_s=5.0)
         self.client = Client(access, Budget(per_s=20.0, burst=50))
-        self.publisher = NodePublisher(self.client, self.board, NodeConfig(name, gate=QUICK), self.counted)
+        config = NodeConfig(name, book_namespace="carico", gate=QUICK)
+        self.publisher = NodePublisher(self.client, self.board, config, self.counted)
 
     def counted(self) -> dict[str, bool]:
         return dict.fromkeys(self.running, True)

@@ -127,7 +127,9 @@ class Admin:
         self.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
 
     def clear(self) -> None:
-        """No Pods, no nodes."""
+        """No Pods, no nodes, no books, nobody at the door."""
+        self.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
+        self.delete("/apis/coordination.k8s.io/v1/namespaces/carico/leases")
         self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
         self.delete("/api/v1/nodes")
         wait_for(lambda: not self.pods(), "the Pods are gone")
@@ -291,6 +293,12 @@ class Plane:
         self._openssl(f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt "
                       f"-notext {span}")  # fmt: skip
         return self.folder / f"{name}.crt", self.folder / f"{name}.key"
+
+    def client_context(self, name: str) -> ssl.SSLContext:
+        """To talk to whoever trusts our authority."""
+        context = ssl.create_default_context(cafile=str(self.ca))
+        context.load_cert_chain(*self.client_certificate(name, name))
+        return context
 
     def _certificates(self) -> None:
         (self.folder / "server.ext").write_text(

@@ -1,13 +1,15 @@
-"""Two hundred Pods over ten nodes: no node ever gets more than it published.
+"""Two hundred Pods over ten nodes: no node ever gets more than it published, also while numbers change every second.
 
-With constant numbers that is strict. With numbers that change every second it is strict but for writes that cross each
-other on the way: a binding may exceed a lower number that came out while it was being sent. How much later than that
-number it may arrive at the server is GRACE_MS; seen here: nearly always before (see judge.py).
+Strict wherever the nodes' books are asked: by the extender's bind, and by the API server's admission webhook before
+bindings of an unmodified kube-scheduler. Without that webhook kube-scheduler alone is strict while numbers stand still;
+while they change, a binding may cross a lower number on the way (see judge.py): that is measured here, with a bound.
 """
 
 import asyncio
+import base64
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,13 +19,12 @@ from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
 from tests.kube.fleet import Fleet
 from tests.kube.judge import Recorder, Verdict
-from tests.kube.plane import Plane, wait_for
+from tests.kube.plane import Plane, free_port, wait_for
 
 PODS = 200
 GRACE_MS = 250.0
-"""A lower number is out for this long, and a binding that was decided before still arrives [ms]. That is the time a
-watch and a request take on a machine whose two cores run a whole control plane. Seen: 132 at most with load 6 to 16;
-once 486, an extender just restarted beside a benchmark on the same cores."""
+"""A lower number is out for this long, and a binding that kube-scheduler decided before still arrives [ms]. That is the
+time a watch and a request take on a machine whose two cores run a whole control plane. Seen: 64 at most."""
 FEW = PODS // 10
 CHANGING = {"swing": 3.0, "wobble": 1.0}
 
@@ -44,31 +45,89 @@ async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 400.0) 
             await asyncio.sleep(0.2)
 
 
-def check(name: str, verdict: Verdict, changing: bool) -> None:
+def check(name: str, verdict: Verdict, changing: bool, strict: bool = True) -> None:
     late = sorted(round(one.late_ms) for one in verdict.over)
     most = sorted(verdict.most.values())
     print(f"{name}: {verdict.bindings} bindings, most per node {most}, numbers rose {verdict.rises} and fell "
           f"{verdict.falls} times, beyond the number: {len(late)}, late by {late} ms")  # fmt: skip
     assert verdict.bindings == PODS
-    if not changing:
-        assert verdict.over == []
-        return
-    assert min(verdict.rises, verdict.falls) >= 10  # they really change, as published
-    assert len(verdict.over) <= FEW
-    assert verdict.latest_ms <= GRACE_MS, [str(one) for one in verdict.over]
+    if changing:
+        assert min(verdict.rises, verdict.falls) >= 10  # they really change, as published
+    if strict:
+        assert [str(one) for one in verdict.over] == []
+    else:
+        assert len(verdict.over) <= FEW
+        assert verdict.latest_ms <= GRACE_MS, [str(one) for one in verdict.over]
 
 
 @pytest.mark.parametrize("changing", [False, True], ids=["constant", "changing"])
 async def test_the_resource_alone(cluster: Plane, changing: bool) -> None:
-    """An unmodified kube-scheduler without any extender."""
+    """An unmodified kube-scheduler without anything else."""
     cluster.start_scheduler()
     async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING if changing else {}) as fleet:
         await burst(cluster)
         await all_finish(fleet)
     verdict = recorder.judge("resource")
-    check("resource", verdict, changing)
+    check("resource", verdict, changing, strict=not changing)
     if not changing:
         assert set(verdict.most.values()) == {8}
+
+
+@pytest.fixture
+def door(cluster: Plane, tmp_path: Path) -> Iterator["Door"]:
+    """The API server asks it about bindings, as deploy/admission/bindings.yaml says."""
+    port = free_port()
+
+    hook: Any = yaml.safe_load((TREE / "deploy/admission/bindings.yaml").read_text())
+    ca = base64.b64encode(cluster.ca.read_bytes()).decode()
+    # As it is, but for the address, and for what happens while nobody answers: then nobody may bind.
+    hook["webhooks"][0] |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/admit", "caBundle": ca},
+                            "failurePolicy": "Fail"}  # fmt: skip
+    door = Door(cluster, tmp_path, port)
+    cluster.admin.post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", hook)
+    yield door
+    door.extender.stop(signal.SIGKILL)
+
+
+class Door:
+    """An extender with an ear for the API server."""
+
+    def __init__(self, plane: Plane, folder: Path, port: int) -> None:
+        self._tls = plane.client_context("door")
+        files = {"tls_ca": plane.ca, "tls_cert": plane.folder / "server.crt", "tls_key": plane.folder / "server.key"}
+
+        def start() -> ExtenderProcess:
+            one = ExtenderProcess(folder, plane.kubeconfig("extender-token"), admission_listen=f"127.0.0.1:{port}",
+                                  **{key: str(path) for key, path in files.items()})  # fmt: skip
+            return one.ready(self._tls)
+
+        self._start = start
+        self.extender = start()
+
+    def restart(self) -> None:
+        self.extender.stop(signal.SIGKILL)
+        self.extender = self._start()
+
+    def counted(self, name: str) -> float:
+        rows = dict(line.rsplit(" ", 1) for line in self.extender.metrics(self._tls).splitlines())
+        return float(rows[f"carico_extender_{name}"])
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["door kept", "door killed"])
+async def test_an_unmodified_scheduler_and_the_door(cluster: Plane, door: Door, killed: bool) -> None:
+    """kube-scheduler has no extender; the API server asks before it makes a binding."""
+    cluster.start_scheduler()
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING) as fleet:
+        creating = asyncio.create_task(burst(cluster))
+        for _ in range(3 if killed else 0):
+            await asyncio.sleep(3.0)
+            await asyncio.to_thread(door.restart)
+        await creating
+        await all_finish(fleet)
+    asked, refused = (door.counted(name) for name in ("admit_seconds_count", "refused_admissions_total"))
+    print(f"asked {asked:.0f} times, refused {refused:.0f}")
+    assert killed or asked - refused == PODS
+    check(f"the door{', killed three times' if killed else ''}", recorder.judge("resource"), changing=True)
 
 
 def extended(*extenders: ExtenderProcess) -> dict[str, Any]:

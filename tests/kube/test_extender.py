@@ -3,7 +3,6 @@
 import asyncio
 import json
 import time
-from collections.abc import Callable
 from math import isnan
 from typing import Any
 
@@ -11,68 +10,29 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.kube.client import Object
-from carico_agent.kube.errors import Refused
 from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster, Published, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policy import PodCapacity, PodView
+from tests.kube.small_server import Pause, SmallServer
 
 
-class Server:
-    """An API server's Leases with their versions, and Bindings. Several clients may share it."""
+def slow(pause_s: float) -> Pause:
+    async def pause() -> None:
+        await asyncio.sleep(pause_s)
 
-    def __init__(self) -> None:
-        self.leases: dict[str, Object] = {}
-        self.bound: list[tuple[str, str]] = []
-        self.version = 0
-        self.slow_s = 0.0
-        self.nodes: list[Object] = []
-        self.asked: list[str] = []
-        self.on_claim: Callable[[], None] = lambda: None
-
-    def _store(self, body: Object) -> Object:
-        self.version += 1
-        self.on_claim()
-        kept: Object = json.loads(json.dumps(body))
-        kept["metadata"]["resourceVersion"] = str(self.version)
-        self.leases[kept["metadata"]["name"]] = kept
-        return kept
-
-    async def get(self, path: str, params: Object | None = None) -> Object:
-        await asyncio.sleep(self.slow_s)
-        if params is not None:
-            name = params["fieldSelector"].removeprefix("metadata.name=")
-            self.asked.append(name)
-            return {"items": [node for node in self.nodes if node["metadata"]["name"] == name]}
-        if (name := path.rpartition("/")[2]) not in self.leases:
-            raise Refused(404, "not found")
-        return self.leases[name]
-
-    async def put(self, path: str, body: Object) -> Object:
-        await asyncio.sleep(self.slow_s)
-        if self.leases[body["metadata"]["name"]]["metadata"]["resourceVersion"] != body["metadata"]["resourceVersion"]:
-            raise Refused(409, "conflict")
-        return self._store(body)
-
-    async def post(self, path: str, body: Object) -> Object:
-        await asyncio.sleep(self.slow_s)
-        if path.endswith("/binding"):
-            self.bound.append((body["metadata"]["uid"], body["target"]["name"]))
-            return {}
-        if body["metadata"]["name"] in self.leases:
-            raise Refused(409, "exists")
-        return self._store(body)
+    return pause
 
 
-def replica(server: Server, nodes: dict[str, float], **config: Any) -> tuple[Extender, Cluster]:
+def replica(server: SmallServer, nodes: dict[str, float], **config: Any) -> tuple[Extender, Cluster]:
     client: Any = server
     cluster = Cluster(client)
     cluster._nodes_are([Published(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
     cluster._pods_are([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
-        watch._lost_s, watch._heard_s = None, time.monotonic() + 60.0
+        watch._lost_s = None
     return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(**config)), cluster
 
 
@@ -90,7 +50,7 @@ def binding(uid: str, node: str) -> Object:
 
 
 async def test_wire_format() -> None:
-    extender, _ = replica(Server(), {"a": 8, "b": 0.5, "c": 4})
+    extender, _ = replica(SmallServer(), {"a": 8, "b": 0.5, "c": 4})
     assert filtered(extender, arguments("u", "a", "b", "gone")) == {
         "NodeNames": ["a"], "Error": "",
         "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
@@ -116,13 +76,13 @@ def test_joined_answers_are_what_json_would_say(rows: list[tuple[str, str | None
 
 
 async def test_nothing_is_answered_before_everything_is_known() -> None:
-    extender, cluster = replica(Server(), {"a": 8})
+    extender, cluster = replica(SmallServer(), {"a": 8})
     cluster._pods_watch.synced.clear()
     assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
 
 
 async def test_binds_stop_at_the_slots() -> None:
-    server = Server()
+    server = SmallServer()
     extender, _ = replica(server, {"a": 3})
     answers = await asyncio.gather(*(extender.bind(binding(f"u{n}", "a")) for n in range(10)))
     assert len(server.bound) == 3
@@ -131,58 +91,28 @@ async def test_binds_stop_at_the_slots() -> None:
     assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
 
 
-async def test_the_number_falls_while_a_claim_is_written() -> None:
-    """The last look is after the claim; the place that was claimed in vain is free for others at once."""
-    server = Server()
-    extender, cluster = replica(server, {"a": 1, "b": 1})
-    server.on_claim = lambda: cluster._node_changed(False, Published("a", 0.0, 0.0, 100.0, 64.0))
-    assert "no room: 0 slots" in (await extender.bind(binding("u", "a")))["Error"]
-    assert server.bound == []
-    server.on_claim = lambda: None
-    cluster._node_changed(False, Published("a", 1.0, 0.0, 100.0, 64.0))
-    assert (await extender.bind(binding("v", "a")))["Error"] == ""
-    assert list(json.loads(server.leases["a"]["metadata"]["annotations"]["carico.dev/claims"])) == ["v"]
-    assert server.asked == []  # the watch was lively
-
-
-async def test_a_silent_watch_is_not_relied_on() -> None:
-    server = Server()
-    extender, cluster = replica(server, {"a": 3, "b": 0})
-    now = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    for name, places in (("a", 0), ("b", 3)):
-        said = json.dumps({"time": now, "ttl_s": 100, "places": places})
-        notes = {"carico.dev/slots": str(places), "carico.dev/status": said}
-        server.nodes.append({"metadata": {"name": name, "annotations": notes}})
-    cluster._nodes_watch._heard_s = time.monotonic() - 2.0
-    assert "no room: 0 slots" in (await extender.bind(binding("u", "a")))["Error"]
-    assert server.asked == ["a"]
-    server.nodes.clear()
-    assert "published no capacity" in (await extender.bind(binding("u", "a")))["Error"]
-    assert server.bound == []
-
-
-async def test_replicas_agree_through_claims() -> None:
-    """Neither sees the other's bindings: only the claims tell."""
-    server = Server()
-    server.slow_s = 0.001
+async def test_replicas_agree_through_the_book() -> None:
+    """Neither sees the other's bindings: only the book tells."""
+    server = SmallServer()
+    server.pause = slow(0.0005)
     replicas = [replica(server, {"a": 7, "b": 5})[0] for _ in range(3)]
     pods = [binding(f"u{n}", "ab"[n % 2]) for n in range(60)]
     await asyncio.gather(*(replicas[n % 3].bind(pod) for n, pod in enumerate(pods)))
     assert sorted(node for _, node in server.bound) == ["a"] * 7 + ["b"] * 5
-    assert sum(one.claims.conflicts for one in replicas if one.claims) > 0
+    assert sum(one.conflicts for one in replicas) > 0
 
 
-async def test_without_claims_replicas_overfill() -> None:
-    """The control: this is what the claims are for."""
-    server = Server()
-    server.slow_s = 0.001
-    replicas = [replica(server, {"a": 7}, claim_namespace="")[0] for _ in range(2)]
+async def test_without_a_book_replicas_overfill() -> None:
+    """The control: this is what the book is for."""
+    server = SmallServer()
+    server.pause = slow(0.0005)
+    replicas = [replica(server, {"a": 7}, book_namespace="")[0] for _ in range(2)]
     await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
     assert len(server.bound) == 14
 
 
 async def test_a_restarted_extender_knows_what_is_on_its_way() -> None:
-    server = Server()
+    server = SmallServer()
     first, _ = replica(server, {"a": 3})
     await first.bind(binding("u1", "a"))
     second, cluster = replica(server, {"a": 3})  # its list was made before u1 was bound
@@ -196,18 +126,18 @@ async def test_a_restarted_extender_knows_what_is_on_its_way() -> None:
 
 
 async def test_a_pod_does_not_stand_in_its_own_way() -> None:
-    server = Server()
+    server = SmallServer()
     extender, _ = replica(server, {"a": 1}, bind_s=0.05)
-    server.slow_s = 0.2
+    server.pause = slow(0.1)
     assert "did not answer within" in (await extender.bind(binding("u", "a")))["Error"]
-    server.slow_s = 0.0
+    server.pause = slow(0.0)
     assert (await extender.bind(binding("u", "a")))["Error"] == ""
 
 
 async def test_assumptions_end() -> None:
-    _, cluster = replica(Server(), {"a": 3})
+    _, cluster = replica(SmallServer(), {"a": 3})
     now_s = time.monotonic()
-    cluster.assume("u", "a", "", now_s + 30)
+    cluster.assume(PodView("u"), "a", now_s + 30)
     cluster.keep_house(now_s + 29)
     assert cluster.nodes["a"].assigned == 1
     cluster.keep_house(now_s + 31)
@@ -215,7 +145,7 @@ async def test_assumptions_end() -> None:
 
 
 async def test_no_binding_while_blind() -> None:
-    server = Server()
+    server = SmallServer()
     extender, cluster = replica(server, {"a": 3})
     cluster._pods_watch._lost_s = time.monotonic() - 20
     assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
@@ -223,7 +153,7 @@ async def test_no_binding_while_blind() -> None:
 
 
 async def test_unknown_nodes_may_be_left_to_others() -> None:
-    extender, cluster = replica(Server(), {}, open_when_unknown=True)
+    extender, cluster = replica(SmallServer(), {}, open_when_unknown=True)
     cluster._node_changed(False, Published("plain"))
     assert filtered(extender, arguments("u", "plain"))["NodeNames"] == ["plain"]
     assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]

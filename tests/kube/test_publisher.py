@@ -61,11 +61,11 @@ class Bench:
         self.now_s += seconds
         if not silent:
             self.board.publish(self.board.status)
-        news, resource = self.publisher._news()
-        reason = self.publisher._reason(self.now_s, news, resource)
+        news, offer = self.publisher._news()
+        reason = self.publisher._reason(self.now_s, news, offer.resource)
         if reason:
             before = len(self.client.patches)
-            await self.publisher._write(news, resource)
+            await self.publisher._write(news, offer)
             if len(self.client.patches) > before:
                 self.seen(self.client.patches[-1])
         return reason

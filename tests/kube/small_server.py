@@ -1,0 +1,96 @@
+"""As much of an API server as bindings need, in memory: Leases with their versions, Nodes, Bindings, Pods.
+
+Every request waits `pause()` on its way in and on its way out, so that writes cross each other. Watchers hear of every
+change in order, and late. The real server runs the same scenes in test_burst.py; here there are thousands of them.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import Refused
+
+Pause = Callable[[], Awaitable[None]]
+
+
+async def _at_once() -> None:
+    await asyncio.sleep(0)
+
+
+class SmallServer:
+    """Stands where a Client would."""
+
+    def __init__(self, pause: Pause = _at_once) -> None:
+        self.pause = pause
+        self.leases: dict[str, Object] = {}
+        self.pods: dict[str, Object] = {}
+        self.nodes: dict[str, Object] = {}
+        self.bound: list[tuple[str, str]] = []
+        self.version = 0
+        self.door: Callable[[str, str, str], Awaitable[str | None]] | None = None  # a webhook: Pod, UID, node
+        self.heard: list[Callable[[Object], None]] = []
+
+    async def get(self, path: str, params: Object | None = None) -> Object:
+        await self.pause()
+        name = path.rpartition("/")[2]
+        if params is not None:
+            name = params["fieldSelector"].partition("=")[2]
+            found: Object = {"items": [self.pods.get(name) or _pod(name)]}
+        elif name in self.leases:
+            found = self.leases[name]
+        else:
+            raise Refused(404, "not found")
+        await self.pause()
+        return found
+
+    async def post(self, path: str, body: Object) -> Object:
+        await self.pause()
+        meta = body["metadata"]
+        if path.endswith("/binding"):
+            await self.bind(meta["uid"], body["target"]["name"])
+            return {}
+        if meta["name"] in self.leases:
+            raise Refused(409, "exists")
+        return await self._store(self.leases, meta["name"], body)
+
+    async def patch(self, path: str, body: Object) -> Object:
+        await self.pause()
+        if "/nodes/" in path:
+            return await self._store(self.nodes, path.split("/")[-2], body)
+        name = path.rpartition("/")[2]
+        if name not in self.leases:
+            raise Refused(404, "not found")
+        old = self.leases[name]
+        newest = old["metadata"]["resourceVersion"]
+        if body["metadata"].get("resourceVersion", newest) != newest:
+            await self.pause()
+            raise Refused(409, "conflict")
+        notes = {**(old["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
+        meta = {**old["metadata"], "annotations": {key: text for key, text in notes.items() if text is not None}}
+        return await self._store(self.leases, name, {**old, "metadata": meta})
+
+    async def bind(self, uid: str, node: str) -> None:
+        if self.door is not None and (why := await self.door(uid, uid, node)):
+            raise Refused(409, why)
+        self.bound.append((uid, node))
+        pod = self.pods.setdefault(uid, _pod(uid))
+        await self._store(self.pods, uid, {**pod, "spec": {**pod["spec"], "nodeName": node}})
+
+    async def end(self, uid: str) -> None:
+        await self._store(self.pods, uid, {**self.pods[uid], "status": {"phase": "Succeeded"}})
+
+    async def _store(self, where: dict[str, Object], name: str, body: Object) -> Object:
+        self.version += 1
+        kept: Any = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": str(self.version)}}
+        where[name] = kept
+        if where is not self.leases:
+            for hear in self.heard:
+                hear(kept)
+        await self.pause()
+        return kept
+
+
+def _pod(uid: str) -> Object:
+    """Its name is its UID."""
+    return {"metadata": {"uid": uid, "name": uid}, "spec": {}, "status": {"phase": "Pending"}}

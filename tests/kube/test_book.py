@@ -1,0 +1,274 @@
+"""The protocol of the book, in thousands of orders of events: no binding ever exceeds what its node had published.
+
+An agent lowers and raises its number all the time, extenders bind (or a plain scheduler does, and the API server asks
+an extender), Pods end, watches lag, one extender is replaced by a fresh one. Who is next is drawn, so a seed is a scene
+that can be seen again. The controls show that the same scenes do go wrong without the book.
+"""
+
+import asyncio
+import json
+import random
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from carico_agent.kube.book import Books, Claim, Offer
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import Refused
+from carico_agent.kube.pods import facts
+from carico_agent.publish.board import Board
+from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.node import RESOURCE, NodeConfig, NodeFacts, NodePublisher
+from carico_agent.schedule.cluster import Cluster, read_node
+from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.policy import PodCapacity
+from tests.kube.small_server import SmallServer
+
+STEPS = 60
+
+
+class Scene:
+    """One node with its agent, and whoever binds Pods to it."""
+
+    def __init__(self, seed: int, book: bool = True) -> None:
+        self.random = random.Random(seed)
+        self.server = SmallServer(self.pause)
+        self.server.heard.append(self.judge)
+        self.here: set[str] = set()
+        self.places = self.amount = 0
+        self.over: list[str] = []
+        self.by_extenders = False
+        self.bindings = self.refused = 0
+        self.board = Board(ttl_s=3600.0)
+        client: Any = self.server
+        config = NodeConfig("a", book_namespace="carico" if book else "", gate=GateConfig(hold_s=0.0))
+        self.agent = NodePublisher(client, self.board, config)
+        self.agent._watch_pods.synced.set()
+        self.agent._node_changed(False, NodeFacts("a"))
+        self.watch(lambda thing: self.tell_agent(thing))
+        self.extenders = [self.extender(), self.extender()]
+
+    async def pause(self) -> None:
+        for _ in range(self.random.choice((0, 1, 1, 2, 5, 20))):
+            await asyncio.sleep(0)
+
+    def watch(self, hear: Callable[[Object], None]) -> None:
+        """Everything in order, later."""
+        queue: asyncio.Queue[Object] = asyncio.Queue()
+        self.server.heard.append(queue.put_nowait)
+
+        async def deliver() -> None:
+            while True:
+                thing = await queue.get()
+                await self.pause()
+                hear(thing)
+
+        self.tasks = [*getattr(self, "tasks", ()), asyncio.create_task(deliver())]
+
+    def judge(self, thing: Object) -> None:
+        """In the order of the server's own writes."""
+        if "spec" not in thing:
+            self.places = int(json.loads(thing["metadata"]["annotations"]["carico.dev/status"])["places"])
+            self.amount = int(thing["status"]["allocatable"][RESOURCE])
+            return
+        uid = thing["metadata"]["uid"]
+        if thing["status"].get("phase") == "Succeeded":
+            self.here.discard(uid)
+        elif uid not in self.here:
+            self.here.add(uid)
+            self.bindings += 1
+            if len(self.here) > self.amount or (self.by_extenders and len(self.here) > self.places):
+                self.over.append(f"{uid}: {len(self.here)} Pods, {self.places} places, {self.amount} of the resource")
+
+    def tell_agent(self, thing: Object) -> None:
+        if "spec" in thing:
+            pod = facts(thing, RESOURCE)
+            self.agent._pod_changed(pod.finished, pod)
+
+    def extender(self) -> Extender:
+        """A fresh one: it knows what a list tells it, and what it hears from then on."""
+        client: Any = self.server
+        cluster = Cluster(client, RESOURCE)
+        cluster._nodes_are([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
+        listed = [facts(pod, RESOURCE) for pod in self.server.pods.values()]
+        cluster._pods_are([pod for pod in listed if pod.node and not pod.finished])
+        for watch in (cluster._nodes_watch, cluster._pods_watch):
+            watch.synced.set()
+            watch._lost_s = None
+
+        def hear(thing: Object) -> None:
+            if "spec" in thing:
+                pod = facts(thing, RESOURCE)
+                cluster._pod_changed(pod.finished, pod)
+            else:
+                cluster._node_changed(False, read_node(as_node(thing), resource=RESOURCE))
+
+        self.watch(hear)
+        return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(resource=RESOURCE))
+
+    # ---- who does what
+
+    async def change_the_number(self) -> None:
+        for _ in range(STEPS):
+            tell(self, self.random.randrange(1, 12) + 0.5)
+            await self.agent._write(*self.agent._news())
+            for _ in range(self.random.randrange(6)):
+                await self.pause()
+
+    async def bind_by_extender(self, number: int) -> None:
+        for n in range(STEPS):
+            self.pod(uid := f"{number}-{n}")
+            extender = self.random.choice(self.extenders)
+            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            self.refused += bool(said["Error"])
+            await self.pause()
+
+    async def bind_as_a_plain_scheduler(self, number: int) -> None:
+        """It believes what its watch told it, and counts its own Pods at once, as kube-scheduler does."""
+        for n in range(STEPS):
+            self.pod(uid := f"{number}-{n}")
+            await self.pause()
+            if len(self.taken) < self.seen_amount:
+                self.taken.add(uid)
+                await self.pause()
+                try:
+                    await self.server.bind(uid, "a")
+                except Refused:
+                    self.refused += 1
+                    self.taken.discard(uid)
+            await self.pause()
+
+    def pod(self, uid: str) -> None:
+        asks = {"resources": {"requests": {RESOURCE: "1"}}}
+        self.server.pods[uid] = {"metadata": {"uid": uid, "name": uid}, "spec": {"containers": [asks]},
+                                 "status": {"phase": "Pending"}}  # fmt: skip
+
+    async def end_pods(self) -> None:
+        while True:
+            await self.pause()
+            await self.pause()
+            if self.here and self.random.random() < 0.5:
+                await self.server.end(self.random.choice(sorted(self.here)))
+
+    async def replace_extenders(self) -> None:
+        while True:
+            for _ in range(200):
+                await self.pause()
+            self.extenders[self.random.randrange(2)] = self.extender()
+
+    async def play(self, *binders: Any) -> "Scene":
+        background = [asyncio.create_task(self.end_pods()), asyncio.create_task(self.replace_extenders())]
+        await asyncio.gather(self.change_the_number(), *binders)
+        for task in [*background, *self.tasks]:
+            task.cancel()
+        return self
+
+    async def with_extenders(self) -> "Scene":
+        self.by_extenders = True
+        return await self.play(*(self.bind_by_extender(n) for n in range(4)))
+
+    async def with_a_plain_scheduler(self, door: bool = True) -> "Scene":
+        self.taken: set[str] = set()
+        self.seen_amount = 0
+
+        def hear(thing: Object) -> None:
+            if "spec" not in thing:
+                self.seen_amount = int(thing["status"]["allocatable"][RESOURCE])
+            elif thing["status"].get("phase") == "Succeeded":
+                self.taken.discard(thing["metadata"]["uid"])
+
+        self.watch(hear)
+        if door:
+            self.server.door = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
+        return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
+
+
+def as_node(patched: Object) -> Object:
+    return {**patched, "metadata": {**patched["metadata"], "name": "a"}}
+
+
+@pytest.mark.parametrize("block", range(10))
+async def test_extenders_never_exceed_a_changing_number(block: int) -> None:
+    scenes = [await Scene(100 * block + seed).with_extenders() for seed in range(10)]
+    assert [line for scene in scenes for line in scene.over] == []
+    assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
+
+
+@pytest.mark.parametrize("block", range(10))
+async def test_a_plain_scheduler_never_exceeds_it_when_the_door_is_kept(block: int) -> None:
+    scenes = [await Scene(100 * block + seed).with_a_plain_scheduler() for seed in range(10)]
+    assert [line for scene in scenes for line in scene.over] == []
+    assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
+
+
+async def test_without_the_agents_book_both_do() -> None:
+    """The controls: an agent that lowers its number without the book, a scheduler nobody asks about."""
+    extenders = [await Scene(seed, book=False).with_extenders() for seed in range(10)]
+    plain = [await Scene(seed).with_a_plain_scheduler(door=False) for seed in range(10)]
+    assert all(sum(len(scene.over) for scene in scenes) > 10 for scenes in (extenders, plain))
+
+
+async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
+    """Two have claimed; one comes, the other never does and is forgotten."""
+    scene, now_s = Scene(0), 1000.0
+    scene.agent._clock = scene.agent._book._clock = lambda: now_s
+    books, client = Books(scene.server, "carico"), scene.server  # type: ignore[arg-type]
+    tell(scene, 8.5)
+    await scene.agent._write(*scene.agent._news())
+    page = await books.read("a")
+    assert page.offer == Offer(8, 8)
+    for uid in ("comes", "never"):
+        claimed = await books.claim("a", page, uid, Claim(4e9, 1))
+        assert claimed is not None
+        page = claimed
+    tell(scene, 0.5)
+    await scene.agent._write(*scene.agent._news())
+    assert (scene.places, scene.amount) == (2, 2)
+    assert (await books.read("a")).offer == Offer(0, 0)  # but nobody else gets in
+    scene.pod("comes")
+    await client.bind("comes", "a")
+    scene.tell_agent(client.pods["comes"])
+    now_s += 5.0
+    assert scene.agent._reason(now_s, *_resource(scene)) == "2 Pods were on their way"
+    await scene.agent._write(*scene.agent._news())
+    assert (scene.places, scene.amount) == (2, 2)
+    now_s += 15.0
+    await scene.agent._write(*scene.agent._news())
+    assert (scene.places, scene.amount) == (1, 1)
+    assert scene.agent._reason(now_s + 5.0, *_resource(scene)) == "the annotations were changed"  # no watch here
+    for task in scene.tasks:
+        task.cancel()
+
+
+def tell(scene: Scene, slots: float) -> None:
+    scene.board.publish({"time": "2999-01-01T00:00:00.000Z", "pod_capacity": slots, "slots": slots, "pods": 0,
+                         "mode": "measured", "low": 0.0, "high": None, "limiting": "cpu"})  # fmt: skip
+
+
+def _resource(scene: Scene) -> Any:
+    news, offer = scene.agent._news()
+    return news, offer.resource
+
+
+async def test_without_the_right_to_a_book_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
+    scene, asked = Scene(0), 0
+
+    async def refuse(path: str, body: Object) -> Object:
+        nonlocal asked
+        if "leases" in path:
+            asked += 1
+            raise Refused(403, "missing right: x")
+        return await SmallServer.patch(scene.server, path, body)
+
+    scene.server.patch = refuse  # type: ignore[method-assign]
+    for slots in (8.5, 4.5, 2.5):
+        tell(scene, slots)
+        with caplog.at_level("INFO"):
+            await scene.agent._write(*scene.agent._news())
+        assert scene.amount == int(slots)
+    assert asked == 1
+    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert scene.agent.health.well
+    for task in scene.tasks:
+        task.cancel()
