@@ -33,6 +33,8 @@ BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 READ_BYTES = 1024 * 1024
 MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
+MOST_REVIEW_BYTES = 1024 * 1024
+"""The review of a binding has 2 kB; anybody may send one."""
 
 Verb = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -94,7 +96,7 @@ class ExtenderServer:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         api = LocalApi(self.routes(), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
-        door = LocalApi({"/admit": {"POST": self._timed("admit", self._admit)}})
+        door = LocalApi({"/admit": {"POST": self._timed("admit", self._admit, MOST_REVIEW_BYTES)}})
         if self._admission_listen is not None:
             await door.listen(*self._admission_listen, server_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
@@ -138,12 +140,12 @@ class ExtenderServer:
         except ValueError as error:
             raise ApiError(400, str(error)) from error
 
-    def _timed(self, verb: str, work: Verb) -> Handler:
+    def _timed(self, verb: str, work: Verb, most_bytes: int = MOST_BODY_BYTES) -> Handler:
         latency = self.latency[verb] = Latency()
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             started_s = time.perf_counter()
-            said = await work(await _body(request))
+            said = await work(await _body(request, most_bytes))
             ready = isinstance(said, bytes)
             response = web.Response(body=said, content_type="application/json") if ready else answer(said)
             latency.record(time.perf_counter() - started_s)
@@ -193,13 +195,13 @@ class ExtenderServer:
         ]  # fmt: skip
 
 
-async def _body(request: web.BaseRequest) -> dict[str, Any]:
+async def _body(request: web.BaseRequest, most_bytes: int) -> dict[str, Any]:
     parts, size = [], 0
     async for chunk in request.content.iter_any():
         parts.append(chunk)
         size += len(chunk)
-        if size > MOST_BODY_BYTES:
-            raise ApiError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+        if size > most_bytes:
+            raise ApiError(413, f"the body is larger than {most_bytes} bytes")
     try:
         value = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:

@@ -208,7 +208,7 @@ class NodePublisher:
         said: dict[str, Any] = {"v": 1, "mode": news.mode, "ttl_s": ttl_s, "seq": status.get("sequence", 0)}
         if news.slots is not None:
             said |= {key: status[key] for key in ("time", "low", "high", "limiting", "pods", "slots")}
-            said["places"] = offer.places
+            said |= {"places": offer.places, "book": self._book.kept}
         else:
             said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return json.dumps(said, separators=(",", ":"))
@@ -320,8 +320,6 @@ def removal(resource: str) -> Object:
 
 async def remove(client: Client, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
     """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
-    if book_namespace:
-        await Books(client, book_namespace).remove(node)
     pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
     held = sum(facts(pod, resource).places for pod in pods.get("items") or ())
     patch = removal(resource)
@@ -329,6 +327,8 @@ async def remove(client: Client, node: str, resource: str = RESOURCE, book_names
         amount = {resource: str(held)}
         patch = {**patch, "status": {"capacity": amount, "allocatable": amount}}
     await client.patch(f"/api/v1/nodes/{node}/status", patch)
+    if book_namespace:
+        await Books(client, book_namespace).remove(node)
     return held
 
 

@@ -32,6 +32,12 @@ class OwnBook:
         self._not_before_s = 0.0
         self._missed = ""
 
+    @property
+    def kept(self) -> bool:
+        """Whether what the book offers may be believed: the node says so, because a book that nobody keeps any more
+        goes on offering what it did."""
+        return self._offered is not None
+
     def came(self, uids: Iterable[str]) -> None:
         """These Pods were seen here."""
         if self._books is not None:

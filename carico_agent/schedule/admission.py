@@ -4,29 +4,39 @@ With it an unmodified kube-scheduler cannot bind a Pod to a node whose number ha
 said while the API server waits with the binding. See deploy/admission/bindings.yaml.
 """
 
+import re
+from typing import Any
+
 from carico_agent.kube.client import Object
 from carico_agent.schedule.extender import Extender
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
 
 
 async def review(extender: Extender, asked: Object) -> Object:
     """AdmissionReview → AdmissionReview. Raises ValueError when it is none of a binding."""
-    request, binding, node = _binding(asked)
-    meta = binding.get("metadata") or {}
-    name = str(meta.get("name") or request.get("name") or "")
-    namespace = str(request.get("namespace") or meta.get("namespace") or "")
-    why = None if request.get("dryRun") else await extender.admit(namespace, name, str(meta.get("uid") or ""), node)
-    said: Object = {"uid": request["uid"], "allowed": why is None}
+    try:
+        version, request = asked["apiVersion"], asked["request"]
+        review_uid, dry_run, binding = request["uid"], request.get("dryRun"), request["object"]
+        kinds = asked["kind"], binding["kind"]
+        meta = binding["metadata"]
+        uid, namespace = meta.get("uid") or "", request["namespace"]
+        name, node = meta.get("name") or request["name"], binding["target"]["name"]
+    except (KeyError, TypeError, AttributeError):
+        raise ValueError("an AdmissionReview of a Binding is expected") from None
+    if kinds != ("AdmissionReview", "Binding") or not all(map(_is_name, (namespace, name, node))) or not _is_text(uid):
+        raise ValueError("an AdmissionReview of a Binding is expected")
+    why = None if dry_run else await extender.admit(namespace, name, uid, node)
+    said: Object = {"uid": review_uid, "allowed": why is None}
     if why is not None:
         said["status"] = {"code": 409, "reason": "Conflict", "message": f"carico: {node}: {why}"}
-    return {"apiVersion": asked["apiVersion"], "kind": "AdmissionReview", "response": said}
+    return {"apiVersion": version, "kind": "AdmissionReview", "response": said}
 
 
-def _binding(asked: Object) -> tuple[Object, Object, str]:
-    """The request, the Binding in it, and the node it names."""
-    try:
-        request, binding = asked["request"], asked["request"]["object"]
-        if asked["kind"] != "AdmissionReview" or binding["kind"] != "Binding" or not request["uid"]:
-            raise ValueError
-        return request, binding, str(binding["target"]["name"])
-    except (KeyError, TypeError, ValueError):
-        raise ValueError("an AdmissionReview of a Binding is expected") from None
+def _is_name(text: Any) -> bool:
+    """Names become parts of addresses, and anybody may ask."""
+    return _is_text(text) and _NAME.fullmatch(text) is not None
+
+
+def _is_text(text: Any) -> bool:
+    return isinstance(text, str)

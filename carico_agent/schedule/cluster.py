@@ -32,6 +32,7 @@ class Published:
     ttl_s: float = 0.0
     cores: float = inf
     resource: int | None = None
+    book: bool = False
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
@@ -39,7 +40,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
     >>> said = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> read_node({"metadata": {"name": "a", "annotations": said}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None)
+    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, book=False)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
@@ -53,11 +54,11 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         said_s = datetime.fromisoformat(status["time"]).timestamp()
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
-        ttl_s = float(status["ttl_s"])
+        ttl_s, book = float(status["ttl_s"]), bool(status.get("book"))
     except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
         return silent
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
-    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s)
+    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s, book=book)
 
 
 def _cores(capacity: Object) -> float:
@@ -114,7 +115,7 @@ class Cluster:
         now_s = time.monotonic()
         view = self.nodes.setdefault(node.name, NodeView(node.name))
         view.slots, view.ttl_s, view.said_s = node.slots, node.ttl_s, now_s - node.age_s
-        view.prior_slots, view.resource = 2 * node.cores, node.resource
+        view.prior_slots, view.resource, view.book = 2 * node.cores, node.resource, node.book
         self._show(node.name, now_s)
 
     # ---- Pods

@@ -101,7 +101,7 @@ class Extender:
         view = self._cluster.nodes.get(name)
         if view is None:
             return NO_SUCH_NODE
-        if offer.places is not None and offer.places < view.slots:
+        if view.book and offer.places is not None and offer.places < view.slots:
             view = replace(view, slots=offer.places)
         if view.slots != view.slots and self._config.open_when_unknown:
             return None
@@ -169,7 +169,7 @@ class Extender:
         view = self._cluster.nodes.get(node)
         if view is None:
             return NO_SUCH_NODE
-        most = view.resource if offer.resource is None else offer.resource
+        most = offer.resource if view.book and offer.resource is not None else view.resource
         if not pod.holds or most is None or view.held + pod.holds <= most:
             return None
         return f"no room: {most} {self._config.resource}, {view.held} held"

@@ -78,6 +78,8 @@ class NodeView:
     """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
     resource: int | None = None
     """The extended resource as published; None when there is none."""
+    book: bool = False
+    """Whether it keeps a book, in which it may already offer less than it publishes."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
 

@@ -1,0 +1,118 @@
+"""The API server's question about a binding, without HTTP."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.kube.book import Books, Offer
+from carico_agent.kube.client import Object
+from carico_agent.publish.node import RESOURCE
+from carico_agent.schedule.admission import review
+from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.policy import PodCapacity
+from tests.kube.small_server import SmallServer
+
+
+def extender(server: SmallServer, amount: int | None, book: bool = False) -> Extender:
+    client: Any = server
+    cluster = Cluster(client, RESOURCE)
+    cluster._nodes_are([Published("a", 8.0, 0.0, 100.0, 64.0, amount, book)])
+    cluster._pods_are([])
+    for watch in (cluster._nodes_watch, cluster._pods_watch):
+        watch.synced.set()
+        watch._lost_s = None
+    return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(resource=RESOURCE))
+
+
+def asking(server: SmallServer, uid: str, places: int) -> None:
+    asks = {"resources": {"requests": {RESOURCE: str(places)}}}
+    server.pods[uid] = {"metadata": {"uid": uid, "name": uid}, "spec": {"containers": [asks]}, "status": {}}
+
+
+def question(uid: str, **more: Any) -> Object:
+    binding = {"kind": "Binding", "metadata": {"name": uid, "namespace": "d", "uid": uid}, "target": {"name": "a"}}
+    request = {"uid": f"review of {uid}", "namespace": "d", "name": uid, "object": binding, **more}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_a_place_is_held_for_who_is_let_in() -> None:
+    server = SmallServer()
+    door = extender(server, amount=3)
+    for uid in "123":
+        asking(server, uid, 1)
+    asking(server, "two", 2)
+    assert await review(door, question("1")) == {
+        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        "response": {"uid": "review of 1", "allowed": True}}  # fmt: skip
+    assert (await review(door, question("2")))["response"]["allowed"]
+    why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
+    refused = (await review(door, question("two")))["response"]
+    assert refused == {"uid": "review of two", "allowed": False, "status": why}
+    assert (await review(door, question("2")))["response"]["allowed"]  # asked again: it does not stand in its own way
+    assert (await review(door, question("3")))["response"]["allowed"]
+    assert door.refused_admissions == 1
+
+
+async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
+    server = SmallServer()
+    door = extender(server, amount=0)
+    assert (await review(door, question("plain")))["response"]["allowed"]
+    assert (await review(door, question("plain", dryRun=True)))["response"]["allowed"]
+    assert server.leases == {}
+
+
+async def test_a_dry_run_takes_no_place() -> None:
+    server = SmallServer()
+    asking(server, "1", 1)
+    assert (await review(extender(server, amount=0), question("1", dryRun=True)))["response"]["allowed"]
+    assert server.leases == {}
+
+
+async def test_a_book_that_nobody_keeps_any_more_is_not_believed() -> None:
+    server = SmallServer()
+    await Books(server, "carico").offer("a", Offer(0, 0))  # type: ignore[arg-type]
+    for uid in "12":
+        asking(server, uid, 1)
+    assert not (await review(extender(server, amount=3, book=True), question("1")))["response"]["allowed"]
+    assert (await review(extender(server, amount=3), question("2")))["response"]["allowed"]
+
+
+KEYS = st.sampled_from(["apiVersion", "kind", "request", "object", "uid", "metadata", "target", "name", "dryRun", "x"])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["apiVersion", "kind", "request"]), anything))
+async def test_what_is_no_review_of_a_binding_is_refused(asked: Object) -> None:
+    with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
+        await review(extender(SmallServer(), amount=3), asked)
+
+
+@given(anything, anything, anything, anything)
+async def test_odd_parts_do_no_harm(meta: Any, name: Any, target: Any, namespace: Any) -> None:
+    asked = question("1")
+    asked["request"] |= {"namespace": namespace, "name": name,
+                         "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}}}  # fmt: skip
+    try:
+        answer = await review(extender(SmallServer(), amount=3), asked)
+    except ValueError:
+        return
+    assert answer["response"]["uid"] == "review of 1"
+
+
+@pytest.mark.parametrize("part", ["namespace", "name", "node"])
+@pytest.mark.parametrize("text", ["../x", "a/b", "", "A", "a b", "a?x=1", "-a", "a" * 254])
+async def test_names_that_are_none_do_not_become_addresses(part: str, text: str) -> None:
+    asked = question("1")
+    binding = asked["request"]["object"]
+    where = {"namespace": asked["request"], "name": binding["metadata"], "node": binding["target"]}[part]
+    where["name" if part == "node" else part] = text
+    if part == "name":
+        asked["request"]["name"] = text
+    with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
+        await review(extender(SmallServer(), amount=3), asked)
