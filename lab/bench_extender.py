@@ -32,6 +32,7 @@ from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
+from tests.kube.door import HOOKS, Door
 from tests.kube.plane import Plane, free_port, wait_for
 
 RESULTS = TREE / "lab/extender-results/EXTENDER.md"
@@ -153,9 +154,11 @@ def _up(port: int) -> bool:
 
 # ---- throughput
 
-THROUGHPUT = ("extender", "Pods/s", "each run", "filter [ms]", "prioritize [ms]", "bind [ms]")
-CASES = (("none", None), ("filter, prioritize", ()), ("filter, prioritize, bind", ("bind",)))
-VERBS = ("filter", "prioritize", "bind")
+THROUGHPUT = ("extender", "Pods/s", "each run", "filter [ms]", "prioritize [ms]", "bind [ms]", "admit [ms]")
+CASES = {"none": (), "asked by the API server before each binding": ("admit",),
+         "filter, prioritize": ("filter", "prioritize"),
+         "filter, prioritize, bind": ("filter", "prioritize", "bind")}  # fmt: skip
+VERBS = ("filter", "prioritize", "bind", "admit")
 
 
 def throughput(nodes: int = 1000, pods: int = 1000, runs: int = 3) -> list[Row]:
@@ -167,7 +170,7 @@ def throughput(nodes: int = 1000, pods: int = 1000, runs: int = 3) -> list[Row]:
             plane.apply(TREE / "deploy/base/00-namespace.yaml", TREE / "deploy/base/10-rbac.yaml")
             with ThreadPoolExecutor(4) as pool:
                 list(pool.map(lambda n: plane.admin.post("/api/v1/nodes", node_object(name(n), 50)), range(nodes)))
-            for title, verbs in CASES:
+            for title, verbs in CASES.items():
                 found = [_run(plane, pods, verbs, Path(folder)) for _ in range(runs)]
                 rates, means = [rate for rate, _ in found], [mean for _, mean in found]
                 rows.append((title, f"{statistics.median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates),
@@ -181,26 +184,29 @@ def _middle(values: list[float]) -> str:
     return f"{statistics.median(values):.1f}" if values else ""
 
 
-def _run(plane: Plane, pods: int, verbs: tuple[str, ...] | None, folder: Path) -> tuple[float, dict[str, float]]:
+def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple[float, dict[str, float]]:
     """Pods wait until the scheduler starts. The rate, and what an answer of each verb took [ms]."""
-    extender, config = None, {}
-    if verbs is not None:
-        extender = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
+    asked: ExtenderProcess | Door | None = None
+    config = {}
+    if "filter" in verbs:
+        asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
         config = {"extenders": [{
-            "urlPrefix": extender.url, "filterVerb": "filter", "prioritizeVerb": "prioritize", "weight": 5,
-            "nodeCacheCapable": True, **({"bindVerb": "bind"} if verbs else {})}]}  # fmt: skip
+            "urlPrefix": asked.url, "weight": 5, "nodeCacheCapable": True, **{f"{verb}Verb": verb for verb in verbs}}]}
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", 0), range(pods)))
+        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
+    if "admit" in verbs:
+        asked = Door(plane, folder)
     before = len(plane.audit())
     plane.start_scheduler(config)
     try:
         wait_for(lambda: len(_bindings(plane, before)) >= pods, "all Pods are bound", 900, every_s=1.0)
         times_s = sorted(_bindings(plane, before))
-        return (pods - 1) / (times_s[-1] - times_s[0]), _means(extender.metrics()) if extender is not None else {}
+        return (pods - 1) / (times_s[-1] - times_s[0]), _means(asked.metrics()) if asked is not None else {}
     finally:
         plane.stop_scheduler()
-        if extender is not None:
-            extender.stop()
+        if asked is not None:
+            asked.stop()
+        plane.admin.delete(HOOKS)
         plane.admin.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
         wait_for(lambda: not plane.admin.pods(), "the Pods are gone", 300)
 
@@ -216,7 +222,7 @@ def _means(text: str) -> dict[str, float]:
     """Mean time of each verb that was asked for [ms], from the extender's own metrics."""
     rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
     parts = {verb: [float(rows[f"carico_extender_{verb}_seconds_{what}"]) for what in ("sum", "count")]
-             for verb in VERBS}  # fmt: skip
+             for verb in VERBS if f"carico_extender_{verb}_seconds_sum" in rows}  # fmt: skip
     return {verb: 1e3 * total_s / count for verb, (total_s, count) in parts.items() if count}
 
 

@@ -6,7 +6,6 @@ while they change, a binding may cross a lower number on the way (see judge.py):
 """
 
 import asyncio
-import base64
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,9 +16,10 @@ import yaml
 
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
+from tests.kube.door import Door
 from tests.kube.fleet import Fleet
 from tests.kube.judge import Recorder, Verdict
-from tests.kube.plane import Plane, free_port, wait_for
+from tests.kube.plane import Plane, wait_for
 
 PODS = 200
 GRACE_MS = 250.0
@@ -74,43 +74,10 @@ async def test_the_resource_alone(cluster: Plane, changing: bool) -> None:
 
 
 @pytest.fixture
-def door(cluster: Plane, tmp_path: Path) -> Iterator["Door"]:
-    """The API server asks it about bindings, as deploy/admission/bindings.yaml says."""
-    port = free_port()
-
-    hook: Any = yaml.safe_load((TREE / "deploy/admission/bindings.yaml").read_text())
-    ca = base64.b64encode(cluster.ca.read_bytes()).decode()
-    # As it is, but for the address, and for what happens while nobody answers: then nobody may bind.
-    hook["webhooks"][0] |= {"clientConfig": {"url": f"https://127.0.0.1:{port}/admit", "caBundle": ca},
-                            "failurePolicy": "Fail"}  # fmt: skip
-    door = Door(cluster, tmp_path, port)
-    cluster.admin.post("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations", hook)
+def door(cluster: Plane, tmp_path: Path) -> Iterator[Door]:
+    door = Door(cluster, tmp_path)
     yield door
-    door.extender.stop(signal.SIGKILL)
-
-
-class Door:
-    """An extender with an ear for the API server."""
-
-    def __init__(self, plane: Plane, folder: Path, port: int) -> None:
-        self._tls = plane.client_context("door")
-        files = {"tls_ca": plane.ca, "tls_cert": plane.folder / "server.crt", "tls_key": plane.folder / "server.key"}
-
-        def start() -> ExtenderProcess:
-            one = ExtenderProcess(folder, plane.kubeconfig("extender-token"), admission_listen=f"127.0.0.1:{port}",
-                                  **{key: str(path) for key, path in files.items()})  # fmt: skip
-            return one.ready(self._tls)
-
-        self._start = start
-        self.extender = start()
-
-    def restart(self) -> None:
-        self.extender.stop(signal.SIGKILL)
-        self.extender = self._start()
-
-    def counted(self, name: str) -> float:
-        rows = dict(line.rsplit(" ", 1) for line in self.extender.metrics(self._tls).splitlines())
-        return float(rows[f"carico_extender_{name}"])
+    door.stop()
 
 
 @pytest.mark.parametrize("killed", [False, True], ids=["door kept", "door killed"])
