@@ -8,7 +8,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-_SCORES = [f'","Score":{score}}}' for score in range(11)]
+_NEXT = ',{"Host":"'
+_SCORES = [f'","Score":{score}}}{_NEXT}' for score in range(11)]
 
 
 def names_of(arguments: dict[str, Any]) -> list[str]:
@@ -24,15 +25,22 @@ def filter_result(names: Sequence[str], refusals: Sequence[str | None], plain: b
     """ExtenderFilterResult: why each of `names` is refused, None for those that pass.
 
     `plain`: these are names of nodes that exist, so the API server has seen to it that nothing in them needs escaping.
+    Nodes that are refused alike stand together: what lies between two of their names is then always the same.
 
     >>> filter_result(["a", "b"], [None, "no room"])
     b'{"NodeNames":["a"],"FailedNodes":{"b":"no room"},"Error":""}'
     """
-    hosts = names if plain else _quoted(names)
-    words = {why: json.dumps(why) for why in set(refusals)}
-    passed = [f'"{host}"' for host, why in zip(hosts, refusals, strict=True) if why is None]
-    failed = [f'"{host}":{words[why]}' for host, why in zip(hosts, refusals, strict=True) if why is not None]
-    return f'{{"NodeNames":[{",".join(passed)}],"FailedNodes":{{{",".join(failed)}}},"Error":""}}'.encode()
+    alike: dict[str | None, list[str]] = {why: [] for why in dict.fromkeys(refusals)}
+    for host, why in zip(names if plain else _quoted(names), refusals, strict=True):
+        alike[why].append(host)
+    passed = alike.pop(None, None)
+    failed = [_all_with(hosts, f'":{json.dumps(why)}') for why, hosts in alike.items()]
+    nodes = _all_with(passed, '"') if passed else ""
+    return f'{{"NodeNames":[{nodes}],"FailedNodes":{{{",".join(failed)}}},"Error":""}}'.encode()
+
+
+def _all_with(hosts: list[str], tail: str) -> str:
+    return '"' + f'{tail},"'.join(hosts) + tail
 
 
 def host_priorities(names: Sequence[str], scores: Sequence[int], plain: bool = False) -> bytes:
@@ -41,9 +49,10 @@ def host_priorities(names: Sequence[str], scores: Sequence[int], plain: bool = F
     >>> host_priorities(["a", "b"], [10, 0])
     b'[{"Host":"a","Score":10},{"Host":"b","Score":0}]'
     """
-    hosts = names if plain else _quoted(names)
-    rows = ['{"Host":"' + host + _SCORES[score] for host, score in zip(hosts, scores, strict=True)]
-    return f"[{','.join(rows)}]".encode()
+    parts = [""] * (2 * len(names))
+    parts[::2] = names if plain else _quoted(names)
+    parts[1::2] = [_SCORES[score] for score in scores]
+    return f'[{{"Host":"{"".join(parts)[:-len(_NEXT)]}]'.encode() if parts else b"[]"
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
