@@ -13,6 +13,7 @@ from carico_agent.kube.health import Health
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts
 from carico_agent.kube.watch import Watch
 from carico_agent.schedule.policy import Ledger, NodeView, Place
+from carico_agent.schedule.table import Table
 
 SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
@@ -74,6 +75,7 @@ class Cluster:
         self._client = client
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeView] = {}
+        self.table = Table()  # the same nodes, see _show
         self.ledger = Ledger()
         self._bound: dict[str, str] = {}
         self._ended: dict[str, float] = {}
@@ -120,6 +122,7 @@ class Cluster:
     def _node_changed(self, gone: bool, node: Published) -> None:
         if gone:
             self.nodes.pop(node.name, None)
+            self.table.drop(node.name)
             return
         now_s = time.monotonic()
         view = self.nodes.setdefault(node.name, NodeView(node.name))
@@ -193,5 +196,6 @@ class Cluster:
     def _show(self, name: str, now_s: float) -> None:
         if (view := self.nodes.get(name)) is not None:
             self.ledger.show(view, now_s)
+            self.table.put(view)
             if view.strangers or view.starting:
                 self._strange[name] = None

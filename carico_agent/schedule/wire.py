@@ -5,6 +5,7 @@ from strings: dictionaries for 5,000 nodes, made only to be encoded, take three 
 """
 
 import json
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -30,7 +31,7 @@ def filter_result(names: Sequence[str], refusals: Sequence[str | None], plain: b
     >>> filter_result(["a", "b"], [None, "no room"])
     b'{"NodeNames":["a"],"FailedNodes":{"b":"no room"},"Error":""}'
     """
-    alike: dict[str | None, list[str]] = {why: [] for why in dict.fromkeys(refusals)}
+    alike: defaultdict[str | None, list[str]] = defaultdict(list)
     for host, why in zip(names if plain else _quoted(names), refusals, strict=True):
         alike[why].append(host)
     passed = alike.pop(None, None)
