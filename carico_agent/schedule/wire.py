@@ -31,17 +31,20 @@ def filter_result(names: Sequence[str], refusals: Sequence[str | None], plain: b
     >>> filter_result(["a", "b"], [None, "no room"])
     b'{"NodeNames":["a"],"FailedNodes":{"b":"no room"},"Error":""}'
     """
-    alike: defaultdict[str | None, list[str]] = defaultdict(list)
-    for host, why in zip(names if plain else _quoted(names), refusals, strict=True):
-        alike[why].append(host)
-    passed = alike.pop(None, None)
-    failed = [_all_with(hosts, f'":{json.dumps(why)}') for why, hosts in alike.items()]
-    nodes = _all_with(passed, '"') if passed else ""
-    return f'{{"NodeNames":[{nodes}],"FailedNodes":{{{",".join(failed)}}},"Error":""}}'.encode()
+    hosts, alike = names if plain else _quoted(names), defaultdict[str | None, list[str]](list)
+    if refusals.count(None) == len(names):  # all pass: often so, and then 0.2 ms less for 5,000
+        alike[None] += hosts
+    else:
+        for host, why in zip(hosts, refusals, strict=True):
+            alike[why].append(host)
+    passed = _all_with('"', alike.pop(None, []))
+    failed = [_all_with(f'":{json.dumps(why)}', refused) for why, refused in alike.items()]
+    return f'{{"NodeNames":[{passed}],"FailedNodes":{{{",".join(failed)}}},"Error":""}}'.encode()
 
 
-def _all_with(hosts: list[str], tail: str) -> str:
-    return '"' + f'{tail},"'.join(hosts) + tail
+def _all_with(tail: str, hosts: list[str]) -> str:
+    between = f'{tail},"'
+    return f'"{between.join(hosts)}{tail}' if hosts else ""
 
 
 def host_priorities(names: Sequence[str], scores: Sequence[int], plain: bool = False) -> bytes:
@@ -50,10 +53,13 @@ def host_priorities(names: Sequence[str], scores: Sequence[int], plain: bool = F
     >>> host_priorities(["a", "b"], [10, 0])
     b'[{"Host":"a","Score":10},{"Host":"b","Score":0}]'
     """
-    parts = [""] * (2 * len(names))
-    parts[::2] = names if plain else _quoted(names)
-    parts[1::2] = [_SCORES[score] for score in scores]
-    return f'[{{"Host":"{"".join(parts)[:-len(_NEXT)]}]'.encode() if parts else b"[]"
+    if not names:
+        return b"[]"
+    parts = ['[{"Host":"'] * (1 + 2 * len(names))
+    parts[1::2] = names if plain else _quoted(names)
+    parts[2::2] = [_SCORES[score] for score in scores]
+    parts[-1] = parts[-1].removesuffix(_NEXT) + "]"
+    return "".join(parts).encode()
 
 
 def _quoted(names: Sequence[str]) -> list[str]:
