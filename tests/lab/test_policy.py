@@ -49,6 +49,9 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
 def test_refusal(view: NodeView, now_s: float, word: str | None) -> None:
     said = PodCapacity().refusal(view, POD, now_s)
     assert said is None if word is None else said is not None and word in said
+    table = Table()
+    table.put(view)
+    assert PodCapacity().refusals(table.of([view.name]), POD, now_s) == [said]
 
 
 def test_a_ratio_of_one_is_no_limit_ever() -> None:
@@ -81,7 +84,8 @@ def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeV
 
 FEW = st.integers(0, 9)
 SLOTS = st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 9.0, 40.0]) | st.floats(0.0, 20.0)
-VIEWS = st.tuples(SLOTS, st.sampled_from([-inf, -50.0, 0.0, 40.0, 500.0]), FEW, FEW, FEW,
+ASSIGNED = FEW | st.integers(34, 40)  # nearly full: where strangers need more room than others
+VIEWS = st.tuples(SLOTS, st.sampled_from([40.0, 0.0, -50.0, -inf, 500.0]), ASSIGNED, FEW | st.just(0), FEW | st.just(0),
                   st.sampled_from([4.0, 8.0, inf]), st.booleans(),
                   st.sampled_from([nan, 0.0, 0.1, 0.5]) | st.floats(0.0, 1.0)).map(of)  # fmt: skip
 
