@@ -227,7 +227,7 @@ class PodCapacity(Policy):
         if not most > 0:
             return [0] * len(room)
         # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
-        scores: list[int] = np.nan_to_num(TOP_SCORE * room / most).clip(0).astype(int).tolist()
+        scores: list[int] = np.fmax(0.0, TOP_SCORE * room / most).astype(int).tolist()
         return scores
 
 

@@ -1,8 +1,11 @@
 """All nodes as columns: what numpy needs to look at thousands of them in one go.
 
 Why twice, as views and as columns: for one node (binding, the simulator) a view is quicker and easier to read. Asking
-5,000 views one by one took 0.5 to 1.2 ms of every answer; taking their rows out of the columns takes 0.1 ms, and a
-view that changed is written into its row in 2 µs.
+5,000 views one by one took 0.5 to 1.2 ms of every answer; their columns are asked in 0.1 to 0.3 ms, and a view that
+changed is written into its row in 1 µs.
+
+Why names still become strings: decoding 5,000 and finding their rows is now about half of an answer's time. But
+splitting the body at its quotes instead, with the checks that make it safe, took longer than json.loads.
 """
 
 from collections.abc import Sequence
