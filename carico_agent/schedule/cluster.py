@@ -6,13 +6,14 @@ import time
 from dataclasses import dataclass, replace
 from datetime import datetime
 from itertools import islice
-from math import inf, nan
+from math import inf, isfinite, nan
 
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
 from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
+from carico_agent.schedule.table import Table
 
 SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
@@ -55,6 +56,8 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s, book = float(status["ttl_s"]), bool(status.get("book"))
+        if not isfinite(slots):
+            raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
         return silent
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
@@ -62,11 +65,17 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
 
 def _cores(capacity: Object) -> float:
+    """CPUs; inf when nobody says.
+
+    >>> _cores({"cpu": "3500m"}), _cores({"cpu": "4"}), _cores({"cpu": "0"})
+    (3.5, 4.0, inf)
+    """
     text = str(capacity.get("cpu", ""))
     try:
-        return float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+        cores = float(text[:-1]) / 1000 if text.endswith("m") else float(text)
     except ValueError:
         return inf
+    return cores if cores > 0 else inf
 
 
 class Cluster:
@@ -75,6 +84,7 @@ class Cluster:
     def __init__(self, client: Client, resource: str = "") -> None:
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeView] = {}
+        self.table = Table()  # the same nodes, see _show
         self.ledger = Ledger()
         self._bound: dict[str, str] = {}
         self._ended: dict[str, float] = {}
@@ -111,6 +121,7 @@ class Cluster:
     def _node_changed(self, gone: bool, node: Published) -> None:
         if gone:
             self.nodes.pop(node.name, None)
+            self.table.drop(node.name)
             return
         now_s = time.monotonic()
         view = self.nodes.setdefault(node.name, NodeView(node.name))
@@ -184,6 +195,7 @@ class Cluster:
     def _show(self, name: str, now_s: float) -> None:
         if (view := self.nodes.get(name)) is not None:
             self.ledger.show(view, now_s)
+            self.table.put(view)
             if view.strangers or view.starting:
                 self._strange[name] = None
 

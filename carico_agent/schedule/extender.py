@@ -20,7 +20,7 @@ from carico_agent.kube.client import Client, Object
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.pods import kind_of, places_of
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.policy import NodeView, PodView, Policy
+from carico_agent.schedule.policy import Nodes, NodeView, PodView, Policy
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
 
 MOST_PODS = 10_000
@@ -69,32 +69,32 @@ class Extender:
         if not self._cluster.synced:
             return {"Error": "carico extender: nodes and Pods are not known yet"}
         names, whole, pod, now_s = names_of(arguments), arguments.get("Nodes"), self._pod(arguments), time.monotonic()
-        views = self._known(names)
-        verdicts = self._refusals(views, pod, now_s) if views else [self._refusal(name, pod, now_s) for name in names]
+        nodes = self._known(names)
+        verdicts = self._refusals(nodes, pod, now_s) if nodes else [self._refusal(name, pod, now_s) for name in names]
         if whole and arguments.get("NodeNames") is None:  # not nodeCacheCapable: objects came, objects must go
             failed = {name: why for name, why in zip(names, verdicts, strict=True) if why is not None}
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
-        return filter_result(names, verdicts, plain=bool(views))
+        return filter_result(names, verdicts, plain=bool(nodes))
 
     def prioritize(self, arguments: Object) -> bytes:
         """ExtenderArgs → HostPriorityList, as JSON."""
-        names, pod, nodes, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeView("")
-        views = self._known(names)
-        scores = self._policy.scores(views or [nodes.get(name, nobody) for name in names], pod, time.monotonic())
-        return host_priorities(names, scores, plain=bool(views))
+        names, pod, views, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeView("")
+        nodes = self._known(names)
+        scores = self._policy.scores(nodes or [views.get(name, nobody) for name in names], pod, time.monotonic())
+        return host_priorities(names, scores, plain=bool(nodes))
 
-    def _known(self, names: Sequence[str]) -> list[NodeView]:
-        """Their views; none at all if one of them does not exist (deleted, or new): rare, so that may take longer."""
+    def _known(self, names: Sequence[str]) -> Nodes | None:
+        """None if one of them does not exist (deleted, or new): rare, so that may take longer."""
         try:
-            return list(map(self._cluster.nodes.__getitem__, names))
+            return self._cluster.table.of(names)
         except KeyError:
-            return []
+            return None
 
-    def _refusals(self, views: list[NodeView], pod: PodView, now_s: float) -> list[str | None]:
-        found = self._policy.refusals(views, pod, now_s)
+    def _refusals(self, nodes: Nodes, pod: PodView, now_s: float) -> list[str | None]:
+        found = self._policy.refusals(nodes, pod, now_s)
         if self._config.open_when_unknown:
-            return [why if view.slots == view.slots else None for why, view in zip(found, views, strict=True)]
+            return [why if slots == slots else None for why, slots in zip(found, nodes.slots.tolist(), strict=True)]
         return found
 
     def _refusal(self, name: str, pod: PodView, now_s: float, offer: Offer = ANY) -> str | None:

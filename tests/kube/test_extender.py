@@ -3,7 +3,7 @@
 import asyncio
 import json
 import time
-from math import isnan
+from math import isnan, nan
 from typing import Any
 
 from hypothesis import given
@@ -13,8 +13,8 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster, Published, read_node
-from carico_agent.schedule.extender import Extender, ExtenderConfig
-from carico_agent.schedule.policy import PodCapacity, PodView
+from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
+from carico_agent.schedule.policy import COLUMNS, PodCapacity, PodView
 from tests.kube.small_server import Pause, SmallServer
 
 
@@ -64,15 +64,60 @@ async def test_wire_format() -> None:
     assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
 
 
-@given(st.lists(st.tuples(st.text(max_size=9), st.none() | st.text(max_size=9), st.integers(0, 10))))
-def test_joined_answers_are_what_json_would_say(rows: list[tuple[str, str | None, int]]) -> None:
-    rows = list({name: (name, why, score) for name, why, score in rows}.values())
+ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)
+DNS = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+def rows_of(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[str, str | None, int]]]:
+    whys = st.none() | st.sampled_from(["no room", ""]) | ODD
+    return st.lists(st.tuples(names, whys, st.integers(0, 10)), unique_by=lambda row: row[0])
+
+
+@given(st.tuples(rows_of(ODD), st.just(False)) | st.tuples(rows_of(DNS), st.just(True)))
+def test_joined_answers_are_what_json_would_say(asked: tuple[list[tuple[str, str | None, int]], bool]) -> None:
+    rows, plain = asked
     names, whys, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
-    assert json.loads(wire.filter_result(names, whys)) == {
-        "NodeNames": [name for name, why, _ in rows if why is None], "Error": "",
-        "FailedNodes": {name: why for name, why, _ in rows if why is not None}}  # fmt: skip
-    assert json.loads(wire.host_priorities(names, scores)) == [
-        {"Host": name, "Score": score} for name, _, score in rows]  # fmt: skip
+    said = json.loads(wire.filter_result(names, whys, plain), object_pairs_hook=list)  # which keeps what is said twice
+    assert [key for key, _ in said] == ["NodeNames", "FailedNodes", "Error"]
+    assert said[0][1] == [name for name, why, _ in rows if why is None]
+    assert sorted(map(tuple, said[1][1])) == sorted((name, why) for name, why, _ in rows if why is not None)
+    book = [{"Host": name, "Score": score} for name, _, score in rows]
+    assert wire.host_priorities(names, scores, plain) == json.dumps(book, separators=(",", ":")).encode()
+
+
+NAME, UID = st.sampled_from("abc"), st.sampled_from("12345")
+CHANGES = st.one_of(
+    st.tuples(st.just("node"), NAME, st.booleans(), st.sampled_from([nan, 0.5, 4.0, 40.0]), st.floats(0, 200)),
+    st.tuples(st.just("pod"), NAME, st.booleans(), UID, st.sampled_from(["Pending", "Running", "Succeeded"])),
+    st.tuples(st.just("assume"), NAME, st.booleans(), UID),
+    st.tuples(st.just("house"), st.floats(0, 100)),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_many_at_once_and_one_by_one_are_told_the_same(changes: list[Any]) -> None:
+    """Whatever happened, the columns say what the views say."""
+    extender, cluster = replica(SmallServer(), {"a": 8.0, "b": 4.0})
+    for what, *how in changes:
+        if what == "node":
+            name, gone, slots, age_s = how
+            cluster._node_changed(gone, Published(name, slots, age_s, 100.0, 2.0))
+        elif what == "pod":
+            name, gone, uid, phase = how
+            cluster._pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
+        elif what == "assume":
+            name, taken, uid = how
+            cluster.assume(PodView(uid), name, time.monotonic() + 10.0) if taken else cluster.unassume(uid)
+        else:
+            cluster.keep_house(time.monotonic() + how[0])
+        nodes = cluster.table.of(list(cluster.nodes))
+        assert [id(view) for view in nodes] == [id(view) for view in cluster.nodes.values()]
+        for column in COLUMNS:
+            views = [float(getattr(view, column)) for view in cluster.nodes.values()]
+            assert repr(getattr(nodes, column).tolist()) == repr(views)
+    gone = [name for name in "abc" if name not in cluster.nodes]
+    failed = filtered(extender, arguments("u", *"abc"))["FailedNodes"]
+    assert [name for name, why in failed.items() if why == NO_SUCH_NODE] == gone
 
 
 async def test_nothing_is_answered_before_everything_is_known() -> None:
@@ -167,5 +212,7 @@ def test_annotations_of_strangers_are_no_capacity() -> None:
 
     good = '{"time":"2024-01-01T00:00:00Z","ttl_s":150}'
     assert slots("8", good) == 8
-    for number, status in (("x", good), ("8", "{"), ("8", "[]"), ("8", "{}"), ("8", '{"time":"x"}'), ("8", None)):
-        assert isnan(slots(number, status)), (number, status)
+    for number in ("x", "inf", "nan"):
+        assert isnan(slots(number, good)), number
+    for status in ("{", "[]", "{}", '{"time":"x"}', None):
+        assert isnan(slots("8", status)), status

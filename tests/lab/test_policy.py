@@ -2,12 +2,14 @@
 
 from collections.abc import Sequence
 from math import inf, nan
+from random import Random
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeView, PodCapacity, PodView, Policy
+from carico_agent.schedule.table import Table
 
 POD = PodView("uid", "job-a")
 
@@ -47,6 +49,9 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
 def test_refusal(view: NodeView, now_s: float, word: str | None) -> None:
     said = PodCapacity().refusal(view, POD, now_s)
     assert said is None if word is None else said is not None and word in said
+    table = Table()
+    table.put(view)
+    assert PodCapacity().refusals(table.of([view.name]), POD, now_s) == [said]
 
 
 def test_a_ratio_of_one_is_no_limit_ever() -> None:
@@ -73,22 +78,68 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
 
 def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeView:
     slots, said_s, assigned, starting, strangers, prior_slots, known, share = numbers
-    return NodeView("x", slots, said_s, 150.0, assigned, starting, strangers, {"job-a"} if known else (),
-                    prior_slots=prior_slots, starting_share=share)
+    return NodeView("x", slots, said_s, 150.0, assigned, starting=starting, strangers=strangers,
+                    known={"job-a"} if known else (), starting_share=share, prior_slots=prior_slots)  # fmt: skip
 
 
 FEW = st.integers(0, 9)
-VIEWS = st.tuples(st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 40.0]), st.sampled_from([-inf, 0.0, 40.0, 500.0]), FEW, FEW,
-                  FEW, st.sampled_from([4.0, 8.0, inf]), st.booleans(),
-                  st.sampled_from([nan, 0.1, 0.5])).map(of)
+SLOTS = st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 9.0, 40.0]) | st.floats(0.0, 20.0)
+ASSIGNED = FEW | st.integers(34, 40)  # nearly full: where strangers need more room than others
+VIEWS = st.tuples(SLOTS, st.sampled_from([40.0, 0.0, -50.0, -inf, 500.0]), ASSIGNED, FEW | st.just(0), FEW | st.just(0),
+                  st.sampled_from([4.0, 8.0, inf]), st.booleans(),
+                  st.sampled_from([nan, 0.0, 0.1, 0.5]) | st.floats(0.0, 1.0)).map(of)  # fmt: skip
 
 
-@given(st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]))
-def test_many_are_answered_as_one_by_one(views: list[NodeView], stale: bool, ratio: float, least: float) -> None:
+def table_of(views: list[NodeView]) -> tuple[Table, list[str]]:
+    table, names = Table(), [str(n) for n in range(len(views))]
+    for name, view in zip(names, views, strict=True):
+        view.name = name
+        table.put(view)
+    return table, names
+
+
+@given(st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]),
+       st.randoms())  # fmt: skip
+def test_many_are_answered_as_one_by_one(
+    views: list[NodeView], stale: bool, ratio: float, least: float, random: Random
+) -> None:
     policy = PodCapacity(least=least, starting_ratio=ratio, open_when_stale=stale)
-    one_by_one = [policy.refusal(view, POD, 100.0) for view in views]
-    assert policy.refusals(views, POD, 100.0) == one_by_one
-    assert Policy.refusals(policy, views, POD, 100.0) == one_by_one
+    table, names = table_of(views)
+    random.shuffle(names)
+    asked = names[: random.randint(0, len(names))]
+    one_by_one = [policy.refusal(views[int(name)], POD, 100.0) for name in asked]
+    assert policy.refusals(table.of(asked), POD, 100.0) == one_by_one
+    assert Policy.refusals(policy, table.of(asked), POD, 100.0) == one_by_one
+    assert policy.refusals([views[int(name)] for name in asked], POD, 100.0) == one_by_one
+
+
+@given(st.lists(VIEWS, max_size=30))
+def test_scores_of_many_are_scores_by_the_book(views: list[NodeView]) -> None:
+    room = [view.available() for view in views]
+    most = max((r for r in room if r == r), default=0.0)
+    book = [max(0, int(TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
+    table, names = table_of(views)
+    assert PodCapacity().scores(table.of(names), POD, 100.0) == book
+    assert PodCapacity().scores(views, POD, 100.0) == book
+
+
+@given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99)), max_size=200))
+def test_a_table_is_a_dictionary_of_views(changes: list[tuple[int, int | None]]) -> None:
+    table, views = Table(2), dict[str, NodeView]()
+    for number, assigned in changes:
+        name = str(number)
+        if assigned is None:
+            table.drop(name)
+            views.pop(name, None)
+        else:
+            view = views.setdefault(name, NodeView(name))
+            view.assigned = assigned
+            table.put(view)
+        found = table.of(list(views))
+        assert list(found) == list(views.values()) == [found[at] for at in range(len(found))]
+        assert found.assigned.tolist() == [view.assigned for view in views.values()]
+        with pytest.raises(KeyError):
+            table.of([*views, "none such"])
 
 
 def test_another_policy_is_a_small_class() -> None:
