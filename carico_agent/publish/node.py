@@ -297,7 +297,7 @@ class NodePublisher:
         pods = holds = 0
         if self._said is None or self._said.least(offer) != self._said:
             pods, holds = await self._book.fall(offer, owner)
-        said = offer.raised(len(self._pods) + pods, self.held() + holds)
+        said = offer.raised(len(self._pods) + pods, self.held() + holds) if pods else offer
         body = self._patch(news, said)
         await self._client.patch(f"{self._config.path}/status", body)
         self._said, self._said_status, self._awaited = said, body["metadata"]["annotations"][STATUS], pods
