@@ -14,6 +14,7 @@ wanted=(
   "promtool:prometheus"
   "faketime:faketime libfaketime"
   "prometheus-node-exporter:prometheus-node-exporter"
+  "kubectl:kubernetes-client"
 )
 
 # A containerd 2.x beside the one of this release: Debian testing's needs nothing but libc 2.34.
