@@ -17,7 +17,7 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
 	@$(BIN)/python -m pytest -m "not kube"
 
-test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane (built once, some minutes, into a cache)
+test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kubelet (built once, eight minutes, into a cache)
 	@./tests/kube/build.sh || true
 	@# A control plane on a small, busy machine: what fails is run once more alone, and must pass then.
 	@$(BIN)/python -m pytest -m kube tests/kube -rs || $(BIN)/python -m pytest -m kube tests/kube -rs --last-failed

@@ -53,9 +53,12 @@ def _runs(binary: Path) -> bool:
 
 
 class PrivateContainerd:
-    """Use as a context manager. `binaries`: where to look for containerd, its shim and ctr before $PATH."""
+    """Use as a context manager. `binaries`: where to look for containerd, its shim and ctr before $PATH; `prefix`: a
+    command that runs containerd."""
 
-    def __init__(self, folder: Path, binaries: Path | None = None) -> None:
+    def __init__(self, folder: Path, binaries: Path | None = None, config: str = CONFIG,
+                 prefix: Iterable[str] = ()) -> None:
+        self._config, self._prefix = config, tuple(prefix)
         self._path = f"{binaries}:{os.environ['PATH']}" if binaries else os.environ["PATH"]
         self.folder = folder  # short: a socket path has 107 bytes
         self.socket = str(folder / "c.sock")
@@ -68,7 +71,7 @@ class PrivateContainerd:
         for name in ("proc", "dev", "sys", "tmp"):
             (self.rootfs / name).mkdir()
         shutil.copy(shutil.which("busybox") or "", self.rootfs / "bin/busybox")
-        (self.folder / "config.toml").write_text(CONFIG.format(folder=self.folder))
+        (self.folder / "config.toml").write_text(self._config.format(folder=self.folder))
         try:
             self.start()
         except BaseException:
@@ -82,8 +85,8 @@ class PrivateContainerd:
     def start(self, wait_s: float = 20.0) -> None:
         with open(self.folder / "containerd.log", "ab") as log:
             self._process = subprocess.Popen(
-                [self._binary("containerd"), "--config", str(self.folder / "config.toml"), "--log-level", "error"],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": self._path})
+                [*self._prefix, self._binary("containerd"), "--config", str(self.folder / "config.toml"), "--log-level",
+                 "error"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": self._path})
         deadline_s = time.monotonic() + wait_s
         while self._ctr("version").returncode != 0:
             if time.monotonic() > deadline_s or self._process.poll() is not None:

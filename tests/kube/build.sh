@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# A real control plane for the tests: etcd from Debian's package, kube-apiserver and kube-scheduler built once from
-# Debian's source package. Everything is downloaded and unpacked into a cache folder: nothing is installed, and this
-# machine's own package sources are left alone. Takes about 5 minutes on two cores, the second time nothing.
+# A real control plane and kubelet for the tests: etcd from Debian's package, the others built once from Debian's source
+# package. Everything is downloaded and unpacked into a cache folder: nothing is installed, and this
+# machine's own package sources are left alone. Takes about 8 minutes on two cores, the second time nothing.
 #
-#   tests/kube/build.sh [FOLDER]     afterwards FOLDER/bin has etcd, kube-apiserver and kube-scheduler
+#   tests/kube/build.sh [FOLDER]     afterwards FOLDER/bin has etcd, kube-apiserver, kube-scheduler and kubelet
 #
 # To use newer binaries instead, set KUBEBUILDER_ASSETS to a folder that has those three, as envtest does.
 set -euo pipefail
@@ -13,7 +13,8 @@ cache=$(cd "$cache" && pwd)
 exec 9>"$cache/lock"
 flock 9 # two builds at once would only disturb each other
 
-complete() { [ -x "$cache/bin/etcd" ] && [ -x "$cache/bin/kube-apiserver" ] && [ -x "$cache/bin/kube-scheduler" ]; }
+parts="kube-apiserver kube-scheduler kubelet"
+complete() { for part in etcd $parts; do [ -x "$cache/bin/$part" ] || return 1; done; }
 complete && exit 0
 [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/kube-scheduler" ] && exit 0
 
@@ -56,10 +57,10 @@ export GOROOT=$goroot GOPATH=$work/kubernetes/.go CGO_ENABLED=0 GOFLAGS=-mod=ven
 export PATH=$goroot/bin:$work/root/usr/bin:$PATH LD_LIBRARY_PATH=$work/root/usr/lib/$(uname -m)-linux-gnu:$work/root/lib/$(uname -m)-linux-gnu
 mkdir -p "$HOME" "$GOPATH/src/k8s.io"
 ln -sfn "$work/kubernetes" "$GOPATH/src/k8s.io/kubernetes"
-echo "kube: building kube-apiserver and kube-scheduler (some minutes)"
+echo "kube: building $parts (some minutes)"
 unset GOFLAGS
-(cd "$GOPATH/src/k8s.io/kubernetes" && nice make WHAT="cmd/kube-apiserver cmd/kube-scheduler") >"$cache/build.log" 2>&1 ||
+(cd "$GOPATH/src/k8s.io/kubernetes" && nice make WHAT="$(printf 'cmd/%s ' $parts)") >"$cache/build.log" 2>&1 ||
   fail "the build failed, see $cache/build.log"
-cp "$work"/kubernetes/_output/local/bin/*/*/kube-apiserver "$work"/kubernetes/_output/local/bin/*/*/kube-scheduler "$cache/bin/"
+for part in $parts; do cp "$work"/kubernetes/_output/local/bin/*/*/"$part" "$cache/bin/"; done
 rm -rf "$work" "$cache/reason"
 echo "kube: ready in $cache/bin"
