@@ -5,7 +5,8 @@
 #
 #   tests/kube/build.sh [FOLDER]     afterwards FOLDER/bin has etcd, kube-apiserver, kube-scheduler and kubelet
 #
-# To use newer binaries instead, set KUBEBUILDER_ASSETS to a folder that has those three, as envtest does.
+# To use newer binaries instead, set KUBEBUILDER_ASSETS to a folder that has the first three, as envtest does; the test
+# with a kubelet skips where there is none.
 set -euo pipefail
 cache=${1:-${CARICO_CACHE:-$HOME/.cache/carico}/kube}
 mkdir -p "$cache/bin"

@@ -44,7 +44,7 @@ def binaries() -> Path:
         if all(os.access(folder / name, os.X_OK) for name in BINARIES):
             return folder
     reason = cache() / "reason"
-    raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 5 minutes)")
+    raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 8 minutes)")
 
 
 def free_port() -> int:
