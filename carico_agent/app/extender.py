@@ -16,8 +16,10 @@ from aiohttp import web
 from carico_agent.app.kubernetes import access_of
 from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client
+from carico_agent.kube.errors import KubeError
 from carico_agent.publish import metrics
 from carico_agent.publish.api import ApiError, Handler, LocalApi, answer
+from carico_agent.publish.limits import Gate, Limits
 from carico_agent.schedule import admission
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
@@ -33,8 +35,12 @@ BOUNDS_S = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.5, 1.0, 5.0)
 READ_BYTES = 1024 * 1024
 MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
-MOST_REVIEW_BYTES = 1024 * 1024
+MOST_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
+DOOR = Limits(connections=64, requests_per_s=1000.0)
+"""What one address may ask at the door. API servers keep a few connections open."""
+BODY_S = 5.0
+"""A body must be here within this [s]."""
 
 Verb = Callable[[dict[str, Any]], Awaitable[Any]]
 
@@ -96,7 +102,8 @@ class ExtenderServer:
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         api = LocalApi(self.routes(), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
-        door = LocalApi({"/admit": {"POST": self._timed("admit", self._admit, MOST_REVIEW_BYTES)}})
+        admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
+        door = LocalApi({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, Gate(DOOR))
         if self._admission_listen is not None:
             await door.listen(*self._admission_listen, server_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
@@ -139,6 +146,8 @@ class ExtenderServer:
             return await admission.review(self.extender, asked)
         except ValueError as error:
             raise ApiError(400, str(error)) from error
+        except KubeError as error:  # nobody knows: what then happens is the webhook's failurePolicy
+            raise ApiError(503, str(error)) from error
 
     def _timed(self, verb: str, work: Verb, most_bytes: int = MOST_BODY_BYTES) -> Handler:
         latency = self.latency[verb] = Latency()
@@ -197,11 +206,15 @@ class ExtenderServer:
 
 async def _body(request: web.BaseRequest, most_bytes: int) -> dict[str, Any]:
     parts, size = [], 0
-    async for chunk in request.content.iter_any():
-        parts.append(chunk)
-        size += len(chunk)
-        if size > most_bytes:
-            raise ApiError(413, f"the body is larger than {most_bytes} bytes")
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for chunk in request.content.iter_any():
+                parts.append(chunk)
+                size += len(chunk)
+                if size > most_bytes:
+                    raise ApiError(413, f"the body is larger than {most_bytes} bytes")
+    except TimeoutError as error:
+        raise ApiError(408, f"the body was not here within {BODY_S:g} s") from error
     try:
         value = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:

@@ -27,7 +27,7 @@ class KubeSide:
     """Publishes to the Node object while `run` runs; `stop` takes back what nobody will correct any more."""
 
     def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
-        # two watches and a write every 5 s: a tenth of this budget
+        # two watches, and a write of the node and two of its book every 5 s at most
         self.client = Client(access, Budget(per_s=1.0, burst=10))
         self.publisher = NodePublisher(self.client, board, config, counted)
 

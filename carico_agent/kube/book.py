@@ -6,23 +6,28 @@ book is read again, and there may be no room any more. An agent that offers less
 the way, and does not publish less than they need. Every claim is thus before a fall, and counted in it, or after it,
 and bound by it.
 
-For that the book may never offer more than the node publishes: it falls before the node, and rises after it.
+For that the book may never offer more than the node publishes: it falls before the node, and rises after it. An offer
+expires: a book that nobody keeps any more must not close its node for ever.
 
-A claim stays for some seconds, longer than any watch lags, and is keyed by UID, so a Pod that is claimed *and* seen
-bound counts once. Why a Lease and not the Node: every change of a Node wakes all who watch nodes, nobody watches these.
-Why not leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower
-their numbers whoever leads.
+A claim is believed for some seconds after it was first read, longer than any watch lags, and is keyed by UID, so a Pod
+that is claimed *and* seen bound counts once. Clocks of different machines are compared for the offer's minutes only.
+
+Why a Lease and not the Node: every change of a Node wakes all who watch nodes, nobody watches these. Why not leader
+election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their numbers
+whoever leads.
 """
 
 import json
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from math import inf, isfinite
 from typing import Any, NamedTuple
 
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.errors import Refused
 
-CLAIMS, PLACES, HELD = "carico.dev/claims", "carico.dev/places", "carico.dev/pods"
+CLAIMS, OFFER = "carico.dev/claims", "carico.dev/offer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,11 +53,14 @@ class Offer:
                      None if self.resource is None else max(self.resource, resource))  # fmt: skip
 
 
+NO_OFFER = Offer()
+
+
 class Claim(NamedTuple):
     """One Pod that is about to be bound."""
 
-    until_s: float
-    """Wall clock, seconds since 1970."""
+    made_s: float
+    """By the claimer's clock; only to tell a renewed claim from the old one."""
     holds: int = 0
     """What it asks of the extended resource."""
 
@@ -63,8 +71,30 @@ class Page:
 
     version: str = ""
     """Empty: it does not exist yet."""
-    offer: Offer = field(default_factory=Offer)
+    offered: Offer = NO_OFFER
+    until_s: float = inf
+    """When that offer ends (wall clock, seconds since 1970)."""
     claims: dict[str, Claim] = field(default_factory=dict)
+
+    def offer(self, now_s: float) -> Offer:
+        return self.offered if now_s < self.until_s else NO_OFFER
+
+
+class Beliefs:
+    """Which claims of a book still count: each for `believed_s` after it was first read, by our own clock.
+
+    >>> beliefs, claim = Beliefs(15.0), Claim(99.5)
+    >>> [len(beliefs.of({"u": claim}, now_s)) for now_s in (0, 14, 15)], len(beliefs.of({"u": Claim(115.0)}, 16))
+    ([1, 1, 0], 1)
+    """
+
+    def __init__(self, believed_s: float) -> None:
+        self._believed_s = believed_s
+        self._read_s: dict[tuple[str, Claim], float] = {}
+
+    def of(self, claims: dict[str, Claim], now_s: float) -> dict[str, Claim]:
+        self._read_s = {one: self._read_s.get(one, now_s) for one in claims.items()}
+        return {uid: claim for (uid, claim), read_s in self._read_s.items() if now_s - read_s < self._believed_s}
 
 
 class Books:
@@ -82,9 +112,10 @@ class Books:
                 raise
             return Page()
 
-    async def offer(self, node: str, offer: Offer, owner: list[Object] | None = None) -> Page:
+    async def offer(self, node: str, offer: Offer, ttl_s: float, owner: list[Object]) -> Page:
         """What the node offers from now on, whoever else is writing. `owner`: with whom the book is thrown away."""
-        meta: Object = {"annotations": {PLACES: _text(offer.places), HELD: _text(offer.resource)}}
+        said = {"places": offer.places, "resource": offer.resource, "time": _now(), "ttl_s": ttl_s}
+        meta: Object = {"annotations": {OFFER: json.dumps(said, separators=(",", ":"))}}
         if owner:
             meta["ownerReferences"] = owner
         try:
@@ -92,21 +123,19 @@ class Books:
         except Refused as refused:
             if refused.status != 404:
                 raise
-        meta["annotations"] = {key: text for key, text in meta["annotations"].items() if text is not None}
         return page(await self._client.post(self._path, self._lease(node, meta)))
 
-    async def claim(self, node: str, known: Page, uid: str, claim: Claim) -> Page | None:
-        """Write a claim; None when somebody else wrote since `known` was read: read again, look again."""
-        now_s = time.time()
-        claims = {key: other for key, other in known.claims.items() if other.until_s > now_s} | {uid: claim}
+    async def claim(self, node: str, known: Page, claims: dict[str, Claim]) -> Page | None:
+        """Write who comes; None when somebody else wrote since `known` was read: read again, look again."""
         meta: Object = {"annotations": {CLAIMS: json.dumps(claims, separators=(",", ":"))}}
+        if known.version:
+            meta["resourceVersion"] = known.version
         try:
             if not known.version:
                 return page(await self._client.post(self._path, self._lease(node, meta)))
-            meta["resourceVersion"] = known.version
             return page(await self._client.patch(f"{self._path}/{node}", {"metadata": meta}))
         except Refused as refused:
-            if refused.status in (404, 409):
+            if refused.status == 409 or (refused.status == 404 and known.version):
                 return None
             raise
 
@@ -125,30 +154,48 @@ class Books:
 def page(lease: Object) -> Page:
     """Read one Lease. What somebody else scribbled in it is as good as nothing.
 
-    >>> page({"metadata": {"resourceVersion": "7", "annotations": {
-    ...     "carico.dev/places": "8", "carico.dev/claims": '{"u":[99.5,1]}'}}})
-    Page(version='7', offer=Offer(places=8, resource=None), claims={'u': Claim(until_s=99.5, holds=1)})
+    >>> said = '{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150}'
+    >>> read = page({"metadata": {"resourceVersion": "7", "annotations": {
+    ...     "carico.dev/offer": said, "carico.dev/claims": '{"u":[99.5,1]}'}}})
+    >>> read.offer(1704067200), read.offer(1704067351), read.claims
+    (Offer(places=8, resource=None), Offer(places=None, resource=None), {'u': Claim(made_s=99.5, holds=1)})
     """
     meta = lease["metadata"]
     notes = meta.get("annotations") or {}
-    return Page(meta["resourceVersion"], Offer(_number(notes.get(PLACES)), _number(notes.get(HELD))),
-                _claims(notes.get(CLAIMS)))  # fmt: skip
+    return Page(meta["resourceVersion"], *_offer(notes.get(OFFER)), _claims(notes.get(CLAIMS)))
 
 
-def _claims(text: str | None) -> dict[str, Claim]:
+SCRIBBLES = (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError)
+
+
+def _offer(text: Any) -> tuple[Offer, float]:
     try:
-        value: dict[str, Any] = json.loads(text or "{}")
-        return {uid: Claim(float(until_s), int(holds)) for uid, (until_s, holds) in value.items()}
-    except (ValueError, AttributeError, TypeError):
+        said: Object = json.loads(text or "{}")
+        until_s = datetime.fromisoformat(said["time"]).timestamp() + float(said["ttl_s"])
+        return Offer(_count(said["places"]), _count(said["resource"])), until_s
+    except SCRIBBLES:
+        return NO_OFFER, inf
+
+
+def _claims(text: Any) -> dict[str, Claim]:
+    try:
+        said: Object = json.loads(text or "{}")
+        claims = {uid: Claim(float(made_s), int(holds)) for uid, (made_s, holds) in said.items()}
+    except SCRIBBLES:
         return {}
+    return {uid: claim for uid, claim in claims.items() if isfinite(claim.made_s) and claim.holds >= 0}
 
 
-def _number(text: Any) -> int | None:
-    return int(text) if isinstance(text, str) and text.isdecimal() else None
+def _count(number: Any) -> int | None:
+    if number is None:
+        return None
+    if not isinstance(number, int) or number < 0:
+        raise ValueError(f"{number!r} is no count")
+    return number
 
 
-def _text(number: int | None) -> str | None:
-    return None if number is None else str(number)
+def _now() -> str:
+    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _least(one: int | None, other: int | None) -> int | None:

@@ -1,5 +1,6 @@
 """What carico needs to know of a Pod object, and no more."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -15,7 +16,7 @@ UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
 
 @dataclass(frozen=True, slots=True)
 class PodFacts:
-    """One Pod. `local_uid` is the one its node knows it by; `places` what it asks of the extended resource."""
+    """One Pod. `local_uid` is the one its node knows it by; `holds` what it asks of the extended resource."""
 
     uid: str
     name: str
@@ -23,7 +24,7 @@ class PodFacts:
     node: str
     phase: str
     kind: str
-    places: int = 0
+    holds: int = 0
     local_uid: str = ""
 
     @property
@@ -40,7 +41,7 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
 
     >>> facts({"metadata": {"uid": "u", "name": "n", "namespace": "d"}, "spec": {"nodeName": "a", "containers": [
     ...     {"resources": {"requests": {"carico.dev/pods": "1"}}}, {}]}, "status": {"phase": "Pending"}},
-    ...     "carico.dev/pods").places
+    ...     "carico.dev/pods").holds
     1
     """
     meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
@@ -49,7 +50,7 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
     return PodFacts(
         uid, str(meta.get("name", "")), str(meta.get("namespace", "")), str(spec.get("nodeName") or ""),
         str((pod.get("status") or {}).get("phase") or ""), kind_of(meta),
-        places_of(spec, resource) if resource else 0, str(annotations.get(MIRROR) or uid),
+        holds_of(spec, resource) if resource else 0, str(annotations.get(MIRROR) or uid),
     )  # fmt: skip
 
 
@@ -64,7 +65,7 @@ def kind_of(meta: Object) -> str:
     return ""
 
 
-def places_of(spec: Object, resource: str) -> int:
+def holds_of(spec: Object, resource: str) -> int:
     """As the scheduler counts: the sum of the containers, or one init container if that asks for more."""
     running = sum(_asked(spec.get("containers") or (), resource))
     return max([running, *_asked(spec.get("initContainers") or (), resource)])
@@ -73,6 +74,18 @@ def places_of(spec: Object, resource: str) -> int:
 def _asked(containers: Iterable[Any], resource: str) -> list[int]:
     asked = [container.get("resources") or {} for container in containers]
     return [whole((one.get("requests") or one.get("limits") or {}).get(resource, 0)) for one in asked]
+
+
+_NAME = re.compile(r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?")
+
+
+def is_name(text: Any) -> bool:
+    """Whether this may be the name of an object: names become parts of addresses.
+
+    >>> is_name("a.b-1"), is_name("../x"), is_name(""), is_name(None)
+    (True, False, False, False)
+    """
+    return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
 _SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}

@@ -31,15 +31,13 @@ from carico_agent.kube.book import Books, Offer
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.errors import KubeError, Unreachable
 from carico_agent.kube.health import Health
+from carico_agent.kube.names import POD_CAPACITY, RESOURCE, SLOTS, STATUS
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import Gate, GateConfig, Lowest, News, steady
 from carico_agent.publish.own_book import OwnBook
 from carico_agent.supervise.backoff import Backoff
-
-POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
-RESOURCE = "carico.dev/pods"
 
 PODS_WITHIN_S = 3.0
 """How long the first write waits for the Pods of this node [s]."""
@@ -92,7 +90,7 @@ class NodePublisher:
         self._leaving: dict[str, PodFacts] = {}  # gone from the API server, perhaps still counted here
         self._lowest = Lowest(config.gate.hold_s)
         books = Books(client, config.book_namespace) if config.book_namespace else None
-        self._book = OwnBook(books, config.node, clock)
+        self._book = OwnBook(books, config.node, config.gate.ttl_s, clock)
         self._node: NodeFacts | None = None
         self._said: Offer | None = None
         self._awaited = 0  # Pods that were on their way when that was said
@@ -167,7 +165,7 @@ class NodePublisher:
 
     def held(self) -> int:
         """What all bound, unfinished Pods here ask for."""
-        return sum(pod.places for pod in self._pods.values())
+        return sum(pod.holds for pod in self._pods.values())
 
     def resource(self, pod_capacity: float) -> int | None:
         """The extended resource to publish; None when Pods are not known (yet), because then nothing is safe."""
@@ -176,7 +174,7 @@ class NodePublisher:
         counted = self._counted()
         self._leaving = {uid: pod for uid, pod in self._leaving.items() if counted.get(pod.local_uid)}
         holders = (*self._pods.values(), *self._leaving.values())
-        held_by_counted = sum(pod.places for pod in holders if counted.get(pod.local_uid))
+        held_by_counted = sum(pod.holds for pod in holders if counted.get(pod.local_uid))
         low = self._lowest.of(self._clock(), pod_capacity + held_by_counted)
         said = None if self._said is None else self._said.resource
         return max(self.held(), steady(low, said, self._config.gate) or 0)
@@ -208,7 +206,7 @@ class NodePublisher:
         said: dict[str, Any] = {"v": 1, "mode": news.mode, "ttl_s": ttl_s, "seq": status.get("sequence", 0)}
         if news.slots is not None:
             said |= {key: status[key] for key in ("time", "low", "high", "limiting", "pods", "slots")}
-            said |= {"places": offer.places, "book": self._book.kept}
+            said["places"] = offer.places
         else:
             said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
         return json.dumps(said, separators=(",", ":"))
@@ -278,6 +276,7 @@ class NodePublisher:
             await self._publish(news, offer)
         except Unreachable as error:
             self.health.bad("write", error)  # the client itself makes us wait
+            self._owed = True
             return
         except KubeError as error:
             self.health.bad("write", error)
@@ -294,10 +293,8 @@ class NodePublisher:
     async def _publish(self, news: News, offer: Offer) -> None:
         """The Node object, with its book: less is offered before the node says so, more after."""
         owner = self._owner()
-        pods = holds = 0
-        if self._said is None or self._said.least(offer) != self._said:
-            pods, holds = await self._book.fall(offer, owner)
-        said = offer.raised(len(self._pods) + pods, self.held() + holds) if pods else offer
+        pods, holds = await self._book.fall(offer, owner, self._pods)
+        said = offer.raised(len(self._pods) + pods if pods else 0, self.held() + holds)
         body = self._patch(news, said)
         await self._client.patch(f"{self._config.path}/status", body)
         self._said, self._said_status, self._awaited = said, body["metadata"]["annotations"][STATUS], pods
@@ -321,7 +318,7 @@ def removal(resource: str) -> Object:
 async def remove(client: Client, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
     """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
     pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
-    held = sum(facts(pod, resource).places for pod in pods.get("items") or ())
+    held = sum(facts(pod, resource).holds for pod in pods.get("items") or ())
     patch = removal(resource)
     if held:  # the kubelet would refuse those Pods at its next start
         amount = {resource: str(held)}

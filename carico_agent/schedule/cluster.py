@@ -10,12 +10,12 @@ from math import inf, isfinite, nan
 
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.health import Health
+from carico_agent.kube.names import SLOTS, STATUS
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import Watch
 from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
 from carico_agent.schedule.table import Table
 
-SLOTS, STATUS = "carico.dev/slots", "carico.dev/status"
 HOUSE_NODES = 100
 """Nodes with strangers or starting Pods that are looked at in one go (0.1 s apart)."""
 
@@ -33,7 +33,6 @@ class Published:
     ttl_s: float = 0.0
     cores: float = inf
     resource: int | None = None
-    book: bool = False
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
@@ -41,7 +40,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
     >>> said = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> read_node({"metadata": {"name": "a", "annotations": said}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, book=False)
+    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
@@ -55,13 +54,13 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         said_s = datetime.fromisoformat(status["time"]).timestamp()
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
-        ttl_s, book = float(status["ttl_s"]), bool(status.get("book"))
+        ttl_s = float(status["ttl_s"])
         if not isfinite(slots):
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
         return silent
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
-    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s, book=book)
+    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s)
 
 
 def _cores(capacity: Object) -> float:
@@ -89,6 +88,7 @@ class Cluster:
         self._bound: dict[str, str] = {}
         self._ended: dict[str, float] = {}
         self._assumed: dict[str, float] = {}
+        self._unseen: dict[str, float] = {}  # bound, says the API server; since when we wait for the watch to say so
         self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
         self._nodes_watch = Watch(client, "/api/v1/nodes", lambda node: read_node(node, resource=resource),
                                   self._nodes_are, self._node_changed, self.health)  # fmt: skip
@@ -106,8 +106,14 @@ class Cluster:
         return self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
 
     def blind_s(self) -> float:
-        """For how long bindings have not been heard of [s]; 0 while the watch of Pods is open."""
-        return self._pods_watch.closed_s()
+        """For how long bindings have not been heard of [s]: the watch of Pods is closed, or open and silent about what
+        was bound for sure."""
+        waited_s = time.monotonic() - next(iter(self._unseen.values())) if self._unseen else 0.0
+        return max(self._pods_watch.closed_s(), waited_s)
+
+    def knows(self, uid: str, node: str) -> bool:
+        """Whether a claim of this Pod on `node` says nothing new: it is bound somewhere, assumed there, or ended."""
+        return uid in self._bound or uid in self._ended or self.ledger.node_of(uid) == node
 
     # ---- nodes
 
@@ -122,11 +128,12 @@ class Cluster:
         if gone:
             self.nodes.pop(node.name, None)
             self.table.drop(node.name)
+            self.ledger.drop(node.name)
             return
         now_s = time.monotonic()
         view = self.nodes.setdefault(node.name, NodeView(node.name))
         view.slots, view.ttl_s, view.said_s = node.slots, node.ttl_s, now_s - node.age_s
-        view.prior_slots, view.resource, view.book = 2 * node.cores, node.resource, node.book
+        view.prior_slots, view.resource = 2 * node.cores, node.resource
         self._show(node.name, now_s)
 
     # ---- Pods
@@ -140,6 +147,7 @@ class Cluster:
         self._bound = {uid: pod.node for uid, pod in snapshot.items()}
         for uid in [uid for uid in self._assumed if uid in snapshot]:
             del self._assumed[uid]
+        self._unseen.clear()
         for name in self.nodes:
             self._show(name, now_s)
 
@@ -153,6 +161,7 @@ class Cluster:
         assumed = self.ledger.release(pod.uid) if pod.uid not in self._bound else None  # perhaps on another node
         self._bound[pod.uid] = pod.node
         self._assumed.pop(pod.uid, None)
+        self._unseen.pop(pod.uid, None)
         self.ledger.put(pod.uid, _place(pod), now_s)
         self._show(pod.node, now_s)
         if assumed is not None and assumed != pod.node:
@@ -161,6 +170,7 @@ class Cluster:
     def _forget(self, uid: str, now_s: float) -> None:
         self._bound.pop(uid, None)
         self._assumed.pop(uid, None)
+        self._unseen.pop(uid, None)
         self._ended[uid] = now_s
         while self._ended and next(iter(self._ended.values())) < now_s - REMEMBER_S:
             del self._ended[next(iter(self._ended))]
@@ -168,18 +178,24 @@ class Cluster:
     # ---- places taken, before they are seen bound
 
     def assume(self, pod: PodView, node: str, until_s: float) -> None:
-        """`pod` is about to be bound to `node`; forgotten at `until_s` unless a watch confirms it."""
+        """`pod` is about to be bound to `node`, and nowhere else; forgotten at `until_s` unless a watch confirms it."""
         if pod.uid in self._bound or pod.uid in self._ended:
             return
         now_s = time.monotonic()
+        self.unassume(pod.uid)
         self.ledger.put(pod.uid, Place(node, pod.kind, until_s=until_s, holds=pod.holds), now_s)
-        self._assumed[pod.uid] = max(until_s, self._assumed.get(pod.uid, until_s))
+        self._assumed[pod.uid] = until_s
         self._show(node, now_s)
 
     def unassume(self, uid: str) -> None:
         self._assumed.pop(uid, None)
         if uid not in self._bound and (node := self.ledger.release(uid)) is not None:
             self._show(node, time.monotonic())
+
+    def bound(self, uid: str) -> None:
+        """The API server has bound it; the watch will say so."""
+        if uid in self._assumed:
+            self._unseen[uid] = time.monotonic()
 
     def keep_house(self, now_s: float) -> None:
         """Often, and a little each time: drop assumptions never confirmed, see who is a stranger no more.
@@ -201,4 +217,4 @@ class Cluster:
 
 
 def _place(pod: PodFacts) -> Place:
-    return Place(pod.node, pod.kind, pod.running, holds=pod.places)
+    return Place(pod.node, pod.kind, pod.running, holds=pod.holds)

@@ -11,14 +11,14 @@ come through the same door when the API server asks `admit` about them.
 
 import asyncio
 import time
-from collections import OrderedDict, defaultdict
-from collections.abc import Awaitable, Callable, Sequence
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from carico_agent.kube.book import Books, Claim, Offer, Page
+from carico_agent.kube.book import Beliefs, Books, Claim, Page
 from carico_agent.kube.client import Client, Object
-from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.pods import kind_of, places_of
+from carico_agent.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.kube.pods import holds_of, is_name, kind_of
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.policy import Nodes, NodeView, PodView, Policy
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
@@ -27,10 +27,10 @@ MOST_PODS = 10_000
 CLAIM_TRIES = 5
 NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
-ANY = Offer()
+HOUSE_S = 0.1
 
-Refuse = Callable[[str, PodView, Offer], str | None]
-"""Why a node, given what its book offers, cannot take a Pod."""
+Refuse = Callable[[NodeView, PodView], str | None]
+"""Why a node cannot take a Pod."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,18 +49,26 @@ class ExtenderConfig:
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
 
 
+class Desk:
+    """Where a node's book lies: as last read or written, which a claim needs, and one Pod at a time writes into it."""
+
+    def __init__(self, believed_s: float) -> None:
+        self.page: Page | None = None
+        self.beliefs = Beliefs(believed_s)
+        self.lock = asyncio.Lock()
+
+
 class Extender:
     """Answers from what the watches know."""
 
     def __init__(self, client: Client, cluster: Cluster, policy: Policy, config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
         self._books = Books(client, config.book_namespace) if config.book_namespace else None
-        self._pages: dict[str, Page] = {}  # as last read or written; a claim fails if that is not the newest
+        self._desks: dict[str, Desk] = {}
         self.conflicts = 0
         self.refused_binds = 0
         self.refused_admissions = 0
         self._pods: OrderedDict[str, PodView] = OrderedDict()  # that were asked about: bind is told the UID only
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
 
     # ---- filter and prioritize
 
@@ -97,12 +105,11 @@ class Extender:
             return [why if slots == slots else None for why, slots in zip(found, nodes.slots.tolist(), strict=True)]
         return found
 
-    def _refusal(self, name: str, pod: PodView, now_s: float, offer: Offer = ANY) -> str | None:
+    def _refusal(self, name: str, pod: PodView, now_s: float) -> str | None:
         view = self._cluster.nodes.get(name)
-        if view is None:
-            return NO_SUCH_NODE
-        if view.book and offer.places is not None and offer.places < view.slots:
-            view = replace(view, slots=offer.places)
+        return NO_SUCH_NODE if view is None else self._refuse_place(view, pod, now_s)
+
+    def _refuse_place(self, view: NodeView, pod: PodView, now_s: float) -> str | None:
         if view.slots != view.slots and self._config.open_when_unknown:
             return None
         return self._policy.refusal(view, pod, now_s)
@@ -112,7 +119,7 @@ class Extender:
 
     def _remember(self, pod: Object) -> PodView:
         meta = pod.get("metadata") or {}
-        seen = PodView(str(meta.get("uid", "")), kind_of(meta), places_of(pod.get("spec") or {}, self._config.resource))
+        seen = PodView(str(meta.get("uid", "")), kind_of(meta), holds_of(pod.get("spec") or {}, self._config.resource))
         if seen.uid:
             self._pods[seen.uid] = seen
         if len(self._pods) > MOST_PODS:
@@ -124,15 +131,24 @@ class Extender:
     async def bind(self, arguments: Object) -> Object:
         """ExtenderBindingArgs → ExtenderBindingResult."""
         namespace, name, uid, node = (str(arguments.get(key, "")) for key in BIND_KEYS)
-        why = await self._in_time(self._bind(namespace, name, uid, node))
+        why: str | None
+        if not all(map(is_name, (namespace, name, node))):
+            why = f"{namespace!r}, {name!r} and {node!r} are not all names"
+        else:
+            try:
+                async with asyncio.timeout(self._config.bind_s):
+                    why = await self._bind(namespace, name, uid, node)
+            except KubeError as error:
+                why = str(error)
+            except TimeoutError:  # it may be bound all the same: the place stays taken until a watch or time tells
+                why = f"the API server did not answer within {self._config.bind_s:g} s"
         self.refused_binds += bool(why)
         return {"Error": f"carico extender: {node}: {why}" if why else ""}
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> str | None:
         """Why not; None when it is done. Counting and taking are one step here, before anything is waited for: the next
         filter sees the place taken. The claim then makes it one step for all who bind, and for the node."""
-        if why := self._blind():
-            return why
+        self._must_see()
         pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
         if why := self._take(pod, node, self._refuse_binding):
             return why
@@ -145,17 +161,23 @@ class Extender:
         except Refused:
             self._let_go(pod, node)
             raise
+        self._cluster.bound(uid)
         return None
 
-    def _refuse_binding(self, node: str, pod: PodView, offer: Offer) -> str | None:
-        return self._refusal(node, pod, time.monotonic(), offer) or self._refuse_holding(node, pod, offer)
+    def _refuse_binding(self, view: NodeView, pod: PodView) -> str | None:
+        return self._refuse_place(view, pod, time.monotonic()) or self._refuse_holding(view, pod)
 
     # ---- bindings by others
 
     async def admit(self, namespace: str, name: str, uid: str, node: str) -> str | None:
         """Why this binding, which somebody else makes, must not be; None if it may. Asked while the API server waits
-        with it. Only Pods that ask for the extended resource are counted: the others' places nobody asked us for."""
-        why = await self._in_time(self._admit(namespace, name, uid, node))
+        with it. Only Pods that ask for the extended resource are counted: the others' places nobody asked us for.
+        Raises KubeError when that cannot be known; whoever asks has a rule for that (failurePolicy)."""
+        try:
+            async with asyncio.timeout(self._config.bind_s):
+                why = await self._admit(namespace, name, uid, node)
+        except TimeoutError as error:
+            raise Unreachable(f"the API server did not answer within {self._config.bind_s:g} s") from error
         self.refused_admissions += bool(why)
         return why
 
@@ -163,34 +185,22 @@ class Extender:
         pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
         if not pod.holds:
             return None
-        return self._blind() or await self._claim(pod, node, self._refuse_holding)
+        self._must_see()
+        return await self._claim(pod, node, self._refuse_holding)
 
-    def _refuse_holding(self, node: str, pod: PodView, offer: Offer) -> str | None:
-        view = self._cluster.nodes.get(node)
-        if view is None:
-            return NO_SUCH_NODE
-        most = offer.resource if view.book and offer.resource is not None else view.resource
-        if not pod.holds or most is None or view.held + pod.holds <= most:
+    def _refuse_holding(self, view: NodeView, pod: PodView) -> str | None:
+        if not pod.holds or view.resource is None or view.held + pod.holds <= view.resource:
             return None
-        return f"no room: {most} {self._config.resource}, {view.held} held"
+        return f"no room: {view.resource} {self._config.resource}, {view.held} held"
 
     # ---- taking a place
 
-    async def _in_time(self, work: Awaitable[str | None]) -> str | None:
-        try:
-            async with asyncio.timeout(self._config.bind_s):
-                return await work
-        except KubeError as error:
-            return str(error)
-        except TimeoutError:  # it may be bound all the same: the place stays taken until a watch or time tells
-            return f"the API server did not answer within {self._config.bind_s:g} s"
-
-    def _blind(self) -> str | None:
+    def _must_see(self) -> None:
+        """Raises KubeError while nobody can know what others bound."""
         if not self._cluster.synced:
-            return "nodes and Pods are not known yet"
+            raise KubeError("nodes and Pods are not known yet")
         if self._cluster.blind_s() > self._config.claim_s / 2:
-            return "the watch of Pods is interrupted, so nobody knows what others bound"
-        return None
+            raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
 
     async def _ask(self, namespace: str, name: str, uid: str) -> PodView:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
@@ -202,52 +212,65 @@ class Extender:
             raise KubeError(f"Pod {namespace}/{name} is gone")
         return self._remember(pod)
 
-    def _take(self, pod: PodView, node: str, refuse: Refuse, offer: Offer = ANY) -> str | None:
+    def _take(self, pod: PodView, node: str, refuse: Refuse, desk: Desk | None = None) -> str | None:
         """Take a place in memory. What the Pod itself took in an earlier try does not stand in its way."""
         self._cluster.unassume(pod.uid)
-        why = refuse(node, pod, offer)
+        view = self._cluster.nodes.get(node)
+        if view is None:
+            return NO_SUCH_NODE
+        why = refuse(view if desk is None else self._by_the_book(view, pod, desk), pod)
         if why is None:
             self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
         return why
 
+    def _by_the_book(self, view: NodeView, pod: PodView, desk: Desk) -> NodeView:
+        """The node with what its book offers, and with those who have claimed a place and are not known yet."""
+        page = desk.page or Page()
+        offer = page.offer(time.time())
+        claims = desk.beliefs.of(page.claims, time.monotonic())
+        others = [claim for uid, claim in claims.items() if uid != pod.uid and not self._cluster.knows(uid, view.name)]
+        return replace(
+            view, assigned=view.assigned + len(others), held=view.held + sum(claim.holds for claim in others),
+            slots=view.slots if offer.places is None else min(view.slots, offer.places),
+            resource=view.resource if offer.resource is None else offer.resource)  # fmt: skip
+
     def _let_go(self, pod: PodView, node: str) -> None:
         """It will not be bound here after all: the next claim that is written leaves it out."""
         self._cluster.unassume(pod.uid)
-        if (page := self._pages.get(node)) is not None:
-            page.claims.pop(pod.uid, None)
+        if (desk := self._desks.get(node)) is not None and desk.page is not None:
+            desk.page.claims.pop(pod.uid, None)
 
     async def _claim(self, pod: PodView, node: str, refuse: Refuse) -> str | None:
-        """Write into the book that `pod` comes. Somebody was faster: learn what they took or what is offered now, and
-        look again whether there is room.
-
-        Look each time, not only after a conflict: the Pod before us in this queue may have learned of places taken.
-        """
-        if self._books is None:
+        """Write into the book that `pod` comes, if there is room by what it says. Nobody tells us when it changes: a
+        claim that somebody else preceded fails, and what was read earlier does not refuse anybody."""
+        if self._books is None or node not in self._cluster.nodes:
             return self._take(pod, node, refuse)
-        async with self._locks[node]:
+        desk = self._desks.setdefault(node, Desk(self._config.claim_s))
+        async with desk.lock:
             for _ in range(CLAIM_TRIES):
-                page = self._pages.get(node) or self._learn(node, await self._books.read(node), pod.uid)
-                if why := self._take(pod, node, refuse, page.offer):
-                    return why
-                claim = Claim(round(time.time() + self._config.claim_s, 3), pod.holds)
-                if (written := await self._books.claim(node, page, pod.uid, claim)) is not None:
-                    self._pages[node] = written
+                known = desk.page is not None
+                if desk.page is None:
+                    desk.page = await self._books.read(node)
+                if why := self._take(pod, node, refuse, desk):
+                    if not known:
+                        return why
+                    desk.page = None
+                elif await self._write_claim(desk, pod, node):
                     return None
-                del self._pages[node]
-                self.conflicts += 1
         self._cluster.unassume(pod.uid)
         return "others keep taking places here"
 
-    def _learn(self, node: str, page: Page, own: str) -> Page:
-        """Others' claims are places taken. A Pod does not stand in its own way."""
-        ahead_s = time.monotonic() - time.time()
-        for uid, (until_s, holds) in page.claims.items():
-            if uid != own and until_s > time.time():
-                self._cluster.assume(PodView(uid, "", holds), node, until_s + ahead_s)
-        self._pages[node] = page
-        return page
+    async def _write_claim(self, desk: Desk, pod: PodView, node: str) -> bool:
+        assert self._books is not None and desk.page is not None
+        page, desk.page = desk.page, None  # if the answer is lost we do not know what the book says
+        claims = desk.beliefs.of(page.claims, time.monotonic()) | {pod.uid: Claim(round(time.time(), 3), pod.holds)}
+        desk.page = await self._books.claim(node, page, claims)
+        self.conflicts += desk.page is None
+        return desk.page is not None
 
     async def keep_house(self) -> None:
         while True:
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(HOUSE_S)
             self._cluster.keep_house(time.monotonic())
+            for node in [node for node in self._desks if node not in self._cluster.nodes]:
+                del self._desks[node]

@@ -81,8 +81,6 @@ class NodeView:
     """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
     resource: int | None = None
     """The extended resource as published; None when there is none."""
-    book: bool = False
-    """Whether it keeps a book, in which it may already offer less than it publishes."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
 
@@ -288,6 +286,10 @@ class Ledger:
     def __len__(self) -> int:
         return len(self._places)
 
+    def node_of(self, uid: str) -> str | None:
+        place = self._places.get(uid)
+        return None if place is None else place.node
+
     def put(self, uid: str, place: Place, now_s: float = 0.0) -> None:
         """`uid` holds `place`. A confirmed place does not become assumed again, a running Pod does not un-run."""
         old = self._places.get(uid)
@@ -347,10 +349,9 @@ class Ledger:
             self.put(uid, place, now_s)
 
     def drop(self, name: str) -> None:
-        """The node is gone, and what was learned on it."""
-        for uid in [uid for uid, place in self._places.items() if place.node == name]:
-            self.release(uid)
-        self._nodes.pop(name, None)
+        """The node is gone, and what was learned on it. Pods that outlive their Node object go on holding places."""
+        if (node := self._nodes.get(name)) is not None and not node.pods:
+            del self._nodes[name]
 
     def show(self, view: NodeView, now_s: float) -> None:
         """Bring `view` up to date. Needed when a Pod of that node changed, and while some are strangers or starting."""

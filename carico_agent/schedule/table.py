@@ -46,13 +46,12 @@ class Table:
 
     def drop(self, name: str) -> None:
         """The last row takes the place of the one that goes."""
-        row, last = self._rows.pop(name, None), self._views[-1:]
-        if row is None:
+        if (row := self._rows.pop(name, None)) is None:
             return
-        self._views.pop()
+        last = self._views.pop()
         if row < len(self._views):
-            self._rows[last[0].name] = row
-            self.put(last[0])
+            self._rows[last.name] = row
+            self.put(last)
 
     def of(self, names: Sequence[str]) -> Nodes:
         """These nodes, in this order; raises KeyError if one of them does not exist."""

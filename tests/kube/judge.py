@@ -19,7 +19,7 @@ from typing import Any
 from carico_agent.kube.access import from_kubeconfig
 from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client, Object
-from carico_agent.publish.node import RESOURCE
+from carico_agent.kube.names import RESOURCE
 from tests.kube.plane import Plane
 
 

@@ -1,15 +1,17 @@
 """As much of an API server as bindings need, in memory: Leases with their versions, Nodes, Bindings, Pods.
 
-Every request waits `pause()` on its way in and on its way out, so that writes cross each other. Watchers hear of every
-change in order, and late. The real server runs the same scenes in test_burst.py; here there are thousands of them.
+Every request waits `pause()` on its way in and on its way out, so that writes cross each other, and `lose` of all
+answers never arrive. Watchers hear of every change in order, and late. The real server runs the same scenes in
+test_burst.py; here there are hundreds of them.
 """
 
 import asyncio
+import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from carico_agent.kube.client import Object
-from carico_agent.kube.errors import Refused
+from carico_agent.kube.errors import Refused, Unreachable
 
 Pause = Callable[[], Awaitable[None]]
 
@@ -21,8 +23,10 @@ async def _at_once() -> None:
 class SmallServer:
     """Stands where a Client would."""
 
-    def __init__(self, pause: Pause = _at_once) -> None:
+    def __init__(self, pause: Pause = _at_once, drawn: random.Random | None = None) -> None:
         self.pause = pause
+        self.lose = 0.0
+        self._random = drawn or random.Random(0)
         self.leases: dict[str, Object] = {}
         self.pods: dict[str, Object] = {}
         self.nodes: dict[str, Object] = {}
@@ -41,7 +45,12 @@ class SmallServer:
             found = self.leases[name]
         else:
             raise Refused(404, "not found")
+        return await self._answer(found)
+
+    async def _answer(self, found: Object) -> Object:
         await self.pause()
+        if self._random.random() < self.lose:
+            raise Unreachable("the answer was lost")
         return found
 
     async def post(self, path: str, body: Object) -> Object:
@@ -49,7 +58,7 @@ class SmallServer:
         meta = body["metadata"]
         if path.endswith("/binding"):
             await self.bind(meta["uid"], body["target"]["name"])
-            return {}
+            return await self._answer({})
         if meta["name"] in self.leases:
             raise Refused(409, "exists")
         return await self._store(self.leases, meta["name"], body)
@@ -75,10 +84,18 @@ class SmallServer:
             raise Refused(409, why)
         self.bound.append((uid, node))
         pod = self.pods.setdefault(uid, _pod(uid))
-        await self._store(self.pods, uid, {**pod, "spec": {**pod["spec"], "nodeName": node}})
+        if pod["spec"].get("nodeName"):
+            raise Refused(409, f"pod {uid} is already assigned to node")
+        self._change(uid, {**pod, "spec": {**pod["spec"], "nodeName": node}})
 
-    async def end(self, uid: str) -> None:
-        await self._store(self.pods, uid, {**self.pods[uid], "status": {"phase": "Succeeded"}})
+    def end(self, uid: str) -> None:
+        self._change(uid, {**self.pods[uid], "status": {"phase": "Succeeded"}})
+
+    def _change(self, uid: str, pod: Object) -> None:
+        self.version += 1
+        self.pods[uid] = pod
+        for hear in self.heard:
+            hear(pod)
 
     async def _store(self, where: dict[str, Object], name: str, body: Object) -> Object:
         self.version += 1
@@ -87,8 +104,7 @@ class SmallServer:
         if where is not self.leases:
             for hear in self.heard:
                 hear(kept)
-        await self.pause()
-        return kept
+        return await self._answer(kept)
 
 
 def _pod(uid: str) -> Object:

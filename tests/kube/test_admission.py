@@ -1,5 +1,6 @@
 """The API server's question about a binding, without HTTP."""
 
+import time
 from typing import Any
 
 import pytest
@@ -8,7 +9,8 @@ from hypothesis import strategies as st
 
 from carico_agent.kube.book import Books, Offer
 from carico_agent.kube.client import Object
-from carico_agent.publish.node import RESOURCE
+from carico_agent.kube.errors import KubeError
+from carico_agent.kube.names import RESOURCE
 from carico_agent.schedule.admission import review
 from carico_agent.schedule.cluster import Cluster, Published
 from carico_agent.schedule.extender import Extender, ExtenderConfig
@@ -16,10 +18,10 @@ from carico_agent.schedule.policy import PodCapacity
 from tests.kube.small_server import SmallServer
 
 
-def extender(server: SmallServer, amount: int | None, book: bool = False) -> Extender:
+def extender(server: SmallServer, amount: int | None) -> Extender:
     client: Any = server
     cluster = Cluster(client, RESOURCE)
-    cluster._nodes_are([Published("a", 8.0, 0.0, 100.0, 64.0, amount, book)])
+    cluster._nodes_are([Published("a", 8.0, 0.0, 100.0, 64.0, amount)])
     cluster._pods_are([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
@@ -73,11 +75,26 @@ async def test_a_dry_run_takes_no_place() -> None:
 
 async def test_a_book_that_nobody_keeps_any_more_is_not_believed() -> None:
     server = SmallServer()
-    await Books(server, "carico").offer("a", Offer(0, 0))  # type: ignore[arg-type]
+    books = Books(server, "carico")  # type: ignore[arg-type]
     for uid in "12":
         asking(server, uid, 1)
-    assert not (await review(extender(server, amount=3, book=True), question("1")))["response"]["allowed"]
+    await books.offer("a", Offer(0, 0), 150.0, [])
+    assert not (await review(extender(server, amount=3), question("1")))["response"]["allowed"]
+    await books.offer("a", Offer(0, 0), -1.0, [])
     assert (await review(extender(server, amount=3), question("2")))["response"]["allowed"]
+
+
+async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
+    """Then the webhook's failurePolicy decides; an extender in trouble must not stop a cluster that says Ignore."""
+    server = SmallServer()
+    asking(server, "1", 1)
+    door = extender(server, amount=3)
+    door._cluster._pods_watch._lost_s = time.monotonic() - 20
+    with pytest.raises(KubeError, match="watch of Pods is interrupted"):
+        await review(door, question("1"))
+    server.lose = 1.0
+    with pytest.raises(KubeError, match="lost"):
+        await review(door, question("2"))
 
 
 KEYS = st.sampled_from(["apiVersion", "kind", "request", "object", "uid", "metadata", "target", "name", "dryRun", "x"])
@@ -100,7 +117,7 @@ async def test_odd_parts_do_no_harm(meta: Any, name: Any, target: Any, namespace
                          "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}}}  # fmt: skip
     try:
         answer = await review(extender(SmallServer(), amount=3), asked)
-    except ValueError:
+    except (ValueError, KubeError):
         return
     assert answer["response"]["uid"] == "review of 1"
 

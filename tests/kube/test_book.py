@@ -13,13 +13,14 @@ from typing import Any
 
 import pytest
 
-from carico_agent.kube.book import Books, Claim, Offer
+from carico_agent.kube.book import Books, Claim, Offer, Page, page
 from carico_agent.kube.client import Object
-from carico_agent.kube.errors import Refused
+from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import GateConfig
-from carico_agent.publish.node import RESOURCE, NodeConfig, NodeFacts, NodePublisher
+from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
 from carico_agent.schedule.cluster import Cluster, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policy import PodCapacity
@@ -33,12 +34,16 @@ class Scene:
 
     def __init__(self, seed: int, book: bool = True) -> None:
         self.random = random.Random(seed)
-        self.server = SmallServer(self.pause)
+        self.server = SmallServer(self.pause, self.random)
+        self.server.lose = 0.02
         self.server.heard.append(self.judge)
+        self.tasks: list[asyncio.Task[None]] = []
         self.here: set[str] = set()
         self.places = self.amount = 0
         self.over: list[str] = []
+        self.shut: list[str] = []
         self.by_extenders = False
+        self.exact = True
         self.bindings = self.refused = 0
         self.board = Board(ttl_s=3600.0)
         client: Any = self.server
@@ -64,13 +69,15 @@ class Scene:
                 await self.pause()
                 hear(thing)
 
-        self.tasks = [*getattr(self, "tasks", ()), asyncio.create_task(deliver())]
+        self.tasks.append(asyncio.create_task(deliver()))
 
     def judge(self, thing: Object) -> None:
         """In the order of the server's own writes."""
         if "spec" not in thing:
             self.places = int(json.loads(thing["metadata"]["annotations"]["carico.dev/status"])["places"])
             self.amount = int(thing["status"]["allocatable"][RESOURCE])
+            if self.exact and self.amount < len(self.here):
+                self.over.append(f"{len(self.here)} Pods are here and hold one each, {self.amount} are published")
             return
         uid = thing["metadata"]["uid"]
         if thing["status"].get("phase") == "Succeeded":
@@ -134,7 +141,7 @@ class Scene:
                 await self.pause()
                 try:
                     await self.server.bind(uid, "a")
-                except Refused:
+                except KubeError:
                     self.refused += 1
                     self.taken.discard(uid)
             await self.pause()
@@ -149,7 +156,7 @@ class Scene:
             await self.pause()
             await self.pause()
             if self.here and self.random.random() < 0.5:
-                await self.server.end(self.random.choice(sorted(self.here)))
+                self.server.end(self.random.choice(sorted(self.here)))
 
     async def replace_extenders(self) -> None:
         while True:
@@ -160,9 +167,28 @@ class Scene:
     async def play(self, *binders: Any) -> "Scene":
         background = [asyncio.create_task(self.end_pods()), asyncio.create_task(self.replace_extenders())]
         await asyncio.gather(self.change_the_number(), *binders)
-        for task in [*background, *self.tasks]:
+        for task in background:
+            task.cancel()
+        await self.calm_down()
+        for task in self.tasks:
             task.cancel()
         return self
+
+    async def calm_down(self) -> None:
+        """No more trouble, no more Pods, and room: whoever binds must find it."""
+        self.server.lose = 0.0
+        for uid in sorted(self.here):
+            self.server.end(uid)
+        tell(self, 99.5)
+        for _ in range(2):  # the first may still wait for Pods that never come
+            await self.agent._write(*self.agent._news())
+        for _ in range(300):
+            await self.pause()
+        for number, extender in enumerate(self.extenders):
+            self.pod(uid := f"late-{number}")
+            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            if said["Error"]:
+                self.shut.append(said["Error"])
 
     async def with_extenders(self) -> "Scene":
         self.by_extenders = True
@@ -179,6 +205,7 @@ class Scene:
                 self.taken.discard(thing["metadata"]["uid"])
 
         self.watch(hear)
+        self.exact = door
         if door:
             self.server.door = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
         return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
@@ -191,14 +218,14 @@ def as_node(patched: Object) -> Object:
 @pytest.mark.parametrize("block", range(10))
 async def test_extenders_never_exceed_a_changing_number(block: int) -> None:
     scenes = [await Scene(100 * block + seed).with_extenders() for seed in range(10)]
-    assert [line for scene in scenes for line in scene.over] == []
+    assert [line for scene in scenes for line in scene.over + scene.shut] == []
     assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
 
 
 @pytest.mark.parametrize("block", range(10))
 async def test_a_plain_scheduler_never_exceeds_it_when_the_door_is_kept(block: int) -> None:
     scenes = [await Scene(100 * block + seed).with_a_plain_scheduler() for seed in range(10)]
-    assert [line for scene in scenes for line in scene.over] == []
+    assert [line for scene in scenes for line in scene.over + scene.shut] == []
     assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
 
 
@@ -212,20 +239,20 @@ async def test_without_the_agents_book_both_do() -> None:
 async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     """Two have claimed; one comes, the other never does and is forgotten."""
     scene, now_s = Scene(0), 1000.0
+    scene.server.lose = 0.0
     scene.agent._clock = scene.agent._book._clock = lambda: now_s
     books, client = Books(scene.server, "carico"), scene.server  # type: ignore[arg-type]
     tell(scene, 8.5)
     await scene.agent._write(*scene.agent._news())
-    page = await books.read("a")
-    assert page.offer == Offer(8, 8)
+    found: Page | None = await books.read("a")
+    assert found is not None and found.offered == Offer(8, 8)
     for uid in ("comes", "never"):
-        claimed = await books.claim("a", page, uid, Claim(4e9, 1))
-        assert claimed is not None
-        page = claimed
+        found = await books.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
+        assert found is not None
     tell(scene, 0.5)
     await scene.agent._write(*scene.agent._news())
     assert (scene.places, scene.amount) == (2, 2)
-    assert (await books.read("a")).offer == Offer(0, 0)  # but nobody else gets in
+    assert (await books.read("a")).offered == Offer(0, 0)  # but nobody else gets in
     scene.pod("comes")
     await client.bind("comes", "a")
     scene.tell_agent(client.pods["comes"])
@@ -252,23 +279,49 @@ def _resource(scene: Scene) -> Any:
 
 
 async def test_without_the_right_to_a_book_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
-    scene, asked = Scene(0), 0
+    scene, now_s, asked = Scene(0), 1000.0, []
+    scene.server.lose = 0.0
+    scene.agent._clock = scene.agent._book._clock = lambda: now_s
 
     async def refuse(path: str, body: Object) -> Object:
-        nonlocal asked
         if "leases" in path:
-            asked += 1
+            asked.append(now_s)
             raise Refused(403, "missing right: x")
         return await SmallServer.patch(scene.server, path, body)
 
     scene.server.patch = refuse  # type: ignore[method-assign]
-    for slots in (8.5, 4.5, 2.5):
-        tell(scene, slots)
+    for slots in range(8, 1, -1):
+        tell(scene, slots + 0.5)
         with caplog.at_level("INFO"):
             await scene.agent._write(*scene.agent._news())
-        assert scene.amount == int(slots)
-    assert asked == 1
+        assert scene.amount == slots
+        now_s += 5.0 + slots % 2
+    assert 2 <= len(asked) <= 4  # soon again, then rarely
     assert [record.levelname for record in caplog.records] == ["INFO"]
     assert scene.agent.health.well
     for task in scene.tasks:
         task.cancel()
+
+
+async def test_without_the_namespace_a_claim_says_so() -> None:
+    server = SmallServer()
+
+    async def refuse(path: str, body: Object) -> Object:
+        raise Refused(404, 'namespaces "carico" not found on the API server')
+
+    server.post = refuse  # type: ignore[method-assign]
+    with pytest.raises(Refused, match='namespaces "carico" not found'):
+        await Books(server, "carico").claim("a", Page(), {"u": Claim(1.0)})  # type: ignore[arg-type]
+
+
+SCRIBBLES = ("", "{", "[]", "7", '{"u":1}', '{"u":[1]}', '{"u":[1,1e999]}', '{"u":[1e999,1]}', '{"u":[1,-1]}',
+             '{"u":["x",1]}', "[" * 100_000, f'{{"u":[1,{"9" * 5000}]}}', '{"time":"x"}',
+             '{"time":"2024-01-01T00:00:00Z","ttl_s":1e999,"places":-1,"resource":2}',
+             '{"time":"2024-01-01T00:00:00Z","ttl_s":9,"places":"8","resource":2}')  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SCRIBBLES, ids=range(len(SCRIBBLES)))
+def test_scribbles_in_a_book_are_as_good_as_nothing(text: str) -> None:
+    notes = {"carico.dev/claims": text, "carico.dev/offer": text}
+    read = page({"metadata": {"resourceVersion": "7", "annotations": notes}})
+    assert (read.version, read.offered, read.claims) == ("7", Offer(), {})

@@ -94,7 +94,24 @@ async def test_an_unmodified_scheduler_and_the_door(cluster: Plane, door: Door, 
     asked, refused = (door.counted(name) for name in ("admit_seconds_count", "refused_admissions_total"))
     print(f"asked {asked:.0f} times, refused {refused:.0f}")
     assert killed or asked - refused == PODS
+    assert door.readyz() == 200
     check(f"the door{', killed three times' if killed else ''}", recorder.judge("resource"), changing=True)
+
+
+def test_a_door_in_trouble_stops_nobody(cluster: Plane, tmp_path: Path) -> None:
+    """It lives, but may ask the API server for nothing. With failurePolicy Ignore Pods are bound as without it."""
+    door = Door(cluster, tmp_path, policy="Ignore", token="nobody-token")
+    try:
+        wait_for(lambda: door.readyz() == 503, "the door says that it is not ready")
+        cluster.start_scheduler()
+        cluster.admin.add_node("n1")
+        amount = {"carico.dev/pods": "1"}
+        cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": amount, "allocatable": amount}})
+        cluster.admin.add_pod("asks", 1)
+        wait_for(lambda: cluster.admin.bound() == {"n1": 1}, "it is bound")
+        assert door.counted("admit_seconds_count") == 0  # asked, and answered with an error each time
+    finally:
+        door.stop()
 
 
 def extended(*extenders: ExtenderProcess) -> dict[str, Any]:

@@ -54,8 +54,7 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     said = annotations(node)
     status = json.loads(said["carico.dev/status"])
     assert float(said["carico.dev/pod-capacity"]) >= 0
-    assert {"v", "mode", "ttl_s", "seq", "time", "low", "high", "limiting", "pods", "slots", "places",
-            "book"} <= status.keys()
+    assert {"v", "mode", "ttl_s", "seq", "time", "low", "high", "limiting", "pods", "slots", "places"} <= status.keys()
     assert abs(datetime.fromisoformat(status["time"]) - datetime.now(UTC)).total_seconds() < 30
     assert status["time"].endswith("Z")
     # The trace's Pods ran on another machine: the API server knows none of them.
@@ -326,7 +325,7 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries if entry["objectRef"]["resource"] == "nodes"]
     assert len(times) >= 2
-    assert 1 <= len(entries) - len(times) <= len(times) + 2  # its book
+    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its book: before, and after if it rises
     assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
     # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
     assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times

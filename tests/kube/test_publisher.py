@@ -7,10 +7,11 @@ import pytest
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import Refused, Unreachable
+from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import GateConfig
-from carico_agent.publish.node import RESOURCE, NodeConfig, NodeFacts, NodePublisher
+from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
 
 
 class FakeClient:
