@@ -37,8 +37,8 @@ MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
 MOST_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
-DOOR = Limits(connections=64, requests_per_s=1000.0)
-"""What one address may ask at the door. API servers keep a few connections open."""
+DOOR = Limits(connections=1024, requests_per_s=1000.0)
+"""What one address may ask at the door. An API server opens a connection for every binding that waits: hundreds."""
 BODY_S = 5.0
 """A body must be here within this [s]."""
 
