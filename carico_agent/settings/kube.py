@@ -75,6 +75,6 @@ class Extender:
     open_when_unknown: bool = False
     """true: nodes that have never published are left to the other filters, with the lowest score. false: closed."""
 
-    claim_s: Annotated[float, Range(5.0, 600.0)] = 15.0
+    claim_s: Annotated[float, Range(5.0, 300.0)] = 15.0
     """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes
     (4 s at most) and the watch lags; an extender that has just started believes claims of ended Pods this long."""
