@@ -32,8 +32,8 @@ from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.door import HOOKS, Door
-from tests.kube.plane import Plane, free_port, wait_for
+from tests.kube.door import Door
+from tests.kube.plane import HOOKS, Plane, free_port, wait_for
 
 RESULTS = TREE / "lab/extender-results/EXTENDER.md"
 Row = tuple[str, ...]

@@ -2,7 +2,6 @@
 
 import asyncio
 import gc
-import json
 import logging
 import signal
 import ssl
@@ -18,7 +17,7 @@ from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client
 from carico_agent.kube.errors import KubeError
 from carico_agent.publish import metrics
-from carico_agent.publish.api import ApiError, Handler, LocalApi, answer
+from carico_agent.publish.api import ApiError, Handler, LocalApi, answer, read_json
 from carico_agent.publish.limits import Gate, Limits
 from carico_agent.schedule import admission
 from carico_agent.schedule import extender as logic
@@ -205,23 +204,11 @@ class ExtenderServer:
 
 
 async def _body(request: web.BaseRequest, most_bytes: int) -> dict[str, Any]:
-    parts, size = [], 0
     try:
         async with asyncio.timeout(BODY_S):
-            async for chunk in request.content.iter_any():
-                parts.append(chunk)
-                size += len(chunk)
-                if size > most_bytes:
-                    raise ApiError(413, f"the body is larger than {most_bytes} bytes")
+            return await read_json(request, most_bytes)
     except TimeoutError as error:
         raise ApiError(408, f"the body was not here within {BODY_S:g} s") from error
-    try:
-        value = json.loads(b"".join(parts))
-    except (ValueError, RecursionError) as error:
-        raise ApiError(400, f"the body is not JSON: {error}") from error
-    if not isinstance(value, dict):
-        raise ApiError(400, "the body must be a JSON object")
-    return value
 
 
 def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:

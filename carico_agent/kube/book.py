@@ -18,7 +18,6 @@ whoever leads.
 """
 
 import json
-import time
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import inf, isfinite
@@ -195,7 +194,7 @@ def _count(number: Any) -> int | None:
 
 
 def _now() -> str:
-    return datetime.fromtimestamp(time.time(), UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _least(one: int | None, other: int | None) -> int | None:

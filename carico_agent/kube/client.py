@@ -70,9 +70,6 @@ class Client:
     async def post(self, path: str, body: Object) -> Object:
         return await self.request("POST", path, body)
 
-    async def put(self, path: str, body: Object) -> Object:
-        return await self.request("PUT", path, body)
-
     async def patch(self, path: str, body: Object, kind: str = MERGE) -> Object:
         return await self.request("PATCH", path, body, {"Content-Type": kind, "Accept": METADATA_ONLY})
 

@@ -55,17 +55,20 @@ def request_id(request: web.BaseRequest) -> str:
     return request.path.rpartition("/")[2]
 
 
-async def read_json(request: web.BaseRequest) -> dict[str, Any]:
-    """The request's body, which must be a JSON object of at most 64 KiB."""
-    if (request.content_length or 0) > MOST_BODY_BYTES:
-        raise ApiError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
-    body = b""
-    async for chunk in request.content.iter_any():
-        body += chunk
-        if len(body) > MOST_BODY_BYTES:
-            raise ApiError(413, f"the body is larger than {MOST_BODY_BYTES} bytes")
+async def read_json(request: web.BaseRequest, most_bytes: int = MOST_BODY_BYTES) -> dict[str, Any]:
+    """The request's body, which must be a JSON object of at most `most_bytes`."""
+    parts, size = [], request.content_length or 0
+    if size <= most_bytes:
+        size = 0
+        async for chunk in request.content.iter_any():
+            parts.append(chunk)
+            size += len(chunk)
+            if size > most_bytes:
+                break
+    if size > most_bytes:
+        raise ApiError(413, f"the body is larger than {most_bytes} bytes")
     try:
-        value = json.loads(body)
+        value = json.loads(b"".join(parts))
     except (ValueError, RecursionError) as error:
         raise ApiError(400, f"the body is not JSON: {error}") from error
     if not isinstance(value, dict):

@@ -28,4 +28,3 @@ async def review(extender: Extender, asked: Object) -> Object:
     if why is not None:
         said["status"] = {"code": 409, "reason": "Conflict", "message": f"carico: {node}: {why}"}
     return {"apiVersion": version, "kind": "AdmissionReview", "response": said}
-

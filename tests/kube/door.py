@@ -12,9 +12,7 @@ import yaml
 
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.plane import Plane, free_port
-
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+from tests.kube.plane import HOOKS, Plane, free_port
 
 
 class Door:

@@ -21,6 +21,7 @@ from typing import Any
 
 import yaml
 
+HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
 
 USERS = {  # token: user, groups
@@ -128,7 +129,7 @@ class Admin:
 
     def clear(self) -> None:
         """No Pods, no nodes, no books, nobody at the door."""
-        self.delete("/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations")
+        self.delete(HOOKS)
         self.delete("/apis/coordination.k8s.io/v1/namespaces/carico/leases")
         self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
         self.delete("/api/v1/nodes")
