@@ -42,7 +42,8 @@ soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descrip
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
 
 check: $(VENV)/.dev ## style, types, layers
-	@$(BIN)/ruff check .
+	@$(BIN)/ruff format --check -q .
+	@$(BIN)/ruff check -q .
 	@$(BIN)/mypy
 	@$(BIN)/lint-imports --no-cache
 

@@ -123,8 +123,9 @@ class Agent:
         raise AssertionError("unreachable")
 
     @staticmethod
-    def _send(connection: _UnixConnection, method: str, path: str,
-              body: dict[str, Any] | None) -> http.client.HTTPResponse:  # fmt: skip
+    def _send(
+        connection: _UnixConnection, method: str, path: str, body: dict[str, Any] | None
+    ) -> http.client.HTTPResponse:
         encoded = json.dumps(body).encode() if body is not None else None
         connection.request(method, path, encoded, {"Content-Type": "application/json"} if encoded else {})
         return connection.getresponse()

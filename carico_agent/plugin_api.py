@@ -254,8 +254,15 @@ def read_usage(read: Reader, cgroup: str, now_s: float) -> Usage:
     stat, current = parse_flat(read(cgroup, "cpu.stat")), read(cgroup, "memory.current")
     found = {name: parse_stall(read(cgroup, f"{name}.pressure")) for name in ("cpu", "memory", "io")}
     stalls = {name: stall for name, stall in found.items() if stall}
-    return Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec"),
-                 int(current) if current and current.isdigit() else None, stalls, now_s)
+    return Usage(
+        stat.get("usage_usec"),
+        stat.get("nr_periods"),
+        stat.get("nr_throttled"),
+        stat.get("throttled_usec"),
+        int(current) if current and current.isdigit() else None,
+        stalls,
+        now_s,
+    )
 
 
 def parse_cpus(text: str) -> frozenset[int]:
@@ -289,8 +296,17 @@ def format_cpus(cpus: Iterable[int]) -> str:
     return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
 
 
-_UNITS = {"": 1, "k": 1000, "M": 1000**2, "G": 1000**3, "T": 1000**4,
-          "Ki": 1024, "Mi": 1024**2, "Gi": 1024**3, "Ti": 1024**4}
+_UNITS = {
+    "": 1,
+    "k": 1000,
+    "M": 1000**2,
+    "G": 1000**3,
+    "T": 1000**4,
+    "Ki": 1024,
+    "Mi": 1024**2,
+    "Gi": 1024**3,
+    "Ti": 1024**4,
+}
 
 
 def parse_bytes(text: str) -> int:
@@ -300,7 +316,7 @@ def parse_bytes(text: str) -> int:
     (268435456, 1500000, 1500000000)
     """
     number = text.rstrip("kKMGTi")
-    unit = text[len(number):]
+    unit = text[len(number) :]
     if unit not in _UNITS or not number.replace(".", "", 1).isdecimal() or len(number) > 40:
         raise ValueError(f"{text!r} is not an amount of memory; write it like 256Mi")
     return int(float(number) * _UNITS[unit])

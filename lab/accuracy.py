@@ -1,6 +1,6 @@
 """How near Pod-Capacity comes to the truth: every estimator on every synthetic node, side by side.
 
-    python -m lab.accuracy [--seeds 5]
+python -m lab.accuracy [--seeds 5]
 """
 
 import argparse
@@ -23,8 +23,15 @@ class Score:
     """Share of samples not in learning mode."""
 
 
-def score(scenario: Scenario, estimator: str, seed: int, prior_factor: float = 1.0, after_s: float = 60.0,
-          length_s: float = 300.0, change: Callable[[ModelConfig], ModelConfig] = lambda config: config) -> Score:
+def score(
+    scenario: Scenario,
+    estimator: str,
+    seed: int,
+    prior_factor: float = 1.0,
+    after_s: float = 60.0,
+    length_s: float = 300.0,
+    change: Callable[[ModelConfig], ModelConfig] = lambda config: config,
+) -> Score:
     """RMS error of pod_capacity against truth, in Pods, from `after_s` on; churn is not announced, only Pods are.
 
     `change` may alter the model's parameters."""
@@ -51,13 +58,16 @@ def main() -> None:
     print(f"{'':34}" + "".join(f"{name:>16}" for name in ESTIMATORS))
     for prior_factor, after_s in ((1.0, 60.0), (4.0, 120.0), (0.25, 120.0)):
         for scenario in SCENARIOS:
-            worst = [max(score(scenario, name, seed, prior_factor, after_s).rms for seed in seeds)
-                     for name in ESTIMATORS]
+            worst = [
+                max(score(scenario, name, seed, prior_factor, after_s).rms for seed in seeds) for name in ESTIMATORS
+            ]
             label = scenario.name + (f", prior x{prior_factor:g}" if prior_factor != 1 else "")
             print(f"{label:34}" + "".join(f"{rms:16.2f}" for rms in worst), flush=True)
     scores = [score(scenario, "resource-space", seed) for scenario in SCENARIOS for seed in seeds]
-    print(f"\nresource-space: interval contains the truth in {np.mean([s.covered for s in scores]):.1%} of samples, "
-          f"trusted in {np.mean([s.trusted for s in scores]):.1%}")
+    print(
+        f"\nresource-space: interval contains the truth in {np.mean([s.covered for s in scores]):.1%} of samples, "
+        f"trusted in {np.mean([s.trusted for s in scores]):.1%}"
+    )
 
 
 if __name__ == "__main__":

@@ -38,18 +38,30 @@ from tests.kube.plane import HOOKS, Plane, free_port, wait_for
 RESULTS = TREE / "lab/extender-results/EXTENDER.md"
 Row = tuple[str, ...]
 
-POD = {"metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
-       "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2}}  # fmt: skip
+POD = {
+    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
+    "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2},
+}
 
 
 def node_object(name: str, slots: int) -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     status = json.dumps({"time": now, "ttl_s": 3000, "places": slots, "pods": 0, "mode": "measured"})
     have = {"cpu": "4", "memory": "16Gi", "pods": "110", "carico.dev/pods": str(slots)}
-    return {"apiVersion": "v1", "kind": "Node", "status": {"capacity": have, "allocatable": have, "conditions": [
-                {"type": "Ready", "status": "True", "reason": "", "message": ""}]},
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name},
-                         "annotations": {"carico.dev/slots": str(slots), "carico.dev/status": status}}}  # fmt: skip
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "status": {
+            "capacity": have,
+            "allocatable": have,
+            "conditions": [{"type": "Ready", "status": "True", "reason": "", "message": ""}],
+        },
+        "metadata": {
+            "name": name,
+            "labels": {"kubernetes.io/hostname": name},
+            "annotations": {"carico.dev/slots": str(slots), "carico.dev/status": status},
+        },
+    }
 
 
 # ---- answers
@@ -60,16 +72,25 @@ def serve(count: int, port: int, full_ratio: float, strangers: bool) -> None:
 
     async def life() -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
-            json.dump({"current-context": "x", "contexts": [{"name": "x", "context": {"cluster": "x"}}],
-                       "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}]}, file)  # fmt: skip
+            json.dump(
+                {
+                    "current-context": "x",
+                    "contexts": [{"name": "x", "context": {"cluster": "x"}}],
+                    "clusters": [{"name": "x", "cluster": {"server": "http://127.0.0.1:1"}}],
+                },
+                file,
+            )
             file.flush()
             settings = override(Settings(), "kubernetes", kubeconfig=file.name)
             server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}"))
         cluster = server.cluster
         cluster.ledger = Ledger(proof_s=3600.0 if strangers else 0.0)
         cluster._nodes_are([read_node(node_object(name(n), 8)) for n in range(count)])
-        pods = [facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
-                for n in range(count) for i in range(8 if n < full_ratio * count else 3)]  # fmt: skip
+        pods = [
+            facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
+            for n in range(count)
+            for i in range(8 if n < full_ratio * count else 3)
+        ]
         cluster._pods_are(pods)
         cluster._nodes_watch.synced.set()
         cluster._pods_watch.synced.set()
@@ -95,8 +116,17 @@ def ask(connection: HTTPConnection, path: str, body: bytes) -> tuple[Any, float]
     return json.loads(answer), 1e3 * took_s
 
 
-ANSWERS = ("nodes", "full", "Pods", "filter p50 [ms]", "filter + prioritize p50 [ms]", "p99 [ms]", "most [ms]",
-           "CPU [ms]", "pass")  # fmt: skip
+ANSWERS = (
+    "nodes",
+    "full",
+    "Pods",
+    "filter p50 [ms]",
+    "filter + prioritize p50 [ms]",
+    "p99 [ms]",
+    "most [ms]",
+    "CPU [ms]",
+    "pass",
+)
 
 
 def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
@@ -123,9 +153,19 @@ def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
                 alone.append(one_ms)
             cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
             kind = "just started" if strangers else "steady"
-            rows.append((str(count), f"{full_ratio:.0%}", kind, f"{statistics.median(alone):.1f}",
-                         f"{statistics.median(both):.1f}", f"{_p99(both):.1f}", f"{max(both):.1f}", f"{cpu_ms:.1f}",
-                         str(len(passed))))  # fmt: skip
+            rows.append(
+                (
+                    str(count),
+                    f"{full_ratio:.0%}",
+                    kind,
+                    f"{statistics.median(alone):.1f}",
+                    f"{statistics.median(both):.1f}",
+                    f"{_p99(both):.1f}",
+                    f"{max(both):.1f}",
+                    f"{cpu_ms:.1f}",
+                    str(len(passed)),
+                )
+            )
         finally:
             process.terminate()
             process.wait()
@@ -155,9 +195,12 @@ def _up(port: int) -> bool:
 # ---- throughput
 
 THROUGHPUT = ("extender", "Pods/s", "each run", "filter [ms]", "prioritize [ms]", "bind [ms]", "admit [ms]")
-CASES = {"none": (), "asked by the API server before each binding": ("admit",),
-         "filter, prioritize": ("filter", "prioritize"),
-         "filter, prioritize, bind": ("filter", "prioritize", "bind")}  # fmt: skip
+CASES = {
+    "none": (),
+    "asked by the API server before each binding": ("admit",),
+    "filter, prioritize": ("filter", "prioritize"),
+    "filter, prioritize, bind": ("filter", "prioritize", "bind"),
+}
 VERBS = ("filter", "prioritize", "bind", "admit")
 
 
@@ -173,8 +216,14 @@ def throughput(nodes: int = 1000, pods: int = 1000, runs: int = 3) -> list[Row]:
             for title, verbs in CASES.items():
                 found = [_run(plane, pods, verbs, Path(folder)) for _ in range(runs)]
                 rates, means = [rate for rate, _ in found], [mean for _, mean in found]
-                rows.append((title, f"{statistics.median(rates):.0f}", " ".join(f"{rate:.0f}" for rate in rates),
-                             *(_middle([mean[verb] for mean in means if verb in mean]) for verb in VERBS)))  # fmt: skip
+                rows.append(
+                    (
+                        title,
+                        f"{statistics.median(rates):.0f}",
+                        " ".join(f"{rate:.0f}" for rate in rates),
+                        *(_middle([mean[verb] for mean in means if verb in mean]) for verb in VERBS),
+                    )
+                )
         finally:
             plane.stop()
     return rows
@@ -190,8 +239,16 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple
     config = {}
     if "filter" in verbs:
         asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
-        config = {"extenders": [{
-            "urlPrefix": asked.url, "weight": 5, "nodeCacheCapable": True, **{f"{verb}Verb": verb for verb in verbs}}]}
+        config = {
+            "extenders": [
+                {
+                    "urlPrefix": asked.url,
+                    "weight": 5,
+                    "nodeCacheCapable": True,
+                    **{f"{verb}Verb": verb for verb in verbs},
+                }
+            ]
+        }
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
     if "admit" in verbs:
@@ -214,15 +271,21 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple
 def _bindings(plane: Plane, before: int) -> list[float]:
     """When the server received each binding [s since 1970]."""
     bindings = [entry for entry in plane.audit()[before:] if entry["objectRef"].get("subresource") == "binding"]
-    return [datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp() for entry in bindings
-            if entry["responseStatus"]["code"] < 300]  # fmt: skip
+    return [
+        datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
+        for entry in bindings
+        if entry["responseStatus"]["code"] < 300
+    ]
 
 
 def _means(text: str) -> dict[str, float]:
     """Mean time of each verb that was asked for [ms], from the extender's own metrics."""
     rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    parts = {verb: [float(rows[f"carico_extender_{verb}_seconds_{what}"]) for what in ("sum", "count")]
-             for verb in VERBS if f"carico_extender_{verb}_seconds_sum" in rows}  # fmt: skip
+    parts = {
+        verb: [float(rows[f"carico_extender_{verb}_seconds_{what}"]) for what in ("sum", "count")]
+        for verb in VERBS
+        if f"carico_extender_{verb}_seconds_sum" in rows
+    }
     return {verb: 1e3 * total_s / count for verb, (total_s, count) in parts.items() if count}
 
 
@@ -230,11 +293,19 @@ def _means(text: str) -> dict[str, float]:
 
 
 def conditions() -> str:
-    cpu = next((line.partition(": ")[2] for line in Path("/proc/cpuinfo").read_text().splitlines()
-                if line.startswith("model name")), platform.machine())  # fmt: skip
+    cpu = next(
+        (
+            line.partition(": ")[2]
+            for line in Path("/proc/cpuinfo").read_text().splitlines()
+            if line.startswith("model name")
+        ),
+        platform.machine(),
+    )
     load = " ".join(f"{value:.1f}" for value in os.getloadavg())
-    return (f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} CPUs ({cpu}), Linux {platform.release()}, "
-            f"Python {platform.python_version()}, load average before: {load}.")  # fmt: skip
+    return (
+        f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC, {os.cpu_count()} CPUs ({cpu}), Linux {platform.release()}, "
+        f"Python {platform.python_version()}, load average before: {load}."
+    )
 
 
 def table(heads: Row, rows: list[Row]) -> str:
@@ -257,21 +328,32 @@ def main() -> None:
         parser.error(f"{', '.join(sorted(unknown))}: known are answers and throughput")
     said, before, about = [], stolen_ticks(), conditions()
     if not given.parts or "answers" in given.parts:
-        said.append("## Answers\n\nOver HTTP on loopback, until the last byte is there; CPU is the extender's, for "
-                    f"both verbs.\n\n{table(ANSWERS, answers())}")  # fmt: skip
+        said.append(
+            "## Answers\n\nOver HTTP on loopback, until the last byte is there; CPU is the extender's, for "
+            f"both verbs.\n\n{table(ANSWERS, answers())}"
+        )
         print(said[-1], flush=True)
     if not given.parts or "throughput" in given.parts:
-        said.append("## kube-scheduler's throughput\n\n1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of "
-                    "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; "
-                    f"median of three runs, mean time of an answer.\n\n{table(THROUGHPUT, throughput())}")  # fmt: skip
+        said.append(
+            "## kube-scheduler's throughput\n\n1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of "
+            "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; "
+            f"median of three runs, mean time of an answer.\n\n{table(THROUGHPUT, throughput())}"
+        )
         print(said[-1], flush=True)
     stolen, whole = (now - then for now, then in zip(stolen_ticks(), before, strict=True))
     about = f"{about} The hypervisor gave {stolen / whole:.0%} of this machine's CPU time to others meanwhile."
     print(about)
     if given.write:
         RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text("\n".join([f"# What the extender costs\n\n{about}\n", *said,
-                                      "`python -m lab.bench_extender --write` made this file.\n"]))
+        RESULTS.write_text(
+            "\n".join(
+                [
+                    f"# What the extender costs\n\n{about}\n",
+                    *said,
+                    "`python -m lab.bench_extender --write` made this file.\n",
+                ]
+            )
+        )
 
 
 if __name__ == "__main__":

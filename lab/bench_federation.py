@@ -68,6 +68,7 @@ def speaker(node: str) -> Callable[[], bytes]:
     from carico_agent.federation import wire
     from carico_agent.federation.contribution import Contribution
     from carico_agent.federation.proto import federation_pb2 as pb
+
     usage = [[random.random()] * 2, [random.random(), random.random()]]
     told = Contribution(("cpu", "memory"), Subspace.of_batch(usage), 10, [0.1, 0.05], [400.0, 400.0], 3, [8.0, 16.0])
     message = pb.Contribution.FromString(wire.write_contribution(node, told, 1))
@@ -76,6 +77,7 @@ def speaker(node: str) -> Callable[[], bytes]:
         message.time_unix_nano = time.time_ns()
         message.subspace.sigma[0] = random.random()
         return message.SerializeToString()
+
     return say
 
 
@@ -90,12 +92,21 @@ def worker(pipe: Connection, core: int, *args: object) -> None:
 
 async def measure(transport: str, nodes: int, connections: int, seconds: int) -> Row:
     from carico_agent.federation.status import fetch_status
+
     cores = sorted(os.sched_getaffinity(0))
     others = cores[1:] or cores
     settings = {"listen": "127.0.0.1:0", "name": "bench"}
     child = await asyncio.create_subprocess_exec(
-        "taskset", "-c", str(cores[0]), sys.executable, "-c", SERVER, json.dumps(settings), cwd=ROOT,
-        stdout=asyncio.subprocess.PIPE)
+        "taskset",
+        "-c",
+        str(cores[0]),
+        sys.executable,
+        "-c",
+        SERVER,
+        json.dumps(settings),
+        cwd=ROOT,
+        stdout=asyncio.subprocess.PIPE,
+    )
     assert child.stdout is not None
     address = (await child.stdout.readline()).decode().split()[1]
     row = Row(transport, nodes, connections, wanted=nodes * (seconds - 2), idle_rss_mb=rss_mb(child.pid))
@@ -134,14 +145,18 @@ async def measure(transport: str, nodes: int, connections: int, seconds: int) ->
 
 
 def table(rows: list[Row]) -> str:
-    head = (f"{'transport':9} {'nodes':>6} {'conns':>6} {'answers':>8} {'cpu':>7} {'nodes/core':>10} "
-            f"{'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'late ms':>7} {'RSS MB':>7} {'idle':>6} {'seen':>6}")
+    head = (
+        f"{'transport':9} {'nodes':>6} {'conns':>6} {'answers':>8} {'cpu':>7} {'nodes/core':>10} "
+        f"{'p50 ms':>7} {'p99 ms':>7} {'max ms':>7} {'late ms':>7} {'RSS MB':>7} {'idle':>6} {'seen':>6}"
+    )
     lines = [head, "-" * len(head)]
-    lines += [f"{r.transport:9} {r.nodes:6} {r.connections:6} {r.answers:8} {r.cpu:7.1%} "
-              f"{r.nodes / max(r.cpu, .01):10.0f} "
-              f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.late_ms:7.1f} "
-              f"{r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
-              for r in rows]
+    lines += [
+        f"{r.transport:9} {r.nodes:6} {r.connections:6} {r.answers:8} {r.cpu:7.1%} "
+        f"{r.nodes / max(r.cpu, 0.01):10.0f} "
+        f"{r.p50_ms:7.1f} {r.p99_ms:7.1f} {r.most_ms:7.1f} {r.late_ms:7.1f} "
+        f"{r.rss_mb:7.1f} {r.idle_rss_mb:6.1f} {r.seen:6}"
+        for r in rows
+    ]
     return "\n".join(lines)
 
 
@@ -151,9 +166,11 @@ def compare_methods() -> str:
     from carico_agent.federation.contribution import Contribution
     from carico_agent.federation.moments import Moments
     from carico_agent.federation.queue import Queue
+
     rng = np.random.default_rng(0)
-    lines = [f"{'method':8} {'σ₁ error':>10} {'after 50 of 100 nodes left':>28} {'µs/update':>10} "
-             f"{'ms/view 10,000':>15}"]
+    lines = [
+        f"{'method':8} {'σ₁ error':>10} {'after 50 of 100 nodes left':>28} {'µs/update':>10} {'ms/view 10,000':>15}"
+    ]
     for name, store in (("moments", Moments()), ("queue", Queue())):
         last, cost_us = {}, 0.0
         for step in range(3000):

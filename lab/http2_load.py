@@ -19,8 +19,14 @@ def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
 
 def headers(path: str) -> bytes:
     """Request headers, all literal and without indexing."""
-    pairs = ((":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "bench"), ("te", "trailers"),
-             ("content-type", "application/grpc"))
+    pairs = (
+        (":method", "POST"),
+        (":scheme", "http"),
+        (":path", path),
+        (":authority", "bench"),
+        ("te", "trailers"),
+        ("content-type", "application/grpc"),
+    )
     return b"".join(b"\x00" + bytes([len(k)]) + k.encode() + bytes([len(v)]) + v.encode() for k, v in pairs)
 
 
@@ -39,8 +45,11 @@ class LoadConnection(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self._transport = transport
         # INITIAL_WINDOW_SIZE as large as it gets, and the connection's window too: no WINDOW_UPDATE ever after
-        transport.write(PREFACE + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1))
-                        + frame(8, 0, 0, struct.pack(">I", 2**31 - 1 - 65535)))
+        transport.write(
+            PREFACE
+            + frame(SETTINGS, 0, 0, struct.pack(">HI", 4, 2**31 - 1))
+            + frame(8, 0, 0, struct.pack(">I", 2**31 - 1 - 65535))
+        )
 
     def connection_lost(self, error: Exception | None) -> None:
         self.failure = self.failure or f"connection lost: {error}"
@@ -61,11 +70,11 @@ class LoadConnection(asyncio.Protocol):
         buffer = self._buffer + data if self._buffer else data
         at = 0
         while len(buffer) - at >= 9:
-            length = int.from_bytes(buffer[at:at + 3], "big")
+            length = int.from_bytes(buffer[at : at + 3], "big")
             if len(buffer) - at < 9 + length:
                 break
-            kind, flags, stream = buffer[at + 3], buffer[at + 4], int.from_bytes(buffer[at + 5:at + 9], "big")
-            self._frame(kind, flags, stream, buffer[at + 9:at + 9 + length])
+            kind, flags, stream = buffer[at + 3], buffer[at + 4], int.from_bytes(buffer[at + 5 : at + 9], "big")
+            self._frame(kind, flags, stream, buffer[at + 9 : at + 9 + length])
             at += 9 + length
         self._buffer = buffer[at:]
 
@@ -85,9 +94,17 @@ class LoadConnection(asyncio.Protocol):
         self._transport.close()
 
 
-async def load(address: str, transport: str, first: int, nodes: int, connections: int, seconds: int,
-               make: Callable[[str], Callable[[], bytes]], service: str, ready: Callable[[], float]
-               ) -> tuple[list[float], list[float]]:
+async def load(
+    address: str,
+    transport: str,
+    first: int,
+    nodes: int,
+    connections: int,
+    seconds: int,
+    make: Callable[[str], Callable[[], bytes]],
+    service: str,
+    ready: Callable[[], float],
+) -> tuple[list[float], list[float]]:
     """Speak for `nodes` nodes at 1 Hz, evenly spread, from `ready()` on.
 
     Returns the answer times [s], counted from when each node should have spoken, and how late it spoke [s].

@@ -36,8 +36,12 @@ PARTS = ("pi", "memory", "throttled")
 
 def hold_memory(size_mb: int) -> tuple[str, ...]:
     """Fill a file in memory, and then nothing but to keep it."""
-    return ("/bin/busybox", "sh", "-c", f"/bin/busybox dd if=/dev/zero of=/held/x bs=1M count={size_mb}; "
-            "/bin/busybox sleep 100000")  # fmt: skip
+    return (
+        "/bin/busybox",
+        "sh",
+        "-c",
+        f"/bin/busybox dd if=/dev/zero of=/held/x bs=1M count={size_mb}; /bin/busybox sleep 100000",
+    )
 
 
 HELD = ("--mount", "type=tmpfs,src=tmpfs,dst=/held,options=rw:size=90%")
@@ -104,8 +108,23 @@ class Lab:
     def agent(self, trace: Path, config: str) -> "subprocess.Popen[bytes]":
         file = self._containerd.folder / "agent.toml"
         file.write_text(config)
-        command = [sys.executable, "-m", "carico_agent", "agent", "--quiet", "--socket", self._socket, "--config",
-                   str(file), "--containerd", self._containerd.socket, "--record", str(trace), "--node", "lab"]
+        command = [
+            sys.executable,
+            "-m",
+            "carico_agent",
+            "agent",
+            "--quiet",
+            "--socket",
+            self._socket,
+            "--config",
+            str(file),
+            "--containerd",
+            self._containerd.socket,
+            "--record",
+            str(trace),
+            "--node",
+            "lab",
+        ]
         # every run begins with nothing learned
         environment = {**os.environ, "STATE_DIRECTORY": str(self._containerd.folder / f"learned-{trace.name}")}
         process = subprocess.Popen(command, env=environment)
@@ -149,8 +168,16 @@ class Lab:
             thread.start()
         return threads
 
-    def bursts(self, run: Run, sizes: Sequence[int], command: Sequence[str], hold_s: float, pause_s: float,
-               flags: Sequence[str] = (), config: str = "") -> Path:  # fmt: skip
+    def bursts(
+        self,
+        run: Run,
+        sizes: Sequence[int],
+        command: Sequence[str],
+        hold_s: float,
+        pause_s: float,
+        flags: Sequence[str] = (),
+        config: str = "",
+    ) -> Path:
         """Bursts of containers under the eyes of the agent; returns the trace."""
         trace = self._out / f"node-{run.name}.trace.gz"
         process, stop = self.agent(trace, config), threading.Event()
@@ -193,10 +220,11 @@ class Lab:
         corrected, raw = run.column("pod_capacity"), (1 - run.column("signals", "cpu_raw")) / cost
         quiet, busy = slice(max(0, before - 30), before), slice(-max(10, (len(cost) - before) // 2) - 10, -10)
         return {
-            "idle": float(corrected[quiet].mean()), "corrected": float(corrected[busy].mean()),
+            "idle": float(corrected[quiet].mean()),
+            "corrected": float(corrected[busy].mean()),
             "raw": float(raw[busy].mean()),
             "pressure_raw": float(run.column("signals", "cpu_pressure_raw")[busy].mean()),
-        }  # fmt: skip
+        }
 
 
 def lead_ms(run: Run) -> list[float]:
@@ -240,8 +268,14 @@ def picture(run: Run, path: Path) -> None:
     middle.set_ylabel("Pods")
     truth = run.true_capacity()
     most = 1.6 * truth.max()
-    bottom.fill_between(t, run.column("low"), np.minimum(np.nan_to_num(run.column("high"), nan=most), most),
-                        color="tab:blue", alpha=0.2, label="interval")  # fmt: skip
+    bottom.fill_between(
+        t,
+        run.column("low"),
+        np.minimum(np.nan_to_num(run.column("high"), nan=most), most),
+        color="tab:blue",
+        alpha=0.2,
+        label="interval",
+    )
     bottom.plot(t, run.column("pod_capacity"), color="tab:blue", linewidth=1.4, label="Pod-Capacity")
     bottom.step(t, truth, where="post", color="tab:red", linewidth=1, label="truth")
     bottom.set(ylabel="Pods that still fit", xlabel="seconds", ylim=(0, most))
@@ -262,9 +296,11 @@ def table(run: Run) -> list[str]:
         lines.append(f"| {n} | {usage[at].mean():.3f} | {said[at].mean():.2f} | {true[at].mean():.2f} | {error:.2f} |")
     errors, (base, cost) = run.errors(), run.truth()
     inside = ((run.column("low") <= true) & (true <= np.nan_to_num(run.column("high"), nan=np.inf)))[counted].mean()
-    summary = (f"{run.name}: mean absolute error {np.abs(errors).mean():.2f} Pods, largest {np.abs(errors).max():.2f}, "
-               f"truth inside the interval {inside:.0%}; a Pod takes {cost:.3f}, the idle node {base:.3f}; "
-               f"{(run.limit - base) / cost:.2f} fit in all")  # fmt: skip
+    summary = (
+        f"{run.name}: mean absolute error {np.abs(errors).mean():.2f} Pods, largest {np.abs(errors).max():.2f}, "
+        f"truth inside the interval {inside:.0%}; a Pod takes {cost:.3f}, the idle node {base:.3f}; "
+        f"{(run.limit - base) / cost:.2f} fit in all"
+    )
     return [*lines, "", summary, ""]
 
 
@@ -275,16 +311,25 @@ def section(run: Run, out: Path) -> list[str]:
 
 def events_section(run: Run) -> list[str]:
     leads = lead_ms(run)
-    return ["## Events and the spike", "", f"The first container event came before usage rose in all {len(leads)} "
-            f"bursts: by {np.median(leads):.0f} ms (median), {min(leads):.0f} ms at least.", ""]  # fmt: skip
+    return [
+        "## Events and the spike",
+        "",
+        f"The first container event came before usage rose in all {len(leads)} "
+        f"bursts: by {np.median(leads):.0f} ms (median), {min(leads):.0f} ms at least.",
+        "",
+    ]
 
 
 def throttled_section(quota: dict[str, float]) -> list[str]:
-    return ["## A throttled container is not contention", "",
-            f"Idle node: Pod-Capacity {quota['idle']:.2f}. With one container at its quota of a tenth of a core "
-            f"(raw cpu pressure {quota['pressure_raw']:.2f}): {quota['corrected']:.2f} "
-            f"({quota['corrected'] / quota['idle'] - 1:+.1%}); the paper's metric would say {quota['raw']:.2f} "
-            f"({quota['raw'] / quota['idle'] - 1:+.1%}).", ""]  # fmt: skip
+    return [
+        "## A throttled container is not contention",
+        "",
+        f"Idle node: Pod-Capacity {quota['idle']:.2f}. With one container at its quota of a tenth of a core "
+        f"(raw cpu pressure {quota['pressure_raw']:.2f}): {quota['corrected']:.2f} "
+        f"({quota['corrected'] / quota['idle'] - 1:+.1%}); the paper's metric would say {quota['raw']:.2f} "
+        f"({quota['raw'] / quota['idle'] - 1:+.1%}).",
+        "",
+    ]
 
 
 def main() -> int:
@@ -315,8 +360,15 @@ def main() -> int:
             report += [*section(pi, given.out), *events_section(pi)]
         if "memory" in given.only:
             memory = Run("memory", "memory", limit)
-            lab.bursts(memory, memory_sizes, hold_memory(total_mb // 64), hold_s, pause_s, HELD,
-                       f"[model]\nlimits = {{ cpu = 1.0, memory = {limit} }}\n")  # fmt: skip
+            lab.bursts(
+                memory,
+                memory_sizes,
+                hold_memory(total_mb // 64),
+                hold_s,
+                pause_s,
+                HELD,
+                f"[model]\nlimits = {{ cpu = 1.0, memory = {limit} }}\n",
+            )
             report += section(memory, given.out)
         if "throttled" in given.only:
             report += throttled_section(lab.throttled(hold_s + pause_s))

@@ -11,13 +11,24 @@ from carico_agent.plugin_host.facts import read_file
 from carico_agent.plugin_host.journal import Journal
 from carico_agent.plugin_host.writer import CgroupWriter, Limits, PluginWriter
 
-EMPTY = {"cpuset.cpus": "", "cpuset.cpus.effective": "0-3", "cgroup.subtree_control": "", "cpu.max": "max 100000",
-         "memory.high": "max", "memory.low": "0", "memory.min": "0", "memory.max": "max", "memory.reclaim": "",
-         "memory.current": "0", "memory.stat": "anon 0\nfile 0\ninactive_file 0\npgscan 0\npgsteal 0",
-         "memory.events": "low 0\nhigh 0\nmax 0\noom 0", "cgroup.procs": "",
-         "memory.pressure": "some avg10=0.00 total=0\nfull avg10=0.00 total=0",
-         "cpu.pressure": "some avg10=0.00 total=0\nfull avg10=0.00 total=0",
-         "cpu.stat": "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0"}
+EMPTY = {
+    "cpuset.cpus": "",
+    "cpuset.cpus.effective": "0-3",
+    "cgroup.subtree_control": "",
+    "cpu.max": "max 100000",
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+    "memory.max": "max",
+    "memory.reclaim": "",
+    "memory.current": "0",
+    "memory.stat": "anon 0\nfile 0\ninactive_file 0\npgscan 0\npgsteal 0",
+    "memory.events": "low 0\nhigh 0\nmax 0\noom 0",
+    "cgroup.procs": "",
+    "memory.pressure": "some avg10=0.00 total=0\nfull avg10=0.00 total=0",
+    "cpu.pressure": "some avg10=0.00 total=0\nfull avg10=0.00 total=0",
+    "cpu.stat": "usage_usec 0\nnr_periods 0\nnr_throttled 0\nthrottled_usec 0",
+}
 
 
 class FakeNode:
@@ -45,16 +56,23 @@ class FakeNode:
             (folder / key).write_text(value + "\n")
         return folder
 
-    def pod(self, name: str, path: str | None = None, containers: Mapping[str, Mapping[str, str]] | None = None,
-            files: Mapping[str, str] | None = None, **fields: object) -> Path:
+    def pod(
+        self,
+        name: str,
+        path: str | None = None,
+        containers: Mapping[str, Mapping[str, str]] | None = None,
+        files: Mapping[str, str] | None = None,
+        **fields: object,
+    ) -> Path:
         """Add a Pod; its containers become groups below it."""
         folder = self.group(path or f"kubepods.slice/kubepods-burstable.slice/{name}", files)
         members = []
         for inner, inside in (containers or {}).items():
             leaf = self.group(f"{folder.relative_to(self.root)}/{inner}", inside)
             members.append(Container(inner, inner, str(leaf), leaf.stat().st_ino))
-        self.pods.append(Pod(name, name, "default", f"uid-{name}", str(folder), folder.stat().st_ino, tuple(members),
-                             **fields))  # type: ignore[arg-type]
+        self.pods.append(
+            Pod(name, name, "default", f"uid-{name}", str(folder), folder.stat().st_ino, tuple(members), **fields)
+        )  # type: ignore[arg-type]
         return folder
 
     def end(self, name: str) -> None:

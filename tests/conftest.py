@@ -31,8 +31,9 @@ class AgentProcess:
         self.log = folder / "agent.log"
         command = [sys.executable, "-m", "carico_agent", "agent", "--socket", self.socket, *arguments]
         with self.log.open("ab") as log:
-            self.process = subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log,
-                                            env={**os.environ, "STATE_DIRECTORY": str(folder / "state")})
+            self.process = subprocess.Popen(
+                command, cwd=TREE, stdout=log, stderr=log, env={**os.environ, "STATE_DIRECTORY": str(folder / "state")}
+            )
 
     def client(self) -> Agent:
         return Agent(self.socket)

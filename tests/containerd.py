@@ -33,8 +33,11 @@ def missing() -> str:
     """Why a private containerd cannot run here; empty when it can."""
     if os.geteuid() != 0:
         return "a private containerd needs root"
-    absent = [name for name in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
-              if shutil.which(name) is None]
+    absent = [
+        name
+        for name in ("containerd", "containerd-shim-runc-v2", "ctr", "runc", "busybox")
+        if shutil.which(name) is None
+    ]
     if absent:
         return f"not installed: {', '.join(absent)} (Debian: containerd runc busybox-static)"
     linked = subprocess.run(["ldd", shutil.which("busybox") or ""], capture_output=True, text=True).returncode == 0
@@ -56,8 +59,9 @@ class PrivateContainerd:
     """Use as a context manager. `binaries`: where to look for containerd, its shim and ctr before $PATH; `prefix`: a
     command that runs containerd."""
 
-    def __init__(self, folder: Path, binaries: Path | None = None, config: str = CONFIG,
-                 prefix: Iterable[str] = ()) -> None:
+    def __init__(
+        self, folder: Path, binaries: Path | None = None, config: str = CONFIG, prefix: Iterable[str] = ()
+    ) -> None:
         self._config, self._prefix = config, tuple(prefix)
         self._path = f"{binaries}:{os.environ['PATH']}" if binaries else os.environ["PATH"]
         self.folder = folder  # short: a socket path has 107 bytes
@@ -85,8 +89,19 @@ class PrivateContainerd:
     def start(self, wait_s: float = 20.0) -> None:
         with open(self.folder / "containerd.log", "ab") as log:
             self._process = subprocess.Popen(
-                [*self._prefix, self._binary("containerd"), "--config", str(self.folder / "config.toml"), "--log-level",
-                 "error"], stdout=log, stderr=log, stdin=subprocess.DEVNULL, env={**os.environ, "PATH": self._path})
+                [
+                    *self._prefix,
+                    self._binary("containerd"),
+                    "--config",
+                    str(self.folder / "config.toml"),
+                    "--log-level",
+                    "error",
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+                env={**os.environ, "PATH": self._path},
+            )
         deadline_s = time.monotonic() + wait_s
         while self._ctr("version").returncode != 0:
             if time.monotonic() > deadline_s or self._process.poll() is not None:
@@ -99,14 +114,35 @@ class PrivateContainerd:
         self._process.kill()
         self._process.wait()
 
-    def run(self, name: str, *command: str, namespace: str = "default", labels: dict[str, str] | None = None,
-            cgroup: str = "", flags: Iterable[str] = ()) -> None:
+    def run(
+        self,
+        name: str,
+        *command: str,
+        namespace: str = "default",
+        labels: dict[str, str] | None = None,
+        cgroup: str = "",
+        flags: Iterable[str] = (),
+    ) -> None:
         """Start a container in the background; `flags` are further ones of `ctr run`."""
         extra = [part for key, value in (labels or {}).items() for part in ("--label", f"{key}={value}")]
         path = f"/{self.cgroup}/{cgroup or name}"
         # runc keeps its state in /run/containerd/runc, whatever containerd's own state folder is: give it another one
-        self.ctr("run", "-d", "--null-io", "--runc-root", str(self.folder / "runc"), "--cgroup", path, *extra, *flags,
-                 "--rootfs", str(self.rootfs), name, *(command or SLEEP), namespace=namespace)
+        self.ctr(
+            "run",
+            "-d",
+            "--null-io",
+            "--runc-root",
+            str(self.folder / "runc"),
+            "--cgroup",
+            path,
+            *extra,
+            *flags,
+            "--rootfs",
+            str(self.rootfs),
+            name,
+            *(command or SLEEP),
+            namespace=namespace,
+        )
 
     def create(self, name: str, namespace: str = "default") -> None:
         """A container without a task."""
@@ -130,8 +166,13 @@ class PrivateContainerd:
         return done.stdout
 
     def _ctr(self, *arguments: str, namespace: str = "default") -> "subprocess.CompletedProcess[str]":
-        return subprocess.run([self._binary("ctr"), "-a", self.socket, "-n", namespace, *arguments],
-                              capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=60)
+        return subprocess.run(
+            [self._binary("ctr"), "-a", self.socket, "-n", namespace, *arguments],
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=60,
+        )
 
     def _binary(self, name: str) -> str:
         return shutil.which(name, path=self._path) or name

@@ -86,8 +86,12 @@ def test_a_reservation_ends_when_its_pod_starts(
         if agent.status()["available"] >= 1:
             raise
         pytest.skip("this machine was too busy for a minute to have room for one Pod, and nothing was promised")
-    labels = {"io.cri-containerd.kind": "sandbox", "io.kubernetes.pod.uid": uid, "io.kubernetes.pod.name": "web",
-              "io.kubernetes.pod.namespace": "shop"}  # fmt: skip
+    labels = {
+        "io.cri-containerd.kind": "sandbox",
+        "io.kubernetes.pod.uid": uid,
+        "io.kubernetes.pod.name": "web",
+        "io.kubernetes.pod.namespace": "shop",
+    }
     containerd.run("sandbox", namespace="k8s.io", labels=labels)
     process.wait(lambda a: pods(a) == 1 and a.status()["reserved"] == 0)
     pod = agent.pods()[0]

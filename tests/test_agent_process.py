@@ -18,9 +18,24 @@ from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
 STATUS_KEYS = {
-    "version", "node", "time", "sequence", "pod_capacity", "low", "high", "slots", "pods", "mode", "limiting",
-    "capacity", "baseline", "per_pod_cost", "usage", "age_s", "ttl_s",
-}  # fmt: skip
+    "version",
+    "node",
+    "time",
+    "sequence",
+    "pod_capacity",
+    "low",
+    "high",
+    "slots",
+    "pods",
+    "mode",
+    "limiting",
+    "capacity",
+    "baseline",
+    "per_pod_cost",
+    "usage",
+    "age_s",
+    "ttl_s",
+}
 
 
 def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:

@@ -96,7 +96,9 @@ def test_module_and_help() -> None:
 
 
 def test_commands_that_only_ask_import_nothing_heavy() -> None:
-    code = ("import sys, carico_agent.cli as c\nc.main(['status', '--socket', '/nonexistent/s'])\n"
-            "print(sorted(m for m in ('numpy', 'grpc', 'aiohttp') if m in sys.modules))")  # fmt: skip
+    code = (
+        "import sys, carico_agent.cli as c\nc.main(['status', '--socket', '/nonexistent/s'])\n"
+        "print(sorted(m for m in ('numpy', 'grpc', 'aiohttp') if m in sys.modules))"
+    )
     said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True)
     assert said.stdout.strip() == "[]"

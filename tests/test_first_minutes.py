@@ -64,8 +64,12 @@ def test_the_help_of_each_command_has_examples_that_work(name: str, capsys: pyte
 
 def test_the_dashboard_shows_what_the_agent_emits(start_agent: Callable[..., AgentProcess]) -> None:
     dashboard = json.loads((TREE / "deploy/grafana/carico.json").read_text())
-    asked = {name for panel in dashboard["panels"] for target in panel["targets"]
-             for name in re.findall(r"\b(?:carico|process)_\w+", target["expr"])}  # fmt: skip
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"\b(?:carico|process)_\w+", target["expr"])
+    }
     process = start_agent()
     process.wait(lambda agent: agent.status()["sequence"] >= 2)
     curl = ["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"]

@@ -25,8 +25,10 @@ def test_the_client_imports_nothing_heavy() -> None:
 
 
 def test_the_core_is_numpy_only() -> None:
-    code = ("import sys, numpy\nbefore = set(sys.modules)\nimport carico_agent.core\n"
-            "print(sorted(m for m in set(sys.modules) - before if not m.startswith('carico_agent')))")  # fmt: skip
+    code = (
+        "import sys, numpy\nbefore = set(sys.modules)\nimport carico_agent.core\n"
+        "print(sorted(m for m in set(sys.modules) - before if not m.startswith('carico_agent')))"
+    )
     said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
     assert "aiohttp" not in said.stdout
     assert "grpc" not in said.stdout

@@ -58,10 +58,13 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
     said = capsys.readouterr().out
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {
-        "etc/carico/config.toml", "etc/sysusers.d/carico.conf",
-        "etc/systemd/system/carico-agent.service", "etc/systemd/system/carico-agent.service.d/tuning.conf",
-        "etc/systemd/system/carico-aggregator.service", "etc/systemd/system/carico-extender.service",
-    }  # fmt: skip
+        "etc/carico/config.toml",
+        "etc/sysusers.d/carico.conf",
+        "etc/systemd/system/carico-agent.service",
+        "etc/systemd/system/carico-agent.service.d/tuning.conf",
+        "etc/systemd/system/carico-aggregator.service",
+        "etc/systemd/system/carico-extender.service",
+    }
     assert all(f"write {tmp_path}/{name}" in said for name in files)
     unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
     assert f"ExecStart={OPT} agent" in unit
@@ -114,9 +117,11 @@ def test_a_fleeting_installation_is_refused() -> None:
 
 def test_the_templates_are_in_the_wheel() -> None:
     """Through setuptools' own eyes: what build_py would copy."""
-    script = ("from setuptools import Distribution; d = Distribution(); d.parse_config_files(); "
-              "b = d.get_command_obj('build_py'); b.ensure_finalized(); "
-              "print(*(f for p, _, _, fs in b.data_files if p == 'carico_units' for f in fs))")  # fmt: skip
+    script = (
+        "from setuptools import Distribution; d = Distribution(); d.parse_config_files(); "
+        "b = d.get_command_obj('build_py'); b.ensure_finalized(); "
+        "print(*(f for p, _, _, fs in b.data_files if p == 'carico_units' for f in fs))"
+    )
     said = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
     templates = {path.name for path in (TREE / "systemd").iterdir() if path.suffix in (".service", ".conf")}
     assert set(said.stdout.split()) == templates

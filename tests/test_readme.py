@@ -19,8 +19,9 @@ BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
     "make test": "make -n test",
-    "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent":
-        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source",
+    "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
+        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source"
+    ),
     "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
     "sudo carico install --systemd": "carico install --systemd --root root",
 }
@@ -44,15 +45,25 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
     (here / "source").mkdir(parents=True)
     for name in ("carico_agent", "plugins", "systemd", "setup.cfg", "pyproject.toml", "README.md"):  # builds elsewhere
         (shutil.copytree if (TREE / name).is_dir() else shutil.copy)(TREE / name, here / "source" / name)
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
-                   "CARICO_SOCKET": running.socket, "STATE_DIRECTORY": str(here / "state")}  # fmt: skip
+    environment = {
+        **os.environ,
+        "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+        "CARICO_SOCKET": running.socket,
+        "STATE_DIRECTORY": str(here / "state"),
+    }
     shown = commands()
     assert len(shown) >= 10
     assert set(STAND_INS) <= set(shown)
     for command in shown:
         wanted = STAND_INS.get(command, command).replace("/run/carico/agent.sock", running.socket)
-        said = subprocess.run(["bash", "-c", wanted], capture_output=True, text=True, env=environment, timeout=300,
-                              cwd=TREE if wanted.startswith("make") else here)  # fmt: skip
+        said = subprocess.run(
+            ["bash", "-c", wanted],
+            capture_output=True,
+            text=True,
+            env=environment,
+            timeout=300,
+            cwd=TREE if wanted.startswith("make") else here,
+        )
         fine = (0, 124) if wanted.startswith("timeout") else (0,)
         assert said.returncode in fine, f"{command}:\n{said.stdout}{said.stderr}"
     assert (here / "there/carico_units/carico-agent.service").exists()
@@ -73,10 +84,26 @@ def test_every_test_it_names_exists() -> None:
         assert not name or f"def {name}(" in text, f"{path}::{name}"
 
 
-FAULTS = ("containerd killed", "containerd hangs", "aggregator gone", "API server gone", "disk full",
-          "state folder read-only", "clock set by an hour", "suspended", "PSI switched off", "cgroup tree vanishes",
-          "`kill -9`", "500 Pods at once", "file descriptors exhausted", "broken configuration on reload",
-          "kernel files", "nonsense on the socket", "gRPC messages", "a day of churn")  # fmt: skip
+FAULTS = (
+    "containerd killed",
+    "containerd hangs",
+    "aggregator gone",
+    "API server gone",
+    "disk full",
+    "state folder read-only",
+    "clock set by an hour",
+    "suspended",
+    "PSI switched off",
+    "cgroup tree vanishes",
+    "`kill -9`",
+    "500 Pods at once",
+    "file descriptors exhausted",
+    "broken configuration on reload",
+    "kernel files",
+    "nonsense on the socket",
+    "gRPC messages",
+    "a day of churn",
+)
 
 
 def test_every_fault_stands_in_the_table_with_its_test() -> None:

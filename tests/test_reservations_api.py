@@ -20,10 +20,19 @@ def roomy(tmp_path: Path) -> list[str]:
     trace = tmp_path / "idle.trace"
     lines = [{"carico_trace": 1, "node": "n", "cores": 10, "resources": ["cpu", "memory"]}]
     lines += [
-        {"t": i / 10, "cores": 10, "cpu_total": 1000 + 100 * i, "cpu_idle": 100 * i, "cpu_pressure_usec": 0,
-         "memory_total_kb": 1000, "memory_available_kb": 900, "pods": 0, "churn": False}
+        {
+            "t": i / 10,
+            "cores": 10,
+            "cpu_total": 1000 + 100 * i,
+            "cpu_idle": 100 * i,
+            "cpu_pressure_usec": 0,
+            "memory_total_kb": 1000,
+            "memory_available_kb": 900,
+            "pods": 0,
+            "churn": False,
+        }
         for i in range(300)
-    ]  # fmt: skip
+    ]
     trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
     config = tmp_path / "config.toml"
     config.write_text(f'[node]\nstate = "{tmp_path}/state"\n')
@@ -48,8 +57,11 @@ def test_life_of_a_reservation(start_agent: Start, roomy: list[str]) -> None:
     with pytest.raises(AgentError) as refused:
         agent.request("POST", "/v1/reservations", {"pods": before + 1, "ttl_s": 1})
     assert (refused.value.status, refused.value.body["available"]) == (409, before)
-    for body, word in [({"pods": 1}, "ttl_s is missing"), ({"pods": 1, "ttl_s": 1, "x": 1}, "unknown field x"),
-                       ({"pods": "a", "ttl_s": 1}, "whole number")]:  # fmt: skip
+    for body, word in [
+        ({"pods": 1}, "ttl_s is missing"),
+        ({"pods": 1, "ttl_s": 1, "x": 1}, "unknown field x"),
+        ({"pods": "a", "ttl_s": 1}, "whole number"),
+    ]:
         with pytest.raises(AgentError, match=word) as bad:
             agent.request("POST", "/v1/reservations", body)
         assert bad.value.status == 400

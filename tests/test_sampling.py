@@ -59,8 +59,16 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
             raise OSError(28, "No space left on device")
 
     sampling, updates = fresh(), []
-    live = Live(NodeReader(Root("/")), type("Pods", (), {"count": 0, "churn_until_s": 0.0})(), sampling, OwnCost(),
-                Pace(Allowance(1.0, 1e12, 1.0)), Settings().sampling, lambda: updates.append(1), Full())  # fmt: skip
+    live = Live(
+        NodeReader(Root("/")),
+        type("Pods", (), {"count": 0, "churn_until_s": 0.0})(),
+        sampling,
+        OwnCost(),
+        Pace(Allowance(1.0, 1e12, 1.0)),
+        Settings().sampling,
+        lambda: updates.append(1),
+        Full(),
+    )
     live._tick(1.0)
     live._tick(1.1)
     assert updates == [1] and sampling.look()[1] is not None

@@ -40,15 +40,18 @@ def idle_node(folder: Path) -> Iterator[Path]:
 
 def remember(root: Path, available_kb: int) -> None:
     """In place: the agent keeps the file open."""
-    text = (f"MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: {available_kb:4d} kB\nBuffers: 0 kB\nCached: 0 kB\n"
-            "Shmem: 0 kB\n")
+    text = (
+        f"MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: {available_kb:4d} kB\nBuffers: 0 kB\nCached: 0 kB\n"
+        "Shmem: 0 kB\n"
+    )
     with open(root / "proc/meminfo", "r+" if (root / "proc/meminfo").exists() else "w") as file:
         file.write(text)
 
 
 def configure(folder: Path, root: Path, cpu_ratio: float) -> list[str]:
-    (folder / "c.toml").write_text(f'[node]\nroot = "{root}"\n[containerd]\nenabled = false\n'
-                                   f"[budget]\ncpu_ratio = {cpu_ratio}\ncalm_s = 1\n")
+    (folder / "c.toml").write_text(
+        f'[node]\nroot = "{root}"\n[containerd]\nenabled = false\n[budget]\ncpu_ratio = {cpu_ratio}\ncalm_s = 1\n'
+    )
     return ["--config", str(folder / "c.toml")]
 
 

@@ -84,8 +84,9 @@ def start(start_agent: Start, shared: Path, flags: list[str], extra: str = "") -
 def test_the_group_reads_and_reserves_but_only_root_reloads(start_agent: Start, shared: Path, roomy: list[str]) -> None:
     process = start(start_agent, shared, roomy)
     wish = {"pods": 1, "ttl_s": 60, "holder": "me"}
-    read, made, reload = ask(process, NOBODY, ("GET", "/v1/status", None), ("POST", "/v1/reservations", wish),
-                             ("POST", "/v1/reload", None))  # fmt: skip
+    read, made, reload = ask(
+        process, NOBODY, ("GET", "/v1/status", None), ("POST", "/v1/reservations", wish), ("POST", "/v1/reload", None)
+    )
     assert (read[0], made[0]) == (200, 200)
     assert reload[0] == 403
     assert "for root and the agent's own user only, not for uid 65534" in str(reload[1])
@@ -109,8 +110,10 @@ def test_a_reservation_belongs_to_who_made_it(start_agent: Start, shared: Path, 
 @needs_root
 def test_limits_per_user(start_agent: Start, shared: Path, roomy: list[str]) -> None:
     config = Path(roomy[-1])
-    config.write_text(config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreservations = 2\n"
-                      '[socket]\ngroup = "nogroup"\n')  # fmt: skip
+    config.write_text(
+        config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreservations = 2\n"
+        '[socket]\ngroup = "nogroup"\n'
+    )
     os.chown(shared, -1, NOBODY)
     process = start_agent(*roomy)
     process.wait(lambda agent: agent.status()["available"] >= 5)
@@ -122,8 +125,9 @@ def test_limits_per_user(start_agent: Start, shared: Path, roomy: list[str]) -> 
     assert 429 in codes
     for _ in range(30):
         process.client().status()  # root is not limited
-    metrics = subprocess.run(["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"],
-                             capture_output=True, text=True).stdout  # fmt: skip
+    metrics = subprocess.run(
+        ["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"], capture_output=True, text=True
+    ).stdout
     refused = next(line for line in metrics.splitlines() if line.startswith('carico_refused_total{what="requests"}'))
     assert int(refused.split()[1]) == codes.count(429)
 
@@ -180,8 +184,19 @@ def test_loopback_is_for_reading(start_agent: Start, tmp_path: Path) -> None:
 def certificate(folder: Path, name: str, issuer: str = "") -> None:
     subject = ["-subj", f"/CN={name}", "-days", "2", "-nodes", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256"]
     signed = ["-CA", f"{folder}/{issuer}.pem", "-CAkey", f"{folder}/{issuer}.key"] if issuer else []
-    command = ["openssl", "req", "-x509", *subject, *signed, "-addext", "subjectAltName=IP:127.0.0.1",
-               "-keyout", f"{folder}/{name}.key", "-out", f"{folder}/{name}.pem"]  # fmt: skip
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        *subject,
+        *signed,
+        "-addext",
+        "subjectAltName=IP:127.0.0.1",
+        "-keyout",
+        f"{folder}/{name}.key",
+        "-out",
+        f"{folder}/{name}.pem",
+    ]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -194,7 +209,8 @@ def test_tls_with_client_certificates(start_agent: Start, tmp_path: Path) -> Non
     port = free_port()
     (tmp_path / "c.toml").write_text(
         f'[listen]\naddress = "0.0.0.0:{port}"\ntls_cert = "{tmp_path}/agent.pem"\ntls_key = "{tmp_path}/agent.key"\n'
-        f'tls_ca = "{tmp_path}/ca.pem"\n')  # fmt: skip
+        f'tls_ca = "{tmp_path}/ca.pem"\n'
+    )
     start_agent("--config", str(tmp_path / "c.toml")).wait()
     url, trust = f"https://127.0.0.1:{port}", ("--cacert", f"{tmp_path}/ca.pem")
     own = ("--cert", f"{tmp_path}/scheduler.pem", "--key", f"{tmp_path}/scheduler.key")
@@ -205,13 +221,16 @@ def test_tls_with_client_certificates(start_agent: Start, tmp_path: Path) -> Non
     assert curl(f"http://127.0.0.1:{port}/v1/status")[0] in ("000", "400")
 
 
-@pytest.mark.parametrize(("listen", "why"), [
-    ({"address": "0.0.0.0:80"}, "not loopback"),
-    ({"address": "node-1:80"}, "not loopback"),
-    ({"address": "80"}, "not host:port"),
-    ({"address": "0.0.0.0:80", "tls_cert": "x"}, "both are needed"),
-    ({"address": "127.0.0.1:80", "tls_ca": "x"}, "both are needed"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    ("listen", "why"),
+    [
+        ({"address": "0.0.0.0:80"}, "not loopback"),
+        ({"address": "node-1:80"}, "not loopback"),
+        ({"address": "80"}, "not host:port"),
+        ({"address": "0.0.0.0:80", "tls_cert": "x"}, "both are needed"),
+        ({"address": "127.0.0.1:80", "tls_ca": "x"}, "both are needed"),
+    ],
+)
 def test_plaintext_where_others_can_hear_is_refused(listen: dict[str, str], why: str) -> None:
     with pytest.raises(BadSettings, match=why):
         parse({"listen": listen})

@@ -5,11 +5,23 @@ from carico_agent.cli.status import describe
 from carico_agent.cli.top import view
 
 STATUS = {
-    "node": "n1", "time": "2026-01-02T03:04:05.678Z", "sequence": 7, "pod_capacity": 3.21, "low": 2.9, "high": None,
-    "slots": 6.21, "pods": 3, "mode": "measured", "limiting": "cpu", "usage": {"cpu": 0.52, "memory": None},
-    "cost_vector": {"cpu": 0.125, "memory": 0.0}, "age_s": 0.5, "ttl_s": 5.0, "runtime": "containerd 1.6",
+    "node": "n1",
+    "time": "2026-01-02T03:04:05.678Z",
+    "sequence": 7,
+    "pod_capacity": 3.21,
+    "low": 2.9,
+    "high": None,
+    "slots": 6.21,
+    "pods": 3,
+    "mode": "measured",
+    "limiting": "cpu",
+    "usage": {"cpu": 0.52, "memory": None},
+    "cost_vector": {"cpu": 0.125, "memory": 0.0},
+    "age_s": 0.5,
+    "ttl_s": 5.0,
+    "runtime": "containerd 1.6",
     "absent": {"cpu.pressure": "cpu.pressure: boot with psi=1"},
-}  # fmt: skip
+}
 
 
 def test_status_for_humans() -> None:
@@ -37,6 +49,11 @@ def test_top_fits_the_terminal() -> None:
 
 
 def test_event_line() -> None:
-    event = {"time": "2026-01-02T03:04:05.678901Z", "topic": "/tasks/start", "pod_name": "web", "pod_namespace": "shop",
-             "count": 4}  # fmt: skip
+    event = {
+        "time": "2026-01-02T03:04:05.678901Z",
+        "topic": "/tasks/start",
+        "pod_name": "web",
+        "pod_namespace": "shop",
+        "count": 4,
+    }
     assert describe_event(event).split() == ["03:04:05.678", "/tasks/start", "shop/web", "Pods", "4"]

@@ -60,9 +60,16 @@ def allowance_of(settings: Settings) -> Allowance:
 class Agent:
     """One node's agent. `run` returns when it is told to stop (SIGTERM, SIGINT) or a replay has ended."""
 
-    def __init__(self, settings: Settings, record: str | None = None, replay: str | None = None, speed: float = 1.0,
-                 repeat: bool = False, say: Callable[[str], None] | None = None,
-                 load: Callable[[], Settings] | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        settings: Settings,
+        record: str | None = None,
+        replay: str | None = None,
+        speed: float = 1.0,
+        repeat: bool = False,
+        say: Callable[[str], None] | None = None,
+        load: Callable[[], Settings] | None = None,
+    ) -> None:
         self.settings = settings
         self._load = load
         self.node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
@@ -74,8 +81,10 @@ class Agent:
         self._usage: tuple[float, Mapping[str, PodUsage]] = (-inf, {})
         self.desk = ReservationDesk(
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
-            settings.state_path / "reservations.json", self._room, self._publish_soon,
-        )  # fmt: skip
+            settings.state_path / "reservations.json",
+            self._room,
+            self._publish_soon,
+        )
         self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
         self.plugins = PluginDesk(settings, self.runtime, self.pod_usage, lambda: self.board.status)
         self.gate = Gate(limits_of(settings))
@@ -88,8 +97,9 @@ class Agent:
         self._replaying = replay is not None
         self._unsaved = ""
         self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
-        self.federation = FederationClient(settings.federation, self.node, self.resources, self._contribution,
-                                           self._learned)  # fmt: skip
+        self.federation = FederationClient(
+            settings.federation, self.node, self.resources, self._contribution, self._learned
+        )
 
     def _live(self, record: str | None) -> Live:
         sampling = self.settings.sampling
@@ -99,14 +109,21 @@ class Agent:
             log.warning("not available here: %s", why)
         self._open_pipeline(reader.resources, reader.cores, resume=True)
         recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
-        return Live(reader, self.runtime, self._sampling, self.cost, self.pace, sampling, self._wake(self._publish),
-                    recorder)  # fmt: skip
+        return Live(
+            reader, self.runtime, self._sampling, self.cost, self.pace, sampling, self._wake(self._publish), recorder
+        )
 
     def _replay(self, path: str, speed: float, repeat: bool) -> Replay:
         header, _ = read_trace(path)
         self._open_pipeline(header.resources, header.cores)
-        return Replay(lambda: read_trace(path)[1], self._sampling, speed, repeat,
-                      self._wake(self._publish), self._wake(self._stopping.set))  # fmt: skip
+        return Replay(
+            lambda: read_trace(path)[1],
+            self._sampling,
+            speed,
+            repeat,
+            self._wake(self._publish),
+            self._wake(self._stopping.set),
+        )
 
     def _open_pipeline(self, resources: tuple[str, ...], cores: int, resume: bool = False) -> None:
         self.resources = resources
@@ -130,8 +147,10 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_or_say_why)
-        api = LocalApi({**status_routes(self.board), **Routes(self).all(), **self.desk.routes(),
-                        **self.plugins.routes()}, self.gate)
+        api = LocalApi(
+            {**status_routes(self.board), **Routes(self).all(), **self.desk.routes(), **self.plugins.routes()},
+            self.gate,
+        )
         await api.start(self.settings.socket_path, self.settings.socket.group)
         await self._listen_on_tcp(api)
         if not self._replaying:
@@ -183,8 +202,11 @@ class Agent:
         self.gate.limits, self.pace.allowance = limits_of(told), allowance_of(told)
         if isinstance(self.source, Live):
             self.source.settings = told.sampling
-        log.info("configuration read again: %s%s", ", ".join(taken) or "nothing to take over",
-                 f"; waiting for a restart: {', '.join(waiting)}" if waiting else "")
+        log.info(
+            "configuration read again: %s%s",
+            ", ".join(taken) or "nothing to take over",
+            f"; waiting for a restart: {', '.join(waiting)}" if waiting else "",
+        )
         return taken, waiting
 
     def _reload_or_say_why(self) -> None:
@@ -277,10 +299,18 @@ class Agent:
         status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
         reserved = self.desk.reserved()
         available = self.desk.book.available(self.desk.now_s, status["pod_capacity"])
-        self.board.publish({**status, "reserved": reserved, "available": available, "absent": self.absent,
-                            "runtime": self.runtime.condition, "federation": self._federation_body(),
-                            "sampling": self.sampling_body(),
-                            **({"kubernetes": self.kube.condition} if self.kube else {})})  # fmt: skip
+        self.board.publish(
+            {
+                **status,
+                "reserved": reserved,
+                "available": available,
+                "absent": self.absent,
+                "runtime": self.runtime.condition,
+                "federation": self._federation_body(),
+                "sampling": self.sampling_body(),
+                **({"kubernetes": self.kube.condition} if self.kube else {}),
+            }
+        )
         if self.board.sequence == 1:
             self._notifier.ready()
         self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")
@@ -295,8 +325,11 @@ class Agent:
 
     def _federation_body(self) -> dict[str, Any]:
         age_s = self.federation.age_s
-        return {"condition": self.federation.condition, "peers": self.federation.peers,
-                "age_s": None if age_s is None else round(age_s, 1)}  # fmt: skip
+        return {
+            "condition": self.federation.condition,
+            "peers": self.federation.peers,
+            "age_s": None if age_s is None else round(age_s, 1),
+        }
 
     def _write_status_file(self) -> None:
         """In a worker thread: a slow disk delays nobody. While one write is under way the next is skipped."""

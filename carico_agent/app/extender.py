@@ -182,6 +182,7 @@ class ExtenderServer:
 
         cluster, now_s = self.cluster, time.monotonic()
         open_ = sum(1 for view in cluster.nodes.values() if now_s - view.said_s <= view.ttl_s and view.available() >= 1)
+
         def latency(verb: str, of: Latency) -> metrics.Family:
             name, help = f"carico_extender_{verb}_seconds", f"Time to answer {verb}."
             return metrics.histogram(name, help, BOUNDS_S, of.counts, of.sum_s)
@@ -193,14 +194,20 @@ class ExtenderServer:
             gauge("carico_extender_places", "Places held by Pods, bound or assumed.", len(cluster.ledger)),
             gauge("carico_extender_well", "1 while the API server is heard.", float(cluster.health.well)),
             counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.refused_binds),
-            counter("carico_extender_refused_admissions_total", "Bindings by others that were refused.",
-                    self.extender.refused_admissions),
-            counter("carico_extender_conflicts_total", "Claims that somebody else's write to the book preceded.",
-                    self.extender.conflicts),
+            counter(
+                "carico_extender_refused_admissions_total",
+                "Bindings by others that were refused.",
+                self.extender.refused_admissions,
+            ),
+            counter(
+                "carico_extender_conflicts_total",
+                "Claims that somebody else's write to the book preceded.",
+                self.extender.conflicts,
+            ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
             counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),
             gauge("process_resident_memory_bytes", "Resident memory of the extender.", self._cost.resident_bytes()),
-        ]  # fmt: skip
+        ]
 
 
 async def _body(request: web.BaseRequest, most_bytes: int) -> dict[str, Any]:
@@ -219,8 +226,10 @@ def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
         context.verify_mode = ssl.CERT_REQUIRED
         return context
     if host not in ("localhost", "127.0.0.1", "::1") and not settings.allow_plaintext:
-        raise ValueError(f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
-                         "set extender.tls_* or allow_plaintext")  # fmt: skip
+        raise ValueError(
+            f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
+            "set extender.tls_* or allow_plaintext"
+        )
     return None
 
 

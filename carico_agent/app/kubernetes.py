@@ -70,8 +70,11 @@ async def _examine_right(client: Client, right: Right) -> tuple[str, str, str]:
 
 async def _examine_book(client: Client, settings: Kubernetes) -> list[tuple[str, str, str]]:
     """No remedy: without extenders nobody misses it."""
-    missing = [right for right in book_rights(settings.book_namespace)
-               if settings.book_namespace and not await allowed(client, right)]  # fmt: skip
+    missing = [
+        right
+        for right in book_rights(settings.book_namespace)
+        if settings.book_namespace and not await allowed(client, right)
+    ]
     return [("right", f"missing right: {right} (only for clusters with carico extender)", "") for right in missing]
 
 

@@ -12,9 +12,14 @@ def model_config(settings: Settings, cores: int) -> ModelConfig:
     """The core's parameters from the agent's settings."""
     model = settings.model
     return ModelConfig(
-        cores=cores, estimator=model.estimator, limits=model.limits, prior_cost=model.prior_cost,
-        max_pods=model.max_pods, forget=model.forget, settle_s=settings.pods.churn_s,
-    )  # fmt: skip
+        cores=cores,
+        estimator=model.estimator,
+        limits=model.limits,
+        prior_cost=model.prior_cost,
+        max_pods=model.max_pods,
+        forget=model.forget,
+        settle_s=settings.pods.churn_s,
+    )
 
 
 class Pipeline:

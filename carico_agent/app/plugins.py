@@ -17,8 +17,13 @@ from carico_agent.settings import Settings
 class PluginDesk:
     """Answers for the host."""
 
-    def __init__(self, settings: Settings, runtime: Runtime, usage: Callable[[], Mapping[str, PodUsage]],
-                 status: Callable[[], Mapping[str, Any]]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        settings: Settings,
+        runtime: Runtime,
+        usage: Callable[[], Mapping[str, PodUsage]],
+        status: Callable[[], Mapping[str, Any]],
+    ) -> None:
         view = ViewMaker(lambda: runtime.pods, usage, status, settings.node.root)
         self.host = Host(settings.plugins, view, settings.journal_path, settings.node.root)
 

@@ -24,14 +24,16 @@ from carico_agent.supervise.files import replace_file
 log = logging.getLogger(__name__)
 
 WANTED = {
-    "type": "object", "required": ["pods", "ttl_s"], "additionalProperties": False,
+    "type": "object",
+    "required": ["pods", "ttl_s"],
+    "additionalProperties": False,
     "properties": {
         "pods": {"type": "integer", "minimum": 1, "maximum": 10_000},
         "ttl_s": {"type": "number", "exclusiveMinimum": 0},
         "holder": {"type": "string", "maxLength": 253},
         "pod_uid": {"type": "string", "maxLength": 253},
     },
-}  # fmt: skip
+}
 FIELDS: set[str] = set(WANTED["properties"])  # type: ignore[call-overload]
 NO_ROOM = {409: "that many Pods do not fit; `available` says how many would", 413: "the body is too large"}
 
@@ -39,9 +41,15 @@ NO_ROOM = {409: "that many Pods do not fit; `available` says how many would", 41
 class ReservationDesk:
     """Takes requests, keeps the book."""
 
-    def __init__(self, book: Reservations, path: Path, room: Callable[[], float | None],
-                 changed: Callable[[], None], wall: Callable[[], float] = time.time,
-                 steady: Callable[[], float] = boottime_s) -> None:  # fmt: skip
+    def __init__(
+        self,
+        book: Reservations,
+        path: Path,
+        room: Callable[[], float | None],
+        changed: Callable[[], None],
+        wall: Callable[[], float] = time.time,
+        steady: Callable[[], float] = boottime_s,
+    ) -> None:
         self.book = book
         self._wall, self._steady, self._began_s = wall, steady, wall() - steady()
         self._path = path

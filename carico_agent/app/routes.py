@@ -74,9 +74,16 @@ class Routes:
             name: {"state": c.state, "failures": c.failures, "restarts": c.restarts, "last_error": c.last_error}
             for name, c in agent.supervisor.conditions.items()
         }
-        return answer({**body, "sampling": agent.sampling_body(), "tasks": tasks, "absent": agent.absent,
-                       "runtime": agent.runtime.condition,
-                       **({"kubernetes": kube_body(agent.kube)} if agent.kube else {})})  # fmt: skip
+        return answer(
+            {
+                **body,
+                "sampling": agent.sampling_body(),
+                "tasks": tasks,
+                "absent": agent.absent,
+                "runtime": agent.runtime.condition,
+                **({"kubernetes": kube_body(agent.kube)} if agent.kube else {}),
+            }
+        )
 
     def _own_cpu_ratio(self) -> float:
         """CPU since the last time somebody asked, at least a second ago."""
@@ -114,11 +121,24 @@ def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:
     containers = [{"id": c.id, "name": c.name, "pid": c.pid, "paused": c.paused} for c in pod.containers]
     counters = {name: getattr(usage, name) for name in USAGE_FIELDS} if usage else None
     return {
-        "name": pod.name, "namespace": pod.namespace, "uid": pod.uid, "counts": pod.counts,
-        "started": pod.started_s, "cgroup": pod.cgroup, "inode": pod.inode, "containers": containers,
+        "name": pod.name,
+        "namespace": pod.namespace,
+        "uid": pod.uid,
+        "counts": pod.counts,
+        "started": pod.started_s,
+        "cgroup": pod.cgroup,
+        "inode": pod.inode,
+        "containers": containers,
         "usage": counters,
-    }  # fmt: skip
+    }
 
 
-USAGE_FIELDS = ("cpu_usage_usec", "nr_periods", "nr_throttled", "throttled_usec", "memory_current",
-                "cpu_pressure_usec", "memory_pressure_usec")  # fmt: skip
+USAGE_FIELDS = (
+    "cpu_usage_usec",
+    "nr_periods",
+    "nr_throttled",
+    "throttled_usec",
+    "memory_current",
+    "cpu_pressure_usec",
+    "memory_pressure_usec",
+)

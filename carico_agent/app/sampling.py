@@ -114,9 +114,17 @@ class Sampling:
 class Live:
     """Samples this machine at its period, or slower where `pace` says so, until stopped."""
 
-    def __init__(self, reader: NodeReader, pods: PodCount, sampling: Sampling, cost: OwnCost, pace: Pace,
-                 settings: SamplingSettings, on_update: Callable[[], None],
-                 recorder: TraceWriter | None = None) -> None:  # fmt: skip
+    def __init__(
+        self,
+        reader: NodeReader,
+        pods: PodCount,
+        sampling: Sampling,
+        cost: OwnCost,
+        pace: Pace,
+        settings: SamplingSettings,
+        on_update: Callable[[], None],
+        recorder: TraceWriter | None = None,
+    ) -> None:
         self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost.stage("read")
         self.settings, self._on_update, self._recorder = settings, on_update, recorder
         self.pace = pace
@@ -192,8 +200,15 @@ class Live:
 class Replay:
     """Feeds a recorded trace at its own pace times `speed`, for demonstrations, tests and soaks."""
 
-    def __init__(self, rows: Callable[[], Iterator[TraceRow]], sampling: Sampling, speed: float, repeat: bool,
-                 on_update: Callable[[], None], on_end: Callable[[], None]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        rows: Callable[[], Iterator[TraceRow]],
+        sampling: Sampling,
+        speed: float,
+        repeat: bool,
+        on_update: Callable[[], None],
+        on_end: Callable[[], None],
+    ) -> None:
         self._rows, self._sampling, self._speed, self._repeat = rows, sampling, speed, repeat
         self._on_update, self._on_end = on_update, on_end
         self.lateness, self.failures = Lateness(), 0
@@ -250,8 +265,10 @@ def keep_time(realtime: bool, niceness: int) -> str:
             os.sched_setscheduler(0, os.SCHED_RR | os.SCHED_RESET_ON_FORK, os.sched_param(1))
             return "realtime"
     except OSError:  # no CAP_SYS_NICE, or a cgroup v1 without real-time budget
-        log.info("sampling cannot be real time: that needs LimitRTPRIO=1 or CAP_SYS_NICE "
-                 "(fine unless the node is overloaded)")  # fmt: skip
+        log.info(
+            "sampling cannot be real time: that needs LimitRTPRIO=1 or CAP_SYS_NICE "
+            "(fine unless the node is overloaded)"
+        )
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     except PermissionError:

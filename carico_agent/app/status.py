@@ -104,13 +104,18 @@ def self_metrics(cost: OwnCost, lateness: Lateness, failures: int) -> list[Famil
     return [
         Family("process_cpu_seconds_total", "counter", "CPU time of the agent.").add(cost.cpu_s()),
         Family("process_resident_memory_bytes", "gauge", "Resident memory of the agent.").add(cost.resident_bytes()),
-        histogram("carico_tick_lateness_seconds", "How late ticks of the sampling began.", LATENESS_BOUNDS_S,
-                  lateness.counts, lateness.sum_s),
+        histogram(
+            "carico_tick_lateness_seconds",
+            "How late ticks of the sampling began.",
+            LATENESS_BOUNDS_S,
+            lateness.counts,
+            lateness.sum_s,
+        ),
         Family("carico_missed_ticks_total", "counter", "Ticks skipped by a late agent.").add(lateness.missed),
         Family("carico_failed_ticks_total", "counter", "Ticks that failed.").add(failures),
         seconds,
         runs,
-    ]  # fmt: skip
+    ]
 
 
 def self_body(cost: OwnCost, lateness: Lateness, cpu_ratio: float, failures: int) -> dict[str, Any]:

@@ -7,9 +7,25 @@ import sys
 from carico_agent import __version__
 
 COMMANDS = (
-    "agent", "status", "top", "events", "doctor", "replay", "aggregator", "extender", "kube", "plugins", "throttling",
-    "journal", "restore", "check_config", "print_config", "install", "uninstall", "completion",
-)  # fmt: skip
+    "agent",
+    "status",
+    "top",
+    "events",
+    "doctor",
+    "replay",
+    "aggregator",
+    "extender",
+    "kube",
+    "plugins",
+    "throttling",
+    "journal",
+    "restore",
+    "check_config",
+    "print_config",
+    "install",
+    "uninstall",
+    "completion",
+)
 
 EXAMPLES = """examples:
   carico agent                          run here, print a line a second
@@ -27,16 +43,22 @@ exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage
 def parser() -> argparse.ArgumentParser:
     """The whole command line."""
     top = argparse.ArgumentParser(
-        prog="carico", description="How many more Pods can this node take, right now?", epilog=EXAMPLES,
+        prog="carico",
+        description="How many more Pods can this node take, right now?",
+        epilog=EXAMPLES,
         formatter_class=argparse.RawDescriptionHelpFormatter,
-    )  # fmt: skip
+    )
     top.add_argument("--version", action="version", version=f"carico {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name in COMMANDS:
         module = importlib.import_module(f"carico_agent.cli.{name}")
         help_text = (module.__doc__ or "").splitlines()[0]
-        sub = commands.add_parser(name.replace("_", "-"), help=help_text, description=module.__doc__,
-                                  formatter_class=argparse.RawDescriptionHelpFormatter)  # fmt: skip
+        sub = commands.add_parser(
+            name.replace("_", "-"),
+            help=help_text,
+            description=module.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
         module.arguments(sub)
         sub.set_defaults(run=module.run)
     return top

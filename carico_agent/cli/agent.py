@@ -25,8 +25,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
     parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
-    parser.add_argument("--aggregator", metavar="ADDR", action="append",
-                        help="learn with others through this aggregator, host:port or unix:PATH; may be repeated")
+    parser.add_argument(
+        "--aggregator",
+        metavar="ADDR",
+        action="append",
+        help="learn with others through this aggregator, host:port or unix:PATH; may be repeated",
+    )
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
     parser.add_argument("--kubeconfig", metavar="FILE", help="publish on the Kubernetes node of that name, too")
     parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
@@ -69,8 +73,11 @@ def run(given: argparse.Namespace) -> int:
     if given.speed <= 0:
         complain(f"--speed {given.speed}: must be positive")
         return 2
-    logging.basicConfig(level=logging.DEBUG if given.verbose else logging.INFO, stream=sys.stderr,
-                        format="%(levelname)s %(name)s: %(message)s")  # fmt: skip
+    logging.basicConfig(
+        level=logging.DEBUG if given.verbose else logging.INFO,
+        stream=sys.stderr,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
     # numpy's BLAS starts a thread per core, each with its own memory, for matrices of 4×20: one is plenty.
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with no_certificates():
@@ -81,9 +88,15 @@ def run(given: argparse.Namespace) -> int:
     quiet = given.quiet or bool(os.environ.get("INVOCATION_ID"))  # set by systemd: the journal needs no ticker
 
     async def whole_life() -> None:
-        agent = Agent(flags_over(settings, given), given.record, given.replay, given.speed, given.repeat,
-                      None if quiet else lambda line: print(line, flush=True),
-                      (lambda: flags_over(load(given.config), given)) if given.config else None)  # fmt: skip
+        agent = Agent(
+            flags_over(settings, given),
+            given.record,
+            given.replay,
+            given.speed,
+            given.repeat,
+            None if quiet else lambda line: print(line, flush=True),
+            (lambda: flags_over(load(given.config), given)) if given.config else None,
+        )
         await agent.run()
 
     try:

@@ -31,8 +31,14 @@ def run(given: argparse.Namespace) -> int:
     loaded = load_settings(given.config)
     if loaded is None:
         return 2
-    settings = override(loaded, "aggregator", listen=given.listen, state=given.state, http=given.http,
-                        peers=tuple(given.peer) if given.peer else None)  # fmt: skip
+    settings = override(
+        loaded,
+        "aggregator",
+        listen=given.listen,
+        state=given.state,
+        http=given.http,
+        peers=tuple(given.peer) if given.peer else None,
+    )
     return ask_status(settings, given.json) if given.status else serve(settings)
 
 

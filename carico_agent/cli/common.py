@@ -12,8 +12,9 @@ def complain(text: str) -> None:
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--socket", metavar="PATH",
-                        help="the agent's socket (default: $CARICO_SOCKET, or where it usually is)")
+    parser.add_argument(
+        "--socket", metavar="PATH", help="the agent's socket (default: $CARICO_SOCKET, or where it usually is)"
+    )
 
 
 def ask(given: argparse.Namespace) -> Agent:

@@ -44,8 +44,13 @@ def script(top: argparse.ArgumentParser) -> str:
     """The bash completion of a parser with subcommands."""
     commands = subcommands(top)
     cases = [f'            {name}) words="{" ".join(words(sub))}" ;;' for name, sub in commands.items()]
-    takes_file = {option for sub in commands.values() for action in sub._actions if action.metavar in FILES
-                  for option in action.option_strings}  # fmt: skip
+    takes_file = {
+        option
+        for sub in commands.values()
+        for action in sub._actions
+        if action.metavar in FILES
+        for option in action.option_strings
+    }
     first = [*commands, *(option for action in top._actions for option in action.option_strings)]
     return BASH.format(commands=" ".join(first), files="|".join(sorted(takes_file)), cases="\n".join(cases))
 

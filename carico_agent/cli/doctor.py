@@ -90,8 +90,7 @@ def _cgroups(settings: Settings) -> Finding:
     mode = cgroup_mode(Root(settings.node.root))
     if mode == "v2":
         return Finding("cgroups", "ok", "v2")
-    return Finding("cgroups", "optional", mode,
-                   "tuning needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1")  # fmt: skip
+    return Finding("cgroups", "optional", mode, "tuning needs cgroup v2: boot with systemd.unified_cgroup_hierarchy=1")
 
 
 def _containerd(settings: Settings) -> Finding:
@@ -99,11 +98,19 @@ def _containerd(settings: Settings) -> Finding:
 
     found = find_socket(settings) if settings.containerd.enabled else ""
     if not found:
-        return Finding("containerd", "optional", "no socket found: Pods are looked for in the cgroup tree",
-                       "set containerd.socket if it is in an unusual place")  # fmt: skip
+        return Finding(
+            "containerd",
+            "optional",
+            "no socket found: Pods are looked for in the cgroup tree",
+            "set containerd.socket if it is in an unusual place",
+        )
     if not os.access(found, os.R_OK | os.W_OK):
-        return Finding("containerd", "optional", f"{found} is not for this user: Pods are found in the cgroup tree",
-                       "run as root, or `carico install --systemd --containerd`")  # fmt: skip
+        return Finding(
+            "containerd",
+            "optional",
+            f"{found} is not for this user: Pods are found in the cgroup tree",
+            "run as root, or `carico install --systemd --containerd`",
+        )
     return Finding("containerd", "ok", found)
 
 
@@ -122,8 +129,12 @@ def _niceness() -> Finding:
         os.setpriority(os.PRIO_PROCESS, 0, before - 1)
         os.setpriority(os.PRIO_PROCESS, 0, before)
     except PermissionError:
-        return Finding("niceness", "optional", "the sampling thread cannot be preferred",
-                       "give CAP_SYS_NICE if ticks are late on an overloaded node")  # fmt: skip
+        return Finding(
+            "niceness",
+            "optional",
+            "the sampling thread cannot be preferred",
+            "give CAP_SYS_NICE if ticks are late on an overloaded node",
+        )
     return Finding("niceness", "ok", "the sampling thread can be preferred")
 
 

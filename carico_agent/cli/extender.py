@@ -27,8 +27,11 @@ def run(given: argparse.Namespace) -> int:
     settings = load_settings(given.config)
     if settings is None:
         return 2
-    logging.basicConfig(level=logging.DEBUG if given.verbose else logging.INFO, stream=sys.stderr,
-                        format="%(levelname)s %(name)s: %(message)s")  # fmt: skip
+    logging.basicConfig(
+        level=logging.DEBUG if given.verbose else logging.INFO,
+        stream=sys.stderr,
+        format="%(levelname)s %(name)s: %(message)s",
+    )
     settings = override(settings, "extender", listen=given.listen)
     settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     from carico_agent.app.extender import ExtenderServer

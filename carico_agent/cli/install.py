@@ -32,13 +32,24 @@ AFTERWARDS = (
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only kind)")
-    parser.add_argument("--tuning", action="store_true",
-                        help="let plugins write to cgroups: CAP_DAC_OVERRIDE, and `carico restore` after every stop")
-    parser.add_argument("--containerd", action="store_true",
-                        help="let the agent hear containerd's events; its socket is as good as root")
+    parser.add_argument(
+        "--tuning",
+        action="store_true",
+        help="let plugins write to cgroups: CAP_DAC_OVERRIDE, and `carico restore` after every stop",
+    )
+    parser.add_argument(
+        "--containerd",
+        action="store_true",
+        help="let the agent hear containerd's events; its socket is as good as root",
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
-    parser.add_argument("--root", metavar="FOLDER", type=Path, default=Path("/"),
-                        help="install into this folder (an image) and start nothing")
+    parser.add_argument(
+        "--root",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("/"),
+        help="install into this folder (an image) and start nothing",
+    )
 
 
 def run(given: argparse.Namespace) -> int:

@@ -44,6 +44,8 @@ def describe(report: dict[str, Any]) -> str:
         lines.append(f"{row['pod']:40} throttled {row['throttled_ratio']:4.0%}  {used}")
         lines.append(f"    {row['cause']}: {row['remedy']}: {row['text']}")
         if latency := row["latency"]:
-            lines.append(f"    a request of {latency['request_ms']:g} ms takes {latency['alone_ms']:g} ms alone, "
-                         f"{latency['parallel_ms']:g} ms beside the others")  # fmt: skip
+            lines.append(
+                f"    a request of {latency['request_ms']:g} ms takes {latency['alone_ms']:g} ms alone, "
+                f"{latency['parallel_ms']:g} ms beside the others"
+            )
     return "\n".join(lines) or "no Pod to look at yet"

@@ -43,8 +43,10 @@ def plan(wish: Wish) -> dict[Path, str]:
     """
     prefix = wish.carico.parent.parent
     if any(prefix.is_relative_to(folder) for folder in FLEETING):
-        raise CannotInstall(f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
-                            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`")
+        raise CannotInstall(
+            f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
+            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`"
+        )
     wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}
     if wish.tuning:
         wanted[DROP_INS / "tuning.conf"] = "tuning.conf"

@@ -184,12 +184,21 @@ class CapacityModel:
             span = min(span, judgement.measured, key=lambda room: room.value)
         span, limiting = self._bounded(span, pods)
         return Estimate(
-            pod_capacity=span.value, low=span.low, high=span.high, slots=pods + span.value,
+            pod_capacity=span.value,
+            low=span.low,
+            high=span.high,
+            slots=pods + span.value,
             capacity=capacity(usage, self._unit, self._limits)[0],
-            baseline=judgement.baseline, per_pod_cost=judgement.per_pod_cost, cost_vector=judgement.cost_vector,
-            mode=self._mode(judgement, usage), limiting=limiting, pods=pods,
-            sigma=self._workload.magnitude, direction=tuple(self._workload.direction.tolist()), usage=tuple(usage),
-        )  # fmt: skip
+            baseline=judgement.baseline,
+            per_pod_cost=judgement.per_pod_cost,
+            cost_vector=judgement.cost_vector,
+            mode=self._mode(judgement, usage),
+            limiting=limiting,
+            pods=pods,
+            sigma=self._workload.magnitude,
+            direction=tuple(self._workload.direction.tolist()),
+            usage=tuple(usage),
+        )
 
     def _surely_full(self, usage: list[float]) -> bool:
         """A resource is saturated, and not as an echo of Pods that have just left: no prediction argues with that.
@@ -265,14 +274,20 @@ class CapacityModel:
             "workload": self._workload.state(),
             "estimator": self._estimator.state(),
             "clock": {
-                "t": self._t, "pods": self._pods, "unsettled": self._unsettled, "halted_s": self._halted_s,
-                "settled_t": _finite(self._settled_t), "fell_t": _finite(self._fell_t),
+                "t": self._t,
+                "pods": self._pods,
+                "unsettled": self._unsettled,
+                "halted_s": self._halted_s,
+                "settled_t": _finite(self._settled_t),
+                "fell_t": _finite(self._fell_t),
                 "seen_s": [_finite(s) for s in self._seen_s],
-                "batch": [[_finite(y) for y in column] for column in self._batch], "batch_t": self._batch_t,
+                "batch": [[_finite(y) for y in column] for column in self._batch],
+                "batch_t": self._batch_t,
                 "raw": [[_finite(y) for y in column] for column in self._raw],
-                "batch_pods": self._batch_pods, "batch_clean": self._batch_clean,
+                "batch_pods": self._batch_pods,
+                "batch_clean": self._batch_clean,
             },
-        }  # fmt: skip
+        }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "CapacityModel":

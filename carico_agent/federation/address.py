@@ -91,8 +91,9 @@ def same(raw: bytes) -> bytes:
     return raw
 
 
-def open_channel(address: str, tls: Tls | None, server_name: str, options: list[tuple[str, int | str]]
-                 ) -> grpc.aio.Channel:
+def open_channel(
+    address: str, tls: Tls | None, server_name: str, options: list[tuple[str, int | str]]
+) -> grpc.aio.Channel:
     """A channel to an aggregator; raises OSError if the certificates cannot be read."""
     if tls is None or address.startswith("unix:"):
         return grpc.aio.insecure_channel(address, options=options)

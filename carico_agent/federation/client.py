@@ -34,8 +34,14 @@ class FederationClient:
     `local` must give the model *before* anything global is merged into it, or the cluster hears its own echo.
     """
 
-    def __init__(self, settings: Settings, node: str, resources: Sequence[str],
-                 local: Callable[[], Contribution | None], learned: Callable[[GlobalView], None]) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        node: str,
+        resources: Sequence[str],
+        local: Callable[[], Contribution | None],
+        learned: Callable[[GlobalView], None],
+    ) -> None:
         self.condition = "alone: no aggregator is configured"
         self.aggregator = ""
         self.exchanges = self.failures = self.rejected_views = 0

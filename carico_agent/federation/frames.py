@@ -48,7 +48,7 @@ SETTINGS_STREAMS, SETTINGS_WINDOW, SETTINGS_HEADER_BYTES = 3, 4, 6
 def unpadded(payload: bytes) -> bytes:
     if not payload or payload[0] >= len(payload):
         raise Fault(PROTOCOL_ERROR, "padding")
-    return payload[1:len(payload) - payload[0]]
+    return payload[1 : len(payload) - payload[0]]
 
 
 def status(code: int, text: str) -> bytes:

@@ -34,8 +34,17 @@ def _static_table() -> list[tuple[bytes, bytes]]:
 # RFC 7541 appendix B is a canonical code: the lengths say it all. Headers of gRPC are printable ASCII (binary ones are
 # base64), so the longer codes of other bytes are not needed; they are refused.
 _LENGTHS: Mapping[int, bytes] = {
-    5: b"012aceiost", 6: b" %-./3456789=A_bdfghlmnpru", 7: b":BCDEFGHIJKLMNOPQRSTUVWYjkqvwxyz", 8: b"&*,;XZ",
-    10: b'!"()?', 11: b"'+|", 12: b"#>", 13: b"\0$@[]~", 14: b"^}", 15: b"<`{", 19: b"\\",
+    5: b"012aceiost",
+    6: b" %-./3456789=A_bdfghlmnpru",
+    7: b":BCDEFGHIJKLMNOPQRSTUVWYjkqvwxyz",
+    8: b"&*,;XZ",
+    10: b'!"()?',
+    11: b"'+|",
+    12: b"#>",
+    13: b"\0$@[]~",
+    14: b"^}",
+    15: b"<`{",
+    19: b"\\",
 }
 
 
@@ -161,5 +170,5 @@ class Decoder:
         length, at = self._integer(block, at, 7)
         if at + length > len(block):
             raise HpackError("a string that is cut off")
-        data = block[at:at + length]
+        data = block[at : at + length]
         return (huffman(data) if coded else data), at + length

@@ -56,7 +56,7 @@ from carico_agent.federation.frames import (
     frame,
     status,
     unpadded,
-)  # fmt: skip
+)
 from carico_agent.federation.hpack import Decoder, HpackError
 from carico_agent.federation.patience import Patience
 
@@ -65,13 +65,32 @@ class Connection(asyncio.Protocol):
     """One client. Made by the listener for each accepted socket."""
 
     __slots__ = (
-        "_block", "_block_flags", "_block_stream", "_buffer", "_calls", "_decoder", "_first_window", "_greeted",
-        "_last", "_lost", "_message_bytes", "_methods", "_out", "_patience", "_queued", "_streams", "_transport",
-        "_unacknowledged", "_window", "identity", "stalled_s",
-    )  # fmt: skip
+        "_block",
+        "_block_flags",
+        "_block_stream",
+        "_buffer",
+        "_calls",
+        "_decoder",
+        "_first_window",
+        "_greeted",
+        "_last",
+        "_lost",
+        "_message_bytes",
+        "_methods",
+        "_out",
+        "_patience",
+        "_queued",
+        "_streams",
+        "_transport",
+        "_unacknowledged",
+        "_window",
+        "identity",
+        "stalled_s",
+    )
 
-    def __init__(self, methods: Mapping[bytes, Method], message_bytes: int, streams: int,
-                 lost: Callable[["Connection"], None]) -> None:
+    def __init__(
+        self, methods: Mapping[bytes, Method], message_bytes: int, streams: int, lost: Callable[["Connection"], None]
+    ) -> None:
         self._methods, self._message_bytes, self._streams, self._lost = methods, message_bytes, streams, lost
         self.identity: str | None = None
         self.stalled_s: float | None = None
@@ -169,8 +188,8 @@ class Connection(asyncio.Protocol):
                 raise Fault(FRAME_SIZE_ERROR, "frame too large")
             if end - at - 9 < length:
                 break
-            number = int.from_bytes(buffer[at + 5:at + 9], "big") & MOST_WINDOW
-            self._frame(buffer[at + 3], buffer[at + 4], number, buffer[at + 9:at + 9 + length])
+            number = int.from_bytes(buffer[at + 5 : at + 9], "big") & MOST_WINDOW
+            self._frame(buffer[at + 3], buffer[at + 4], number, buffer[at + 9 : at + 9 + length])
             at += 9 + length
         return buffer[at:]
 
@@ -235,7 +254,7 @@ class Connection(asyncio.Protocol):
                 raise CallError(RESOURCE_EXHAUSTED, f"a message of {length} bytes, {self._message_bytes} are allowed")
             if len(received) < 5 + length:
                 break
-            message, received = received[5:5 + length], received[5 + length:]
+            message, received = received[5 : 5 + length], received[5 + length :]
             self._patience.message()
             if call.method.stream:
                 self._reply(number, call, call.method.answer(message, self.identity))
@@ -307,8 +326,8 @@ class Connection(asyncio.Protocol):
         if flags & ACK:
             return
         for at in range(0, len(payload), 6):
-            if int.from_bytes(payload[at:at + 2], "big") == SETTINGS_WINDOW:
-                window = int.from_bytes(payload[at + 2:at + 6], "big")
+            if int.from_bytes(payload[at : at + 2], "big") == SETTINGS_WINDOW:
+                window = int.from_bytes(payload[at + 2 : at + 6], "big")
                 if window > MOST_WINDOW:
                     raise Fault(FLOW_CONTROL_ERROR, "window")
                 for call in self._calls.values():

@@ -47,8 +47,9 @@ class Peer:
 
 
 class Ledger:
-    def __init__(self, name: str, store: Moments | Queue, max_nodes: int = 20_000, incarnation: int | None = None
-                 ) -> None:
+    def __init__(
+        self, name: str, store: Moments | Queue, max_nodes: int = 20_000, incarnation: int | None = None
+    ) -> None:
         self.name = name
         self.incarnation = incarnation if incarnation is not None else time.time_ns()
         self.nodes: dict[str, Heard] = {}

@@ -42,16 +42,16 @@ class Link:
     async def __aenter__(self) -> "Link":
         try:
             self._certificates = self._tls.print() if self._tls else ()
-            self._channel = addresses.open_channel(
-                self._address, self._tls, self._settings.tls_server_name, _OPTIONS)
+            self._channel = addresses.open_channel(self._address, self._tls, self._settings.tls_server_name, _OPTIONS)
         except OSError as error:
             raise LinkLost(f"certificates: {error}") from error
         self._one = self._channel.unary_unary(f"/{wire.SERVICE}/Exchange", addresses.same, addresses.same)
         self._many = self._channel.stream_stream(f"/{wire.SERVICE}/Stream", addresses.same, addresses.same)
         return self
 
-    async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None,
-                        trace: TracebackType | None) -> None:
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         if self._stream is not None:
             self._stream.cancel()
         await self._channel.close(None)

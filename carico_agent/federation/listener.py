@@ -22,8 +22,16 @@ BACKLOG = 4096
 class Listener:
     """The listening socket and its connections."""
 
-    def __init__(self, address: str, tls: Tls | None, methods: Mapping[bytes, Method], message_bytes: int,
-                 most: int, streams: int, refused: Callable[[str, str], None]) -> None:
+    def __init__(
+        self,
+        address: str,
+        tls: Tls | None,
+        methods: Mapping[bytes, Method],
+        message_bytes: int,
+        most: int,
+        streams: int,
+        refused: Callable[[str, str], None],
+    ) -> None:
         self._tls = None if address.startswith("unix:") else tls
         self._make = lambda: Connection(methods, message_bytes, streams, self.connections.discard)
         self._most, self._refused = most, refused
@@ -61,7 +69,8 @@ class Listener:
         loop = asyncio.get_running_loop()
         try:
             transport, connection = await loop.connect_accepted_socket(
-                self._make, client, ssl=context, ssl_handshake_timeout=GREETING_S if context else None)
+                self._make, client, ssl=context, ssl_handshake_timeout=GREETING_S if context else None
+            )
         except (OSError, TimeoutError) as error:  # ssl.SSLError is an OSError
             self._refused("tls" if context else "connections", str(error))
             client.close()

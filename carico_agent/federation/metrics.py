@@ -27,19 +27,45 @@ def text(aggregator: "AggregatorServer") -> str:
     family("local_nodes", "gauge", "Nodes that spoke to this aggregator last.", ("", status.local_nodes))
     family("streams", "gauge", "Open streams.", ("", status.streams))
     family("exchanges_total", "counter", "Contributions received, rejected ones included.", ("", status.exchanges))
-    family("rejects_total", "counter", "Contributions rejected.",
-           *((_labels(reason=reject.reason), reject.count) for reject in status.rejects))
+    family(
+        "rejects_total",
+        "counter",
+        "Contributions rejected.",
+        *((_labels(reason=reject.reason), reject.count) for reject in status.rejects),
+    )
     family("view_sequence", "gauge", "Number of the view; rises with each change.", ("", view.sequence))
-    family("magnitude", "gauge", "Magnitude of the cluster's workload, sigma 1.",
-           ("", view.subspace.sigma[0] if rank else 0.0))
-    family("direction", "gauge", "Direction of the cluster's workload, u 1, per resource.",
-           *((_labels(resource=name), view.subspace.u[i * rank])
-             for i, name in enumerate(view.subspace.resources) if rank))
-    family("pod_cost", "gauge", "What one Pod uses, per resource, in the units the nodes sent.",
-           *((_labels(resource=name), view.cost.value[i])
-             for i, name in enumerate(view.subspace.resources) if view.cost.precision[i] > 0))
-    family("peer_age_seconds", "gauge", "Age of what another aggregator said last.",
-           *((_labels(peer=peer.aggregator or peer.address), peer.age_s) for peer in status.peers))
+    family(
+        "magnitude",
+        "gauge",
+        "Magnitude of the cluster's workload, sigma 1.",
+        ("", view.subspace.sigma[0] if rank else 0.0),
+    )
+    family(
+        "direction",
+        "gauge",
+        "Direction of the cluster's workload, u 1, per resource.",
+        *(
+            (_labels(resource=name), view.subspace.u[i * rank])
+            for i, name in enumerate(view.subspace.resources)
+            if rank
+        ),
+    )
+    family(
+        "pod_cost",
+        "gauge",
+        "What one Pod uses, per resource, in the units the nodes sent.",
+        *(
+            (_labels(resource=name), view.cost.value[i])
+            for i, name in enumerate(view.subspace.resources)
+            if view.cost.precision[i] > 0
+        ),
+    )
+    family(
+        "peer_age_seconds",
+        "gauge",
+        "Age of what another aggregator said last.",
+        *((_labels(peer=peer.aggregator or peer.address), peer.age_s) for peer in status.peers),
+    )
     family("merge_seconds", "gauge", "Time the last merge took.", ("", aggregator.merge_s))
     family("resident_bytes", "gauge", "Resident memory.", ("", OwnCost.resident_bytes()))
     family("cpu_seconds_total", "counter", "CPU time used.", ("", OwnCost.cpu_s()))
@@ -57,6 +83,7 @@ def _escape(value: str) -> str:
 
 async def serve_http(address: str, aggregator: "AggregatorServer") -> None:
     """Answer until cancelled."""
+
     async def metrics(request: web.Request) -> web.Response:
         return web.Response(text=text(aggregator), headers={"Content-Type": "text/plain; version=0.0.4"})
 

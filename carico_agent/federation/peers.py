@@ -41,8 +41,9 @@ class PeerLink:
                     await self._share_while_it_works(channel)
             except (grpc.aio.AioRpcError, Rejected, OSError) as error:
                 failures = 1 if self.condition == "ok" else failures + 1
-                self._became(error.details() or error.code().name if isinstance(error, grpc.aio.AioRpcError)
-                             else str(error))
+                self._became(
+                    error.details() or error.code().name if isinstance(error, grpc.aio.AioRpcError) else str(error)
+                )
             await asyncio.sleep(BACKOFF.delay_s(failures))
 
     async def _share_while_it_works(self, channel: grpc.aio.Channel) -> None:

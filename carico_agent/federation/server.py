@@ -111,15 +111,24 @@ class AggregatorServer:
     def report(self, most_nodes: int) -> pb.StatusReply:
         now_s, ledger = time.monotonic(), self.ledger
         reply = pb.StatusReply(
-            aggregator=ledger.name, up_s=now_s - self.started_s, method=self.settings.method,
-            view=pb.View.FromString(self._view), local_nodes=len(ledger.nodes),
+            aggregator=ledger.name,
+            up_s=now_s - self.started_s,
+            method=self.settings.method,
+            view=pb.View.FromString(self._view),
+            local_nodes=len(ledger.nodes),
             streams=self.listener.calls if self.listener else 0,
-            exchanges=self.exchanges, rejects=self.refusals.by_reason.values(),
+            exchanges=self.exchanges,
+            rejects=self.refusals.by_reason.values(),
             peers=peers.report(self.links, ledger, now_s),
         )
         for node, heard in list(ledger.nodes.items())[:most_nodes]:
-            reply.nodes.add(node=node, age_s=now_s - heard.heard_s, magnitude=heard.magnitude, pods=heard.pods,
-                            version=heard.version)
+            reply.nodes.add(
+                node=node,
+                age_s=now_s - heard.heard_s,
+                magnitude=heard.magnitude,
+                pods=heard.pods,
+                version=heard.version,
+            )
         return reply
 
     # Beside the calls
@@ -127,8 +136,11 @@ class AggregatorServer:
     def render(self) -> None:
         """Serialise the view everybody gets until the next merge."""
         about = pb.View(
-            sequence=self.ledger.sequence, incarnation=self.ledger.incarnation, aggregator=self.ledger.name,
-            settling=not self._settled, silence_s=self.settings.silence_s,
+            sequence=self.ledger.sequence,
+            incarnation=self.ledger.incarnation,
+            aggregator=self.ledger.name,
+            settling=not self._settled,
+            silence_s=self.settings.silence_s,
         )
         self._view = wire.write_view(self.ledger.sums, self.settings.rank or None, about)
 
@@ -164,11 +176,22 @@ class AggregatorServer:
     def listen(self) -> Listener:
         """Raises OSError if it cannot."""
         path = f"/{wire.SERVICE}/".encode()
-        methods = {path + b"Exchange": Method(self.answer), path + b"Stream": Method(self.answer, stream=True),
-                   path + b"Share": Method(self.share), path + b"Status": Method(self.status)}
+        methods = {
+            path + b"Exchange": Method(self.answer),
+            path + b"Stream": Method(self.answer, stream=True),
+            path + b"Share": Method(self.share),
+            path + b"Status": Method(self.status),
+        }
         s = self.settings
-        self.listener = Listener(s.listen, self.tls, methods, s.max_message_bytes, s.max_connections, STREAMS,
-                                 lambda reason, text: self.refusals.note("a connection", Rejected(reason, text)))
+        self.listener = Listener(
+            s.listen,
+            self.tls,
+            methods,
+            s.max_message_bytes,
+            s.max_connections,
+            STREAMS,
+            lambda reason, text: self.refusals.note("a connection", Rejected(reason, text)),
+        )
         return self.listener
 
 
@@ -193,6 +216,7 @@ async def serve(settings: Settings, ready: Callable[[str], None] | None = None) 
         supervisor.start("state", lambda: state.save_for_ever(settings.state, aggregator.ledger))
     if settings.http:
         from carico_agent.federation.metrics import serve_http  # aiohttp only if somebody asked for it
+
         supervisor.start("http", lambda: serve_http(settings.http, aggregator))
     log.info("aggregator %s listens on %s%s", name, listener.address, "" if aggregator.tls else ", plaintext")
     stop = _stop_on_signals()

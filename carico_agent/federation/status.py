@@ -11,14 +11,16 @@ from carico_agent.federation.address import Tls
 from carico_agent.federation.proto import federation_pb2 as pb
 
 
-async def fetch_status(address: str, tls: Tls | None = None, server_name: str = "", timeout_s: float = 5.0
-                       ) -> dict[str, Any]:
+async def fetch_status(
+    address: str, tls: Tls | None = None, server_name: str = "", timeout_s: float = 5.0
+) -> dict[str, Any]:
     """The aggregator's status as plain data; raises ConnectionError with the reason if it does not answer."""
     options: list[tuple[str, int | str]] = [("grpc.max_receive_message_length", 4_194_304)]
     async with addresses.open_channel(address, tls, server_name, options) as channel:
         try:
             raw = await channel.unary_unary(f"/{wire.SERVICE}/Status", addresses.same, addresses.same)(
-                pb.StatusRequest().SerializeToString(), timeout=timeout_s)
+                pb.StatusRequest().SerializeToString(), timeout=timeout_s
+            )
         except grpc.aio.AioRpcError as error:
             raise ConnectionError(f"{address}: {error.details() or error.code().name}") from error
     reply = pb.StatusReply.FromString(raw)
@@ -40,19 +42,29 @@ def describe(status: dict[str, Any]) -> str:
     view = status["view"]
     space, cost = view.get("subspace", {}), view.get("cost", {})
     names, rank = space.get("resources", []), len(space.get("sigma", []))
-    lines = [f"{status['aggregator']}: up {status['up_s']:.0f} s, {status['method']}, {view['nodes']} nodes "
-             f"({status['local_nodes']} here, {status['streams']} streams), {status['exchanges']} exchanges, "
-             f"view {view['sequence']}{', settling' if view['settling'] else ''}"]
+    lines = [
+        f"{status['aggregator']}: up {status['up_s']:.0f} s, {status['method']}, {view['nodes']} nodes "
+        f"({status['local_nodes']} here, {status['streams']} streams), {status['exchanges']} exchanges, "
+        f"view {view['sequence']}{', settling' if view['settling'] else ''}"
+    ]
     if rank:
         direction = ", ".join(f"{name} {space['u'][i * rank]:.3f}" for i, name in enumerate(names))
         lines.append(f"workload: magnitude {space['sigma'][0]:.3f}, direction {direction}")
-    known = [f"{name} {cost['value'][i]:.3g} ± {cost['precision'][i] ** -0.5:.2g}"
-             for i, name in enumerate(names) if cost.get("precision") and cost["precision"][i] > 0]
+    known = [
+        f"{name} {cost['value'][i]:.3g} ± {cost['precision'][i] ** -0.5:.2g}"
+        for i, name in enumerate(names)
+        if cost.get("precision") and cost["precision"][i] > 0
+    ]
     lines += [f"one Pod:  {', '.join(known)}"] if known else []
-    lines += [f"node {n['node']}: {n['age_s']:.1f} s ago, magnitude {n['magnitude']:.3f}, {n['pods']} Pods"
-              for n in status["nodes"]]
-    lines += [f"peer {p['aggregator'] or p['address']}: {p['condition']}, {p['nodes']} nodes, {p['age_s']:.1f} s ago"
-              for p in status["peers"]]
-    lines += [f"rejected {r['count']} x {r['reason']}, last {r['last_node']}: {r['last_detail']}"
-              for r in status["rejects"]]
+    lines += [
+        f"node {n['node']}: {n['age_s']:.1f} s ago, magnitude {n['magnitude']:.3f}, {n['pods']} Pods"
+        for n in status["nodes"]
+    ]
+    lines += [
+        f"peer {p['aggregator'] or p['address']}: {p['condition']}, {p['nodes']} nodes, {p['age_s']:.1f} s ago"
+        for p in status["peers"]
+    ]
+    lines += [
+        f"rejected {r['count']} x {r['reason']}, last {r['last_node']}: {r['last_detail']}" for r in status["rejects"]
+    ]
     return "\n".join(lines)

@@ -23,9 +23,14 @@ def write_contribution(node: str, told: Contribution, time_ns: int, version: str
     value = [c if ok else 0.0 for c, ok in zip(told.cost, known, strict=True)]
     precision = [min(p, rules.MOST_PRECISION) if ok else 0.0 for p, ok in zip(told.precision, known, strict=True)]
     return pb.Contribution(
-        node=node, subspace=_subspace(told.resources, told.subspace), samples=told.samples,
-        cost=pb.Cost(value=value, precision=precision, size=told.sizes), pods=told.pods,
-        time_unix_nano=time_ns, version=version, leaving=leaving,
+        node=node,
+        subspace=_subspace(told.resources, told.subspace),
+        samples=told.samples,
+        cost=pb.Cost(value=value, precision=precision, size=told.sizes),
+        pods=told.pods,
+        time_unix_nano=time_ns,
+        version=version,
+        leaving=leaving,
     ).SerializeToString()
 
 
@@ -40,10 +45,13 @@ def read_contribution(raw: bytes) -> tuple[pb.Contribution, Contribution]:
     names = rules.check_resources(tuple(resources))
     m = len(names)
     told = Contribution(
-        names, rules.check_subspace(m, subspace.u, subspace.sigma), message.samples,
+        names,
+        rules.check_subspace(m, subspace.u, subspace.sigma),
+        message.samples,
         rules.check_numbers("cost", m, cost.value, 0.0, 1.0),
         rules.check_numbers("precision", m, cost.precision, 0.0, rules.MOST_PRECISION),
-        message.pods, rules.check_numbers("size of a resource", m, cost.size, *rules.SIZES),
+        message.pods,
+        rules.check_numbers("size of a resource", m, cost.size, *rules.SIZES),
     )
     return message, told
 
@@ -58,8 +66,9 @@ def write_view(sums: Sums, rank: int | None, about: pb.View) -> bytes:
     return about.SerializeToString()
 
 
-def read_view(raw: bytes, own: Sequence[str], sizes: Sequence[float] | Vector, now_s: float
-              ) -> tuple[pb.View, GlobalView | None]:
+def read_view(
+    raw: bytes, own: Sequence[str], sizes: Sequence[float] | Vector, now_s: float
+) -> tuple[pb.View, GlobalView | None]:
     """An aggregator's answer in the order and the units of a node; None while the view is empty. Raises Rejected."""
     try:
         view = pb.View.FromString(raw)
@@ -82,8 +91,9 @@ def read_view(raw: bytes, own: Sequence[str], sizes: Sequence[float] | Vector, n
     return view, GlobalView(tuple(own), local, value, sure, view.nodes, view.sequence, view.aggregator, now_s)
 
 
-def _own_cost(cost: Vector, precision: Vector, names: Sequence[str], own: Sequence[str], size: Vector
-              ) -> tuple[Vector, Vector]:
+def _own_cost(
+    cost: Vector, precision: Vector, names: Sequence[str], own: Sequence[str], size: Vector
+) -> tuple[Vector, Vector]:
     if not (len(cost) and len(precision)):
         return np.full(len(own), np.nan), np.zeros(len(own))
     value = spread(cost[None], names, own)[0] / size

@@ -82,9 +82,10 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.e
     namespace = folder / "namespace"
     return Access(
         f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
-        ca_file=str(folder / "ca.crt"), token_file=str(folder / "token"),
+        ca_file=str(folder / "ca.crt"),
+        token_file=str(folder / "token"),
         namespace=namespace.read_text().strip() if namespace.exists() else "default",
-    )  # fmt: skip
+    )
 
 
 def from_kubeconfig(path: str | os.PathLike[str], context: str = "") -> Access:
@@ -126,7 +127,7 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str,
         key=_decoded(user, "client-key-data", file) or _file(file, user.get("client-key")),
         exec=_plugin(plugin, file) if plugin else None,
         namespace=namespace,
-    )  # fmt: skip
+    )
 
 
 def _check_server(server: str, secret: bool, file: Path) -> None:

@@ -48,8 +48,10 @@ class Offer:
 
     def raised(self, places: int, resource: int) -> "Offer":
         """At least these, where something is said at all."""
-        return Offer(None if self.places is None else max(self.places, places),
-                     None if self.resource is None else max(self.resource, resource))  # fmt: skip
+        return Offer(
+            None if self.places is None else max(self.places, places),
+            None if self.resource is None else max(self.resource, resource),
+        )
 
 
 NO_OFFER = Offer()

@@ -36,8 +36,9 @@ SILENCE_S = 100.0
 class Client:
     """One API server. Close it; or use `async with`."""
 
-    def __init__(self, access: Access, budget: Budget | None = None, timeout_s: float = 10.0,
-                 patience: Backoff = PATIENCE) -> None:  # fmt: skip
+    def __init__(
+        self, access: Access, budget: Budget | None = None, timeout_s: float = 10.0, patience: Backoff = PATIENCE
+    ) -> None:
         self.access = access
         self.credentials = Credentials(access)
         self.requests = 0
@@ -76,8 +77,14 @@ class Client:
     async def delete(self, path: str) -> Object:
         return await self.request("DELETE", path)
 
-    async def request(self, method: str, path: str, body: Object | None = None, headers: Texts | None = None,
-                      params: Texts | None = None) -> Object:  # fmt: skip
+    async def request(
+        self,
+        method: str,
+        path: str,
+        body: Object | None = None,
+        headers: Texts | None = None,
+        params: Texts | None = None,
+    ) -> Object:
         """One request and its answer; raises KubeError."""
         async with self._answer(method, path, body, headers, params, self._timeout_s) as response:
             try:
@@ -103,8 +110,15 @@ class Client:
     # ---- one exchange
 
     @asynccontextmanager
-    async def _answer(self, method: str, path: str, body: Object | None, headers: Texts | None, params: Texts | None,
-                      timeout_s: float | None) -> AsyncIterator[aiohttp.ClientResponse]:  # fmt: skip
+    async def _answer(
+        self,
+        method: str,
+        path: str,
+        body: Object | None,
+        headers: Texts | None,
+        params: Texts | None,
+        timeout_s: float | None,
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
         """A successful response; the turn it took ends when its headers have come."""
         async with AsyncExitStack() as stack:
             for attempt in (1, 2):
@@ -118,18 +132,34 @@ class Client:
                 raise await self._refusal(response, method, path)
             yield response
 
-    async def _send(self, stack: AsyncExitStack, method: str, path: str, body: Object | None, headers: Texts | None,
-                    params: Texts | None, timeout_s: float | None) -> aiohttp.ClientResponse:  # fmt: skip
+    async def _send(
+        self,
+        stack: AsyncExitStack,
+        method: str,
+        path: str,
+        body: Object | None,
+        headers: Texts | None,
+        params: Texts | None,
+        timeout_s: float | None,
+    ) -> aiohttp.ClientResponse:
         told = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._timeout_s, sock_read=timeout_s or SILENCE_S)
         self.requests += 1
         try:
-            response = await stack.enter_async_context(self._open().request(
-                method, self.access.server + path, params=params, headers={**told, **(headers or {})}, timeout=timeout,
-                data=None if body is None else json.dumps(body, separators=(",", ":")), allow_redirects=False,
-                ssl=self._context(), server_hostname=self.access.tls_server_name or None,
-                proxy=self.access.proxy or None,
-            ))  # fmt: skip
+            response = await stack.enter_async_context(
+                self._open().request(
+                    method,
+                    self.access.server + path,
+                    params=params,
+                    headers={**told, **(headers or {})},
+                    timeout=timeout,
+                    data=None if body is None else json.dumps(body, separators=(",", ":")),
+                    allow_redirects=False,
+                    ssl=self._context(),
+                    server_hostname=self.access.tls_server_name or None,
+                    proxy=self.access.proxy or None,
+                )
+            )
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
             self._tls = None  # the authority's file may have been renewed
             self._troubled(None)

@@ -73,9 +73,13 @@ async def _run(plugin: Exec) -> dict[str, Any]:
     environment = {**os.environ, **plugin.environment, "KUBERNETES_EXEC_INFO": json.dumps(request)}
     try:
         process = await asyncio.create_subprocess_exec(
-            plugin.command, *plugin.arguments, env=environment, stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-        )  # fmt: skip
+            plugin.command,
+            *plugin.arguments,
+            env=environment,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
     except OSError as error:
         raise BadAccess(f"credential plugin {plugin.command}: {error.strerror}") from error
     try:

@@ -30,8 +30,10 @@ class Refused(KubeError):
         return self.status == 410
 
 
-_FORBIDDEN = re.compile(r'User "(?P<who>[^"]*)" cannot (?P<verb>\w+) resource "(?P<what>[^"]*)"'
-                        r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<where>[^"]*)")?')  # fmt: skip
+_FORBIDDEN = re.compile(
+    r'User "(?P<who>[^"]*)" cannot (?P<verb>\w+) resource "(?P<what>[^"]*)"'
+    r'(?: in API group "(?P<group>[^"]*)")?(?: in the namespace "(?P<where>[^"]*)")?'
+)
 
 
 def explain(status: int, body: bytes, method: str, path: str) -> str:
@@ -47,10 +49,12 @@ def explain(status: int, body: bytes, method: str, path: str) -> str:
     if status == 401:
         return "the API server does not accept these credentials (401): wrong or expired token or certificate"
     if status == 403 and (found := _FORBIDDEN.search(said)):
-        group = f'.{found["group"]}' if found["group"] else ""
-        where = f' in namespace {found["where"]}' if found["where"] else ""
-        return (f'missing right: "{found["verb"]}" on "{found["what"]}{group}"{where} for {found["who"]}; '
-                "add it to the role (deploy/ has one)")  # fmt: skip
+        group = f".{found['group']}" if found["group"] else ""
+        where = f" in namespace {found['where']}" if found["where"] else ""
+        return (
+            f'missing right: "{found["verb"]}" on "{found["what"]}{group}"{where} for {found["who"]}; '
+            "add it to the role (deploy/ has one)"
+        )
     if status == 404 and "not found" in said:
         return f"{said} on the API server"
     return f"{method} {path.partition('?')[0]}: {status} {said}".rstrip()

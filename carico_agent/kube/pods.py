@@ -48,10 +48,15 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
     uid = str(meta.get("uid", ""))
     annotations = meta.get("annotations") or {}
     return PodFacts(
-        uid, str(meta.get("name", "")), str(meta.get("namespace", "")), str(spec.get("nodeName") or ""),
-        str((pod.get("status") or {}).get("phase") or ""), kind_of(meta),
-        holds_of(spec, resource) if resource else 0, str(annotations.get(MIRROR) or uid),
-    )  # fmt: skip
+        uid,
+        str(meta.get("name", "")),
+        str(meta.get("namespace", "")),
+        str(spec.get("nodeName") or ""),
+        str((pod.get("status") or {}).get("phase") or ""),
+        kind_of(meta),
+        holds_of(spec, resource) if resource else 0,
+        str(annotations.get(MIRROR) or uid),
+    )
 
 
 def kind_of(meta: Object) -> str:

@@ -24,8 +24,13 @@ class Right:
         return f'"{self.verb}" on "{what}"' + (f" in namespace {self.namespace}" if self.namespace else "")
 
 
-AGENT = (Right("list", "nodes"), Right("watch", "nodes"), Right("patch", "nodes", "status"),
-         Right("list", "pods"), Right("watch", "pods"))  # fmt: skip
+AGENT = (
+    Right("list", "nodes"),
+    Right("watch", "nodes"),
+    Right("patch", "nodes", "status"),
+    Right("list", "pods"),
+    Right("watch", "pods"),
+)
 
 
 def book_rights(namespace: str) -> tuple[Right, ...]:
@@ -35,9 +40,19 @@ def book_rights(namespace: str) -> tuple[Right, ...]:
 
 async def allowed(client: Client, right: Right) -> bool:
     """Whether these credentials have `right`. Everybody who is known may ask that."""
-    attributes = {"verb": right.verb, "resource": right.resource, "group": right.group, "subresource": right.part,
-                  "namespace": right.namespace}  # fmt: skip
-    review = await client.post("/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", {
-        "apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview",
-        "spec": {"resourceAttributes": attributes}})  # fmt: skip
+    attributes = {
+        "verb": right.verb,
+        "resource": right.resource,
+        "group": right.group,
+        "subresource": right.part,
+        "namespace": right.namespace,
+    }
+    review = await client.post(
+        "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+        {
+            "apiVersion": "authorization.k8s.io/v1",
+            "kind": "SelfSubjectAccessReview",
+            "spec": {"resourceAttributes": attributes},
+        },
+    )
     return bool((review.get("status") or {}).get("allowed"))

@@ -27,8 +27,16 @@ class Watch(Generic[T]):
     `event(gone, thing)`: gone is True for a deleted object, or one that left the selection.
     """
 
-    def __init__(self, client: Client, path: str, pick: Callable[[Object], T], snapshot: Callable[[list[T]], None],
-                 event: Callable[[bool, T], None], health: Health, select: str = "") -> None:  # fmt: skip
+    def __init__(
+        self,
+        client: Client,
+        path: str,
+        pick: Callable[[Object], T],
+        snapshot: Callable[[list[T]], None],
+        event: Callable[[bool, T], None],
+        health: Health,
+        select: str = "",
+    ) -> None:
         self._client, self._path, self._pick = client, path, pick
         self._snapshot, self._event, self._health = snapshot, event, health
         self._select = {"fieldSelector": select} if select else {}
@@ -79,9 +87,12 @@ class Watch(Generic[T]):
     async def _follow(self) -> None:
         opened_s = time.monotonic()
         params = {
-            "watch": "1", "allowWatchBookmarks": "true", "resourceVersion": self._version,
-            "timeoutSeconds": str(random.randint(240, 300)), **self._select,
-        }  # fmt: skip
+            "watch": "1",
+            "allowWatchBookmarks": "true",
+            "resourceVersion": self._version,
+            "timeoutSeconds": str(random.randint(240, 300)),
+            **self._select,
+        }
         try:
             async for line in self._client.lines(self._path, params, self._opened):
                 self._take(line)

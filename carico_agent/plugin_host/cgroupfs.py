@@ -48,7 +48,7 @@ class CgroupFiles:
 def _read_all(file: int) -> bytes:
     """Large files of the kernel (memory.stat, cgroup.procs) come in several pieces."""
     pieces = []
-    while (piece := os.read(file, LARGEST_BYTES)):
+    while piece := os.read(file, LARGEST_BYTES):
         pieces.append(piece)
     return b"".join(pieces)
 

@@ -14,11 +14,15 @@ def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/c
     base = Path(root)
     meminfo = parse_flat(_text(base / "proc/meminfo").replace(":", "").replace(" kB", ""))
     topology = read_topology(base)
-    return NodeFacts(cores=len(topology) or os.cpu_count() or 1, topology=topology,
-                     memory_total_bytes=meminfo.get("MemTotal", 0) * 1024,
-                     swap_total_bytes=meminfo.get("SwapTotal", 0) * 1024,
-                     page_bytes=os.sysconf("SC_PAGE_SIZE"), cgroup_root=cgroup_root,
-                     proc_root=str(base / "proc"))
+    return NodeFacts(
+        cores=len(topology) or os.cpu_count() or 1,
+        topology=topology,
+        memory_total_bytes=meminfo.get("MemTotal", 0) * 1024,
+        swap_total_bytes=meminfo.get("SwapTotal", 0) * 1024,
+        page_bytes=os.sysconf("SC_PAGE_SIZE"),
+        cgroup_root=cgroup_root,
+        proc_root=str(base / "proc"),
+    )
 
 
 def read_topology(base: Path) -> tuple[Cpu, ...]:

@@ -36,8 +36,14 @@ class Host:
     once for unknown plugins and bad plugin settings: bad arguments stop the agent from starting, a refusal does not.
     """
 
-    def __init__(self, settings: Plugins, view_of: Callable[[], View], journal_path: Path, root: str = "/",
-                 found: Mapping[str, Found] | None = None) -> None:
+    def __init__(
+        self,
+        settings: Plugins,
+        view_of: Callable[[], View],
+        journal_path: Path,
+        root: str = "/",
+        found: Mapping[str, Found] | None = None,
+    ) -> None:
         self._settings, self._path = settings, journal_path
         self._views = _Shared(view_of)
         self._found = find(settings.site_folder) if found is None else found
@@ -61,14 +67,20 @@ class Host:
                 self.refused[name] = problem.removeprefix("Refuse: ")
                 continue
             try:
-                made.append(kinds[0](build(kinds[0].Settings, self._settings.settings.get(name, {}),
-                                           f"plugins.settings.{name}")))
+                made.append(
+                    kinds[0](
+                        build(kinds[0].Settings, self._settings.settings.get(name, {}), f"plugins.settings.{name}")
+                    )
+                )
             except BadSettings as bad:
                 errors += bad.errors
             except Refuse as refusal:
                 errors.append(f"plugins.settings.{name}: {refusal}")
-        errors += [f"plugins.settings.{name}: no plugin of that name" for name in self._settings.settings
-                   if name not in self._found]
+        errors += [
+            f"plugins.settings.{name}: no plugin of that name"
+            for name in self._settings.settings
+            if name not in self._found
+        ]
         if errors:
             raise BadSettings(errors)
         return made
@@ -76,12 +88,17 @@ class Host:
     def start(self) -> list[Restored]:
         """Put back what an earlier life left behind, then start every plugin in its own thread."""
         left_behind = self._open_journal()
-        limits = Limits(self._settings.write_deadline_s, self._settings.rewrite_after_s,
-                        self._settings.writes_per_minute, self._settings.min_step_ratio)
+        limits = Limits(
+            self._settings.write_deadline_s,
+            self._settings.rewrite_after_s,
+            self._settings.writes_per_minute,
+            self._settings.min_step_ratio,
+        )
         self.writer = CgroupWriter(self._journal, self._settings.dry_run, limits, self._owner_of)
         for plugin in self._plugins:
-            runner = Runner(plugin, PluginWriter(plugin.name, self.writer), self._views.get,
-                            self._settings.tick_deadline_s)
+            runner = Runner(
+                plugin, PluginWriter(plugin.name, self.writer), self._views.get, self._settings.tick_deadline_s
+            )
             self.runners[plugin.name] = runner
             runner.launch()
         return left_behind
@@ -98,8 +115,13 @@ class Host:
             return []
         restored = restore_all(self._journal, CgroupFiles())
         for item in restored:
-            log.warning("plugins: %s/%s of an earlier run: %s %s", item.entry.knob.cgroup, item.entry.knob.key,
-                        item.how, item.detail)
+            log.warning(
+                "plugins: %s/%s of an earlier run: %s %s",
+                item.entry.knob.cgroup,
+                item.entry.knob.key,
+                item.how,
+                item.detail,
+            )
         return restored
 
     def _owner_of(self, key: str) -> str | None:
@@ -124,13 +146,29 @@ class Host:
         """`/v1/plugins`: every plugin, who owns which file, and the last things written or not."""
         shown = [runner.condition() for runner in self.runners.values()]
         shown += [{"name": name, "state": "refused", "detail": why} for name, why in self.refused.items()]
-        idle = [{"name": name, "state": "available", "detail": item.origin} for name, item in self._found.items()
-                if name not in self.runners and name not in self.refused]
+        idle = [
+            {"name": name, "state": "available", "detail": item.origin}
+            for name, item in self._found.items()
+            if name not in self.runners and name not in self.refused
+        ]
         recent = list(self.writer.recent) if self.writer else []
-        return {"dry_run": self.writer.dry_run if self.writer else True, "plugins": shown + idle,
-                "owners": [{"name": o.name, "keys": list(o.keys), "why": o.why} for o in self._ownership.owners],
-                "recent": [{"plugin": plugin, "cgroup": o.change.cgroup, "key": o.change.key, "state": o.state,
-                            "old": o.old, "new": o.change.value, "detail": o.detail} for plugin, o in recent]}
+        return {
+            "dry_run": self.writer.dry_run if self.writer else True,
+            "plugins": shown + idle,
+            "owners": [{"name": o.name, "keys": list(o.keys), "why": o.why} for o in self._ownership.owners],
+            "recent": [
+                {
+                    "plugin": plugin,
+                    "cgroup": o.change.cgroup,
+                    "key": o.change.key,
+                    "state": o.state,
+                    "old": o.old,
+                    "new": o.change.value,
+                    "detail": o.detail,
+                }
+                for plugin, o in recent
+            ],
+        }
 
     def answer(self, name: str, ask: Mapping[str, str] | None = None) -> dict[str, Any] | None:
         """`/v1/plugins/NAME`; None when there is no such plugin running."""
@@ -145,11 +183,17 @@ class Host:
             yield Metric("carico_plugin_failures_total", runner.failures, label, "Failed or slow ticks.", "counter")
             yield Metric("carico_plugin_tick_seconds", runner.last_s, label, "Duration of the last tick.")
             for metric in runner.metrics():
-                yield Metric(f"carico_plugin_{metric.name}", metric.value, {**label, **metric.labels}, metric.help,
-                             metric.kind)
+                yield Metric(
+                    f"carico_plugin_{metric.name}", metric.value, {**label, **metric.labels}, metric.help, metric.kind
+                )
         for (plugin, key, state), count in list(self.writer.counts.items()) if self.writer else []:
-            yield Metric("carico_cgroup_writes_total", count, {"plugin": plugin, "key": key, "outcome": state},
-                         "Wishes to write a cgroup file, by what became of them.", "counter")
+            yield Metric(
+                "carico_cgroup_writes_total",
+                count,
+                {"plugin": plugin, "key": key, "outcome": state},
+                "Wishes to write a cgroup file, by what became of them.",
+                "counter",
+            )
 
 
 class _Shared:

@@ -131,8 +131,9 @@ def apply(entries: dict[Knob, Entry], record: dict[str, Any]) -> None:
     elif kind == "closed":
         entries.pop(knob, None)
     elif kind == "open":
-        entries[knob] = Entry(knob, record["original"], record["ours"], record["plugin"], record["reason"],
-                              record["applied"])
+        entries[knob] = Entry(
+            knob, record["original"], record["ours"], record["plugin"], record["reason"], record["applied"]
+        )
 
 
 def boot_id(root: str | os.PathLike[str] = "/") -> str:
@@ -222,10 +223,21 @@ class Journal:
         if not force and self._good_bytes < (COMPACT_BYTES if self.entries else QUIET_COMPACT_BYTES):
             return False
         fresh = self.path.with_name(self.path.name + ".new")
-        lines = [encode({"kind": "open", "time": round(time.time(), 3), **entry.knob._asdict(), "plugin": entry.plugin,
-                         "original": entry.original, "ours": entry.ours, "applied": entry.applied,
-                         "reason": entry.reason})
-                 for entry in self.entries.values()]
+        lines = [
+            encode(
+                {
+                    "kind": "open",
+                    "time": round(time.time(), 3),
+                    **entry.knob._asdict(),
+                    "plugin": entry.plugin,
+                    "original": entry.original,
+                    "ours": entry.ours,
+                    "applied": entry.applied,
+                    "reason": entry.reason,
+                }
+            )
+            for entry in self.entries.values()
+        ]
         with open(fresh, "wb") as file:
             file.write(b"".join(lines))
             file.flush()

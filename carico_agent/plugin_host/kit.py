@@ -12,8 +12,15 @@ from pathlib import Path
 
 from carico_agent.supervise.files import replace_file
 
-MODULES = ("__init__.py", "plugin_api.py", "plugin_host/__init__.py", "plugin_host/knobs.py", "plugin_host/cgroupfs.py",
-           "plugin_host/journal.py", "plugin_host/restore.py")
+MODULES = (
+    "__init__.py",
+    "plugin_api.py",
+    "plugin_host/__init__.py",
+    "plugin_host/knobs.py",
+    "plugin_host/cgroupfs.py",
+    "plugin_host/journal.py",
+    "plugin_host/restore.py",
+)
 
 MAIN = """\
 import sys

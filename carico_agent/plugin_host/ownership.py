@@ -87,8 +87,9 @@ def _nri_plugins(base: Path) -> Owner | None:
 
 
 def _processes(base: Path) -> list[Owner]:
-    return [Owner(name, PROCESSES[name], f"process {pid} runs here")
-            for pid, name in _names(base) if PROCESSES.get(name)]
+    return [
+        Owner(name, PROCESSES[name], f"process {pid} runs here") for pid, name in _names(base) if PROCESSES.get(name)
+    ]
 
 
 def _names(base: Path) -> list[tuple[str, str]]:

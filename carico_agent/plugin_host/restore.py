@@ -95,8 +95,9 @@ def _write_original(entry: Entry, files: CgroupFiles) -> None:
             raise
         # Linux 6.1 does not empty the cpuset of a group with tasks (seen in tests/node). What the parent has now allows
         # the same; only CPUs that come online later are not in it.
-        files.write(knob.cgroup, knob.inode, knob.key, files.read(os.path.dirname(knob.cgroup), None,
-                                                                  "cpuset.cpus.effective"))
+        files.write(
+            knob.cgroup, knob.inode, knob.key, files.read(os.path.dirname(knob.cgroup), None, "cpuset.cpus.effective")
+        )
 
 
 def spelled(key: str, text: str) -> str:

@@ -18,8 +18,14 @@ BACKOFF = Backoff(first_s=10.0, factor=2.0, most_s=600.0)
 class Runner:
     """States: starting, running, refused (said no), failing (backed off), stopped."""
 
-    def __init__(self, plugin: Plugin, writer: Writer, view_of: Callable[[], View], deadline_s: float = 2.0,
-                 backoff: Backoff = BACKOFF) -> None:
+    def __init__(
+        self,
+        plugin: Plugin,
+        writer: Writer,
+        view_of: Callable[[], View],
+        deadline_s: float = 2.0,
+        backoff: Backoff = BACKOFF,
+    ) -> None:
         self.plugin, self.name = plugin, plugin.name
         self.state, self.detail = "starting", ""
         self.ticks = self.failures = self.overruns = 0
@@ -83,8 +89,13 @@ class Runner:
     def _change(self, state: str, detail: str) -> None:
         """Only changes of condition are logged."""
         if state != self.state:
-            log.log(logging.WARNING if detail else logging.INFO, "plugin %s: %s%s", self.name, state,
-                    f": {detail}" if detail else "")
+            log.log(
+                logging.WARNING if detail else logging.INFO,
+                "plugin %s: %s%s",
+                self.name,
+                state,
+                f": {detail}" if detail else "",
+            )
         self.state, self.detail = state, detail
 
     def stop(self, wait_s: float) -> None:
@@ -97,10 +108,18 @@ class Runner:
     def condition(self) -> dict[str, Any]:
         """As `/v1/plugins` shows it; never waits for the plugin."""
         busy = self._busy_since_s
-        return {"name": self.name, "state": self.state, "detail": self.detail, "ticks": self.ticks,
-                "failures": self.failures, "overruns": self.overruns, "last_tick_s": round(self.last_s, 6),
-                "most_tick_s": round(self.most_s, 6), "period_s": self.plugin.period_s,
-                "in_tick_s": round(time.monotonic() - busy, 3) if busy is not None else None}
+        return {
+            "name": self.name,
+            "state": self.state,
+            "detail": self.detail,
+            "ticks": self.ticks,
+            "failures": self.failures,
+            "overruns": self.overruns,
+            "last_tick_s": round(self.last_s, 6),
+            "most_tick_s": round(self.most_s, 6),
+            "period_s": self.plugin.period_s,
+            "in_tick_s": round(time.monotonic() - busy, 3) if busy is not None else None,
+        }
 
     def answer(self, ask: Mapping[str, str]) -> dict[str, Any]:
         """Asked for by somebody: answered by the plugin if it is free, from its last report if it is busy."""

@@ -28,8 +28,13 @@ class ViewMaker:
     Only a pure cgroup v2 tree is shown: on v1 and hybrid nodes there are no Pods in the view, and plugins refuse.
     """
 
-    def __init__(self, pods: Callable[[], Mapping[str, Pod]], usage: Callable[[], Mapping[str, PodUsage]],
-                 status: Callable[[], Mapping[str, Any]] = dict, root: str = "/") -> None:
+    def __init__(
+        self,
+        pods: Callable[[], Mapping[str, Pod]],
+        usage: Callable[[], Mapping[str, PodUsage]],
+        status: Callable[[], Mapping[str, Any]] = dict,
+        root: str = "/",
+    ) -> None:
         self._pods, self._usage, self._status, self._root = pods, usage, status, root.rstrip("/")
         self._v2 = layout(Path(root)).kind == "v2"
         self._mount = f"{self._root}/sys/fs/cgroup"
@@ -49,8 +54,17 @@ class ViewMaker:
 
     def _show(self, pod: Pod, counters: PodUsage | None) -> plugin_api.Pod:
         members = [self._container(member) for member in pod.containers if not member.sandbox]
-        return plugin_api.Pod(pod.key, pod.name, pod.namespace, pod.uid, self._mount + pod.cgroup, pod.inode,
-                              tuple(member for member in members if member), usage_of(counters), pod.labels)
+        return plugin_api.Pod(
+            pod.key,
+            pod.name,
+            pod.namespace,
+            pod.uid,
+            self._mount + pod.cgroup,
+            pod.inode,
+            tuple(member for member in members if member),
+            usage_of(counters),
+            pod.labels,
+        )
 
     def _container(self, member: Member) -> Container | None:
         key = (member.id, member.pid)
@@ -76,6 +90,12 @@ def usage_of(counters: PodUsage | None) -> Usage:
     if counters is None:
         return Usage()
     stalls = {"cpu": counters.cpu_pressure_usec, "memory": counters.memory_pressure_usec}
-    return Usage(counters.cpu_usage_usec, counters.nr_periods, counters.nr_throttled, counters.throttled_usec,
-                 counters.memory_current, {name: Stall(some) for name, some in stalls.items() if some is not None},
-                 counters.t)
+    return Usage(
+        counters.cpu_usage_usec,
+        counters.nr_periods,
+        counters.nr_throttled,
+        counters.throttled_usec,
+        counters.memory_current,
+        {name: Stall(some) for name, some in stalls.items() if some is not None},
+        counters.t,
+    )

@@ -62,9 +62,15 @@ class CgroupWriter:
     `owner_of(key)` names who else rules a file, or is None.
     """
 
-    def __init__(self, journal: Journal | None, dry_run: bool = True, limits: Limits | None = None,
-                 owner_of: Callable[[str], str | None] = lambda key: None, files: CgroupFiles | None = None,
-                 clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self,
+        journal: Journal | None,
+        dry_run: bool = True,
+        limits: Limits | None = None,
+        owner_of: Callable[[str], str | None] = lambda key: None,
+        files: CgroupFiles | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self.dry_run = dry_run or journal is None
         self.counts: Counter[tuple[str, str, str]] = Counter()
         self.recent: deque[tuple[str, Outcome]] = deque(maxlen=KEPT_OUTCOMES)
@@ -85,8 +91,10 @@ class CgroupWriter:
         with self._lock:
             looked = [self._look(change) for change in changes]
             self._carry_out(plugin, [step for step in looked if isinstance(step, _Step)])
-            outcomes = [step.outcome or _say(step.change, "failed", step.old) if isinstance(step, _Step) else step
-                        for step in looked]
+            outcomes = [
+                step.outcome or _say(step.change, "failed", step.old) if isinstance(step, _Step) else step
+                for step in looked
+            ]
         for outcome in outcomes:
             self._count(plugin, outcome)
         return outcomes
@@ -262,8 +270,9 @@ class CgroupWriter:
         change = Change(cgroup, inode, key, "", reason)
         with self._lock:
             entry = self._entry(self._knob(cgroup, inode, key))
-            outcome = _say(change, "unchanged", None, "nothing of ours there") if entry is None else \
-                self._undo(change, entry)
+            outcome = (
+                _say(change, "unchanged", None, "nothing of ours there") if entry is None else self._undo(change, entry)
+            )
         self._count(plugin, outcome)
         return outcome
 
@@ -275,8 +284,9 @@ class CgroupWriter:
     def _put_back_in_time(self, entry: Entry) -> Restored:
         box: list[Restored] = []
         boot = entry.knob.boot
-        call = Call(f"restore {entry.knob.cgroup}/{entry.knob.key}",
-                    lambda: box.append(put_back(entry, self._files, boot)))
+        call = Call(
+            f"restore {entry.knob.cgroup}/{entry.knob.key}", lambda: box.append(put_back(entry, self._files, boot))
+        )
         if not call.wait(self._limits.write_deadline_s):
             return Restored(entry, "failed", "the kernel has not answered yet; still in the journal")
         result = box[0] if box else Restored(entry, "failed", call.error or "")

@@ -110,8 +110,9 @@ class _Connection(RequestHandler):
             self.gate.leave(self.client)
         super().connection_lost(exc)
 
-    def handle_error(self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None,
-                     message: str | None = None) -> web.StreamResponse:  # fmt: skip
+    def handle_error(
+        self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
+    ) -> web.StreamResponse:
         if status >= 500:
             log.error("%s %s failed", request.method, request.path, exc_info=exc)
         if request.writer.output_size > 0:
@@ -123,8 +124,10 @@ class _Connection(RequestHandler):
 
 
 _BUSY = b'{"error":"too many connections of this client","status":503}\n'
-TOO_MANY = (b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
-            b"Content-Length: %d\r\n\r\n" % len(_BUSY)) + _BUSY  # fmt: skip
+TOO_MANY = (
+    b"HTTP/1.1 503 Service Unavailable\r\nContent-Type: application/json\r\nConnection: close\r\n"
+    b"Content-Length: %d\r\n\r\n" % len(_BUSY)
+) + _BUSY
 
 
 def client(request: web.BaseRequest) -> Client:
@@ -206,11 +209,18 @@ STATUS = {
     "type": "object",
     "required": ["node", "time", "sequence", "ttl_s", "age_s", "pod_capacity", "slots", "pods", "mode", "limiting"],
     "properties": {
-        "pod_capacity": _NUMBER, "low": _NUMBER, "high": _NUMBER, "slots": _NUMBER, "pods": {"type": "integer"},
-        "mode": {"enum": ["learning", "measured", "predicted"]}, "limiting": {"type": ["string", "null"]},
-        "sequence": {"type": "integer"}, "ttl_s": {"type": "number"}, "age_s": {"type": "number"},
+        "pod_capacity": _NUMBER,
+        "low": _NUMBER,
+        "high": _NUMBER,
+        "slots": _NUMBER,
+        "pods": {"type": "integer"},
+        "mode": {"enum": ["learning", "measured", "predicted"]},
+        "limiting": {"type": ["string", "null"]},
+        "sequence": {"type": "integer"},
+        "ttl_s": {"type": "number"},
+        "age_s": {"type": "number"},
     },
-}  # fmt: skip
+}
 
 
 def status_routes(board: Board) -> dict[str, dict[str, Handler]]:

@@ -76,8 +76,14 @@ class NodeFacts:
 class NodePublisher:
     """Keeps one Node object true. `run` is for the supervisor, `withdraw` for the end."""
 
-    def __init__(self, client: Client, board: Board, config: NodeConfig,
-                 counted: Counted = dict, clock: Callable[[], float] = time.monotonic) -> None:  # fmt: skip
+    def __init__(
+        self,
+        client: Client,
+        board: Board,
+        config: NodeConfig,
+        counted: Counted = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._client, self._board, self._config, self._counted, self._clock = client, board, config, counted, clock
         self.health = Health(f"Kubernetes node {config.node}", "published")
         self.gate = Gate(config.gate)
@@ -97,11 +103,25 @@ class NodePublisher:
         self._said_status: str | None = None
         self._wrote_s = -float("inf")
         self._stir = asyncio.Event()
-        self._watch_node = Watch(client, "/api/v1/nodes", self._pick_node, self._nodes_are, self._node_changed,
-                                 self.health, f"metadata.name={config.node}")  # fmt: skip
+        self._watch_node = Watch(
+            client,
+            "/api/v1/nodes",
+            self._pick_node,
+            self._nodes_are,
+            self._node_changed,
+            self.health,
+            f"metadata.name={config.node}",
+        )
         here = f"spec.nodeName={config.node},{UNFINISHED}"
-        self._watch_pods = Watch(client, "/api/v1/pods", lambda pod: facts(pod, config.resource), self._pods_are,
-                                 self._pod_changed, self.health, here)  # fmt: skip
+        self._watch_pods = Watch(
+            client,
+            "/api/v1/pods",
+            lambda pod: facts(pod, config.resource),
+            self._pods_are,
+            self._pod_changed,
+            self.health,
+            here,
+        )
 
     @property
     def condition(self) -> str:
@@ -128,16 +148,25 @@ class NodePublisher:
         status, resource = node.get("status") or {}, self._config.resource
         annotations = node["metadata"].get("annotations") or {}
         capacity, allocatable = (status.get("capacity") or {}), (status.get("allocatable") or {})
-        return NodeFacts(node["metadata"]["name"], capacity.get(resource), allocatable.get(resource),
-                         annotations.get(STATUS), node["metadata"].get("uid", ""))  # fmt: skip
+        return NodeFacts(
+            node["metadata"]["name"],
+            capacity.get(resource),
+            allocatable.get(resource),
+            annotations.get(STATUS),
+            node["metadata"].get("uid", ""),
+        )
 
     def _nodes_are(self, nodes: list[NodeFacts]) -> None:
         self._node_changed(not nodes, nodes[0] if nodes else NodeFacts(self._config.node))
 
     def _node_changed(self, gone: bool, node: NodeFacts) -> None:
         if gone:
-            self.health.bad("node", KubeError(f'nodes "{node.name}" not found on the API server; '
-                                              "give the right name with --node or NODE_NAME"))  # fmt: skip
+            self.health.bad(
+                "node",
+                KubeError(
+                    f'nodes "{node.name}" not found on the API server; give the right name with --node or NODE_NAME'
+                ),
+            )
             self._said = None
             self.gate.forget()
         elif self._node is None:
@@ -191,11 +220,15 @@ class NodePublisher:
         """Annotations and resource, as one merge patch."""
         known = news.slots is not None
         status = self._board.status
-        body: Object = {"metadata": {"annotations": {
-            POD_CAPACITY: f"{status['pod_capacity']:.2f}" if known else None,
-            SLOTS: str(news.slots) if known else None,
-            STATUS: self._status_text(news, offer),
-        }}}  # fmt: skip
+        body: Object = {
+            "metadata": {
+                "annotations": {
+                    POD_CAPACITY: f"{status['pod_capacity']:.2f}" if known else None,
+                    SLOTS: str(news.slots) if known else None,
+                    STATUS: self._status_text(news, offer),
+                }
+            }
+        }
         if offer.resource is not None:
             amount = {self._config.resource: str(offer.resource)}
             body["status"] = {"capacity": amount, "allocatable": amount}
@@ -311,8 +344,10 @@ class NodePublisher:
 def removal(resource: str) -> Object:
     """The patch that takes everything of ours off a node."""
     gone = {resource: None}
-    return {"metadata": {"annotations": dict.fromkeys((POD_CAPACITY, SLOTS, STATUS))},
-            "status": {"capacity": gone, "allocatable": gone}}  # fmt: skip
+    return {
+        "metadata": {"annotations": dict.fromkeys((POD_CAPACITY, SLOTS, STATUS))},
+        "status": {"capacity": gone, "allocatable": gone},
+    }
 
 
 async def remove(client: Client, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
@@ -337,5 +372,8 @@ async def marked(client: Client, resource: str = RESOURCE) -> list[str]:
 
 def _is_marked(node: Object, resource: str) -> bool:
     annotations, status = node["metadata"].get("annotations") or {}, node.get("status") or {}
-    return (not annotations.keys().isdisjoint((POD_CAPACITY, SLOTS, STATUS))
-            or resource in (status.get("capacity") or {}) or resource in (status.get("allocatable") or {}))  # fmt: skip
+    return (
+        not annotations.keys().isdisjoint((POD_CAPACITY, SLOTS, STATUS))
+        or resource in (status.get("capacity") or {})
+        or resource in (status.get("allocatable") or {})
+    )

@@ -42,26 +42,34 @@ def described(handler: Callable[..., Any]) -> Operation:
 
 
 ERROR = {
-    "type": "object", "required": ["error", "status"],
+    "type": "object",
+    "required": ["error", "status"],
     "properties": {"error": {"type": "string"}, "status": {"type": "integer"}},
-}  # fmt: skip
+}
 COMMON_ERRORS = {
-    400: "not understood", 403: "not for this client", 429: "too many requests; Retry-After says when to come again",
-}  # fmt: skip
+    400: "not understood",
+    403: "not for this client",
+    429: "too many requests; Retry-After says when to come again",
+}
 
 
 def describe(routes: Mapping[str, Mapping[str, Callable[..., Any]]], version: str) -> dict[str, Any]:
     """The OpenAPI 3.1 document of a route table."""
-    paths = {path: {method.lower(): _method(path, handler) for method, handler in methods.items()}
-             for path, methods in sorted(routes.items())}  # fmt: skip
+    paths = {
+        path: {method.lower(): _method(path, handler) for method, handler in methods.items()}
+        for path, methods in sorted(routes.items())
+    }
     return {
         "openapi": "3.1.0",
-        "info": {"title": "carico agent", "version": version,
-                 "description": "How many more Pods can this node take, right now? Over a unix socket."},
+        "info": {
+            "title": "carico agent",
+            "version": version,
+            "description": "How many more Pods can this node take, right now? Over a unix socket.",
+        },
         "servers": [{"url": "http://localhost"}],
         "paths": paths,
         "components": {"schemas": {"Error": ERROR}},
-    }  # fmt: skip
+    }
 
 
 def _method(path: str, handler: Callable[..., Any]) -> dict[str, Any]:

@@ -84,8 +84,9 @@ def change_of(envelope: types_pb2.Envelope) -> Change | None:
     )
 
 
-def snapshot_of(namespace: str, listed: containers_pb2.ListContainersResponse,
-                running: tasks_pb2.ListTasksResponse) -> Snapshot:  # fmt: skip
+def snapshot_of(
+    namespace: str, listed: containers_pb2.ListContainersResponse, running: tasks_pb2.ListTasksResponse
+) -> Snapshot:
     """What two lists say of one namespace. Tasks.List fills `id`, and `container_id` only in newer versions."""
     tasks = {(namespace, task.container_id or task.id): Task(task.pid, _status(task.status)) for task in running.tasks}
     return Snapshot({(namespace, c.id): Container(dict(c.labels)) for c in listed.containers}, tasks)

@@ -49,8 +49,13 @@ class Event:
     def as_dict(self) -> dict[str, Any]:
         """For JSON; empty fields are left out."""
         row = {
-            "time": self.time, "topic": self.topic, "namespace": self.namespace, "container_id": self.container_id,
-            "pod": self.pod, "pod_name": self.pod_name, "pod_namespace": self.pod_namespace,
+            "time": self.time,
+            "topic": self.topic,
+            "namespace": self.namespace,
+            "container_id": self.container_id,
+            "pod": self.pod,
+            "pod_name": self.pod_name,
+            "pod_namespace": self.pod_namespace,
         }
         return {**{k: v for k, v in row.items() if v}, "count": self.count, "churn": self.churn, **self.detail}
 

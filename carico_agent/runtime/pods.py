@@ -318,9 +318,13 @@ class PodTable:
         labels = self._labels(order[0])
         namespace, name = labels.get(POD_NAMESPACE) or order[0][0], labels.get(POD_NAME) or order[0][1]
         return Pod(
-            key=key, name=name, namespace=namespace, uid=labels.get(POD_UID, ""),
+            key=key,
+            name=name,
+            namespace=namespace,
+            uid=labels.get(POD_UID, ""),
             containers=tuple(self._member(ref, live[ref], ref in sandboxes) for ref in order),
-            started_s=live[order[0]].started_s, counts=self._selector.counts(namespace, name),
+            started_s=live[order[0]].started_s,
+            counts=self._selector.counts(namespace, name),
             labels=labels,
         )
 

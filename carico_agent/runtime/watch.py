@@ -68,8 +68,10 @@ def find_socket(settings: Settings) -> str:
     """The socket to try: the configured one, else the first of the usual places that exists; else nothing."""
     root = settings.node.root.rstrip("/")
     usual = [f"{prefix}{path}" for path in USUAL_SOCKETS for prefix in dict.fromkeys((root, ""))]
-    return next((path for path in ([settings.containerd.socket] if settings.containerd.socket else usual)
-                 if _is_socket(path)), "")
+    return next(
+        (path for path in ([settings.containerd.socket] if settings.containerd.socket else usual) if _is_socket(path)),
+        "",
+    )
 
 
 class Watch:
@@ -141,7 +143,8 @@ class Watch:
         try:
             self._version = f"containerd {await client.version()} at {socket}"
             session = containerd.Session(
-                client, self._table, wanted.namespaces, wanted.topics, wanted.resync_s, self._hear, self._tell)
+                client, self._table, wanted.namespaces, wanted.topics, wanted.resync_s, self._hear, self._tell
+            )
             await session.run()
         except containerd.Lost as lost:
             return str(lost)
@@ -173,9 +176,18 @@ class Watch:
         key = self._table.pod_of(change.ref)
         pod = before.get(key)  # the last event of a Pod still bears its name
         detail = {"pid": change.pid} if change.pid else {}
-        self._announce(key, pod, Event(
-            change.time_s, arrived_s, change.topic, *change.ref, churn=_is_churn(change),
-            detail={**detail, "exec": change.process} if change.of_exec else detail))
+        self._announce(
+            key,
+            pod,
+            Event(
+                change.time_s,
+                arrived_s,
+                change.topic,
+                *change.ref,
+                churn=_is_churn(change),
+                detail={**detail, "exec": change.process} if change.of_exec else detail,
+            ),
+        )
 
     def _tell_listed(self, before: Mapping[str, Pod], now_s: float, news: bool) -> None:
         """A snapshot that finds other Pods than were known is news, too: something came or went unheard. Not so the
@@ -233,8 +245,18 @@ class Watch:
                 self._table.apply(change)
                 self._show(self._table.pods, self._table.count)
                 self._churn(now_s)
-                self._announce(key, pod, Event(change.time_s, now_s, change.topic, *ref, churn=True,
-                                               detail={"pid": pid, "seen": "the process is gone"}))
+                self._announce(
+                    key,
+                    pod,
+                    Event(
+                        change.time_s,
+                        now_s,
+                        change.topic,
+                        *ref,
+                        churn=True,
+                        detail={"pid": pid, "seen": "the process is gone"},
+                    ),
+                )
 
     def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
         """Two scans make events: another inode under the same name is another Pod. What the first finds is no churn."""
@@ -256,8 +278,13 @@ class Watch:
 
     def _announce(self, key: str, before: Pod | None, event: Event) -> None:
         pod = self.pods.get(key) or before
-        event = replace(event, pod=key, count=self.count,
-                        pod_name=pod.name if pod else "", pod_namespace=pod.namespace if pod else "")
+        event = replace(
+            event,
+            pod=key,
+            count=self.count,
+            pod_name=pod.name if pod else "",
+            pod_namespace=pod.namespace if pod else "",
+        )
         self.log.append(event)
         for callback in self._listeners:
             callback(event)

@@ -45,8 +45,9 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
     amount = (have.get("allocatable") or {}).get(resource)
-    silent = Published(meta["name"], cores=_cores(have.get("capacity") or {}),
-                       resource=None if amount is None else whole(amount))  # fmt: skip
+    silent = Published(
+        meta["name"], cores=_cores(have.get("capacity") or {}), resource=None if amount is None else whole(amount)
+    )
     if SLOTS not in annotations:
         return silent
     try:
@@ -90,10 +91,23 @@ class Cluster:
         self._assumed: dict[str, float] = {}
         self._unseen: dict[str, float] = {}  # bound, says the API server; since when we wait for the watch to say so
         self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
-        self._nodes_watch = Watch(client, "/api/v1/nodes", lambda node: read_node(node, resource=resource),
-                                  self._nodes_are, self._node_changed, self.health)  # fmt: skip
-        self._pods_watch = Watch(client, "/api/v1/pods", lambda pod: facts(pod, resource), self._pods_are,
-                                 self._pod_changed, self.health, f"spec.nodeName!=,{UNFINISHED}")  # fmt: skip
+        self._nodes_watch = Watch(
+            client,
+            "/api/v1/nodes",
+            lambda node: read_node(node, resource=resource),
+            self._nodes_are,
+            self._node_changed,
+            self.health,
+        )
+        self._pods_watch = Watch(
+            client,
+            "/api/v1/pods",
+            lambda pod: facts(pod, resource),
+            self._pods_are,
+            self._pod_changed,
+            self.health,
+            f"spec.nodeName!=,{UNFINISHED}",
+        )
 
     async def run(self) -> None:
         """Both watches, for ever."""

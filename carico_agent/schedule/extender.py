@@ -155,9 +155,15 @@ class Extender:
         try:
             if why := await self._claim(pod, node, self._refuse_binding):
                 return why
-            await self._client.post(f"/api/v1/namespaces/{namespace}/pods/{name}/binding", {
-                "apiVersion": "v1", "kind": "Binding", "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-                "metadata": {"name": name, "namespace": namespace, "uid": uid}})  # fmt: skip
+            await self._client.post(
+                f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Binding",
+                    "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+                    "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                },
+            )
         except Refused:
             self._let_go(pod, node)
             raise
@@ -230,9 +236,12 @@ class Extender:
         claims = desk.beliefs.of(page.claims, time.monotonic())
         others = [claim for uid, claim in claims.items() if uid != pod.uid and not self._cluster.knows(uid, view.name)]
         return replace(
-            view, assigned=view.assigned + len(others), held=view.held + sum(claim.holds for claim in others),
+            view,
+            assigned=view.assigned + len(others),
+            held=view.held + sum(claim.holds for claim in others),
             slots=view.slots if offer.places is None else min(view.slots, offer.places),
-            resource=view.resource if offer.resource is None else offer.resource)  # fmt: skip
+            resource=view.resource if offer.resource is None else offer.resource,
+        )
 
     def _let_go(self, pod: PodView, node: str) -> None:
         """It will not be bound here after all: the next claim that is written leaves it out."""

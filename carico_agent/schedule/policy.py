@@ -294,8 +294,13 @@ class Ledger:
         """`uid` holds `place`. A confirmed place does not become assumed again, a running Pod does not un-run."""
         old = self._places.get(uid)
         if old is not None and old.node == place.node:
-            place = Place(place.node, place.kind, old.running or place.running, max(old.until_s, place.until_s),
-                          max(old.holds, place.holds))  # fmt: skip
+            place = Place(
+                place.node,
+                place.kind,
+                old.running or place.running,
+                max(old.until_s, place.until_s),
+                max(old.holds, place.holds),
+            )
         if old == place:
             return
         before = self._nodes[old.node] if old is not None else _Node()

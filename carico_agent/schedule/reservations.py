@@ -71,8 +71,16 @@ class Reservations:
         self._expire(now_s)
         return list(self._held.values())
 
-    def reserve(self, now_s: float, room: float | None, pods: Any, ttl_s: Any, holder: Any = "",
-                pod_uid: Any = "", owner: str = "") -> Reservation:  # fmt: skip
+    def reserve(
+        self,
+        now_s: float,
+        room: float | None,
+        pods: Any,
+        ttl_s: Any,
+        holder: Any = "",
+        pod_uid: Any = "",
+        owner: str = "",
+    ) -> Reservation:
         """Hold room for `pods` Pods, or raise NotAvailable. Check and promise are one step."""
         if not isinstance(pods, int) or isinstance(pods, bool) or not 1 <= pods <= 10_000:
             raise BadReservation(f"pods: a whole number from 1 to 10000 is expected, not {pods!r}")
@@ -119,7 +127,8 @@ class Reservations:
         for row in rows:
             saved = Reservation(**row)
             expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
-            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid),
-                               str(saved.owner))  # fmt: skip
+            held = Reservation(
+                str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid), str(saved.owner)
+            )
             self._held[held.id] = held
         self._expire(now_s)

@@ -20,10 +20,30 @@ from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservatio
 from carico_agent.settings.plugins import Plugins
 
 __all__ = [
-    "Aggregator", "BadSettings", "Budget", "Clients", "Containerd", "Extender", "Federation", "Kubernetes", "Listen",
-    "Model", "Node", "Plugins",
-    "Pods", "Range", "Reservations", "Sampling", "Settings", "Socket", "build", "example", "load", "override", "parse",
-]  # fmt: skip
+    "Aggregator",
+    "BadSettings",
+    "Budget",
+    "Clients",
+    "Containerd",
+    "Extender",
+    "Federation",
+    "Kubernetes",
+    "Listen",
+    "Model",
+    "Node",
+    "Plugins",
+    "Pods",
+    "Range",
+    "Reservations",
+    "Sampling",
+    "Settings",
+    "Socket",
+    "build",
+    "example",
+    "load",
+    "override",
+    "parse",
+]
 
 
 def runtime_dir() -> Path:
@@ -141,8 +161,10 @@ def _is_loopback(host: str) -> bool:
 
 def example() -> str:
     """The whole configuration as commented TOML with its defaults: config.example.toml."""
-    blocks = ["# carico agent configuration. Every value below is the default; delete what you do not change.\n"
-              "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"]
+    blocks = [
+        "# carico agent configuration. Every value below is the default; delete what you do not change.\n"
+        "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"
+    ]
     for section in fields(Settings):
         kind = get_type_hints(Settings)[section.name]
         blocks.append(example_table(section.name, kind))

@@ -95,8 +95,14 @@ class Containerd:
     """containerd namespaces whose containers are Pods here: Kubernetes, plain ctr and nerdctl, Docker."""
 
     topics: tuple[str, ...] = (
-        "/containers/", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete", "/tasks/paused",
-        "/tasks/resumed", "/tasks/oom",
+        "/containers/",
+        "/tasks/create",
+        "/tasks/start",
+        "/tasks/exit",
+        "/tasks/delete",
+        "/tasks/paused",
+        "/tasks/resumed",
+        "/tasks/oom",
     )
     """Beginnings of the event topics to subscribe to. All of these are needed for right counts but /tasks/oom;
     add "/tasks/exec-" to see execs in /v1/events (every exec probe of every Pod is two events more)."""

@@ -6,5 +6,18 @@ from .reading import Reading, Usage, derive
 from .root import Absent, Root
 from .trace import BadTrace, TraceHeader, TraceRow, TraceWriter, read_trace
 
-__all__ = ["Absent", "BadTrace", "Grab", "NodeReader", "Reading", "Root", "TraceHeader", "TraceRow", "TraceWriter",
-           "Usage", "cgroup_mode", "derive", "read_trace"]
+__all__ = [
+    "Absent",
+    "BadTrace",
+    "Grab",
+    "NodeReader",
+    "Reading",
+    "Root",
+    "TraceHeader",
+    "TraceRow",
+    "TraceWriter",
+    "Usage",
+    "cgroup_mode",
+    "derive",
+    "read_trace",
+]

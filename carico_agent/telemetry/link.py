@@ -86,8 +86,10 @@ class LinkReader:
             speed_bits = self._speed(name)
             if speed_bits is None:
                 self._speeds.pop(name, None)
-                self.unknown[name] = (f"{name} does not know its speed; set one with "
-                                      f"`ethtool -s {name} speed 1000 duplex full`, or plug it in, and restart")
+                self.unknown[name] = (
+                    f"{name} does not know its speed; set one with "
+                    f"`ethtool -s {name} speed 1000 duplex full`, or plug it in, and restart"
+                )
             else:
                 self._speeds[name] = speed_bits
                 self.unknown.pop(name, None)
@@ -114,8 +116,10 @@ class LinkReader:
         elif t >= self._rescan_at_s:
             self._rescan_at_s = t + RESCAN_S
             self._scan()
-        return {name: (parse(self._counters[name][0].read()), parse(self._counters[name][1].read()), speed_bits)
-                for name, speed_bits in self._speeds.items()}
+        return {
+            name: (parse(self._counters[name][0].read()), parse(self._counters[name][1].read()), speed_bits)
+            for name, speed_bits in self._speeds.items()
+        }
 
     def close(self) -> None:
         for files in self._counters.values():

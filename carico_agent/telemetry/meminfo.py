@@ -43,7 +43,7 @@ def _kb(data: bytes, key: bytes, default: int | None = None) -> int:
             return default
         raise ValueError(f"/proc/meminfo has no {key.decode().strip()}")
     start += len(key)
-    value = int(data[start:data.index(b" kB\n", start)])
+    value = int(data[start : data.index(b" kB\n", start)])
     if not 0 <= value < 1 << 64:
         raise ValueError(f"/proc/meminfo: {key.decode().strip()} {value} kB")
     return value

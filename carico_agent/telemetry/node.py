@@ -86,9 +86,12 @@ class NodeReader:
 
     def grab(self, t: float) -> Grab:
         """The system calls of one tick, said to be of time `t` [monotonic s]; take `t` right before."""
-        taken = Grab(t, self._text("cpu", self._stat.read) if self._stat else None,
-                     self._text("cpu.pressure", self._pressure.read) if self._pressure else None,
-                     self._text("memory", self._memory.read) if self._memory else None)
+        taken = Grab(
+            t,
+            self._text("cpu", self._stat.read) if self._stat else None,
+            self._text("cpu.pressure", self._pressure.read) if self._pressure else None,
+            self._text("memory", self._memory.read) if self._memory else None,
+        )
         if self._zones is not None and t >= self._zones_due_t:
             self._zones_due_t = t + zoneinfo.EVERY_S - 0.01
             taken.zones = self._text("memory.percpu", self._zones.read_records)
@@ -147,7 +150,14 @@ class NodeReader:
             return None
 
     def close(self) -> None:
-        for reader in (self._stat, self._pressure, self._memory, self._io_pressure, self._disks, self._links,
-                       self._zones):
+        for reader in (
+            self._stat,
+            self._pressure,
+            self._memory,
+            self._io_pressure,
+            self._disks,
+            self._links,
+            self._zones,
+        ):
             if reader is not None:
                 reader.close()

@@ -27,7 +27,7 @@ def parse(data: bytes) -> Pressure:
     start = data.find(b" total=", 0, end)
     if end < 0 or start < 0 or not data.startswith(b"some "):
         raise ValueError(f"not a pressure file: {data[:80]!r}")
-    some_usec = int(data[start + 7:end])
+    some_usec = int(data[start + 7 : end])
     if not 0 <= some_usec < 1 << 64:
         raise ValueError(f"pressure total {some_usec}")
     return Pressure(some_usec)

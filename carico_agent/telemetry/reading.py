@@ -95,8 +95,9 @@ def _io(a: Reading, b: Reading, detail: dict[str, float]) -> float:
     pressure = _ratio(a.io_pressure_usec, b.io_pressure_usec, (b.t - a.t) * 1e6)
     before = a.disks or {}
     # A disk that was not there before has no delta yet; one that went backwards makes the channel unknown.
-    busy = _largest([_ratio(before[name], ms, (b.t - a.t) * 1e3) for name, ms in (b.disks or {}).items()
-                     if name in before])
+    busy = _largest(
+        [_ratio(before[name], ms, (b.t - a.t) * 1e3) for name, ms in (b.disks or {}).items() if name in before]
+    )
     detail["io_pressure"], detail["io_busy"] = pressure, busy
     if "io.pressure" in b.lacks:
         return busy

@@ -55,7 +55,7 @@ def parse_runnable(data: bytes) -> int:
     end = data.find(b"\n", start + 1)
     if start < 0 or end < 0:
         raise ValueError("/proc/stat has no line procs_running")
-    runnable = int(data[start + 15:end])
+    runnable = int(data[start + 15 : end])
     if not 0 <= runnable < LARGEST:
         raise ValueError(f"/proc/stat: procs_running {runnable}")
     return runnable

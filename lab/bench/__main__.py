@@ -40,11 +40,17 @@ def main() -> int:
 
 def run(sections: dict[str, tuple[str, Callable[[], list[Row]]]], as_json: bool) -> int:
     load = os.getloadavg()[0]
-    about = {"python": platform.python_version(), "kernel": platform.release(), "load_before": load,
-             "cores": len(os.sched_getaffinity(0))}  # fmt: skip
+    about = {
+        "python": platform.python_version(),
+        "kernel": platform.release(),
+        "load_before": load,
+        "cores": len(os.sched_getaffinity(0)),
+    }
     if not as_json:
-        print(f"carico bench: python {about['python']}, Linux {about['kernel']}, {about['cores']} cores, "
-              f"load {load:.1f} before")
+        print(
+            f"carico bench: python {about['python']}, Linux {about['kernel']}, {about['cores']} cores, "
+            f"load {load:.1f} before"
+        )
     results: dict[str, list[Row]] = {}
     for name, (title, measure) in sections.items():
         try:

@@ -8,8 +8,19 @@ import sys
 
 from lab.bench.table import Row, missing
 
-MODULES = ("asyncio", "numpy", "aiohttp.web", "grpc", "google.protobuf.message", "psutil", "pyroute2",
-           "prometheus_client", "filterpy.kalman", "carico_agent.core", "carico_agent.app.agent")  # fmt: skip
+MODULES = (
+    "asyncio",
+    "numpy",
+    "aiohttp.web",
+    "grpc",
+    "google.protobuf.message",
+    "psutil",
+    "pyroute2",
+    "prometheus_client",
+    "filterpy.kalman",
+    "carico_agent.core",
+    "carico_agent.app.agent",
+)
 PROBE = """
 import json, sys, time
 def resident():
@@ -24,8 +35,13 @@ def probe(*module: str) -> tuple[float, float, float]:
     """MB and CPU milliseconds added, MB before; the least of three runs."""
     runs = []
     for _ in range(3):
-        done = subprocess.run([sys.executable, "-c", PROBE, *module], capture_output=True, text=True, check=True,
-                              env={**os.environ, "OPENBLAS_NUM_THREADS": "1"})  # fmt: skip
+        done = subprocess.run(
+            [sys.executable, "-c", PROBE, *module],
+            capture_output=True,
+            text=True,
+            check=True,
+            env={**os.environ, "OPENBLAS_NUM_THREADS": "1"},
+        )
         runs.append(tuple(json.loads(done.stdout)))
     added, took, before = (min(column) for column in zip(*runs, strict=True))
     return added, took, before

@@ -20,8 +20,10 @@ Counts = dict[str, float]
 def measure(window_s: float) -> list[Row]:
     loops = LOOPS_PER_CORE * len(os.sched_getaffinity(0))
     with ExitStack() as stack:
-        agents = {kind: stack.enter_context(agent(config=CONFIG.format(str(realtime).lower(), niceness)))
-                  for kind, (realtime, niceness) in KINDS.items()}
+        agents = {
+            kind: stack.enter_context(agent(config=CONFIG.format(str(realtime).lower(), niceness)))
+            for kind, (realtime, niceness) in KINDS.items()
+        }
         for _ in range(loops):
             stack.enter_context(running(["sh", "-c", "while :; do :; done"]))
         time.sleep(2.0)
@@ -59,10 +61,17 @@ def _rows(kind: str, counts: Counts, loops: int) -> list[Row]:
     granted = kind == "niceness 0" or os.geteuid() == 0
     label = kind if granted else f"{kind}, not granted"
     later, budget = counts["+Inf"] - counts["0.02"], kind.startswith("real")  # the others are there for comparison
-    note = (f"{counts['+Inf']:.0f} ticks, {loops} busy loops, p50 ≤ {quantile_ms(counts, 0.5):g} ms, "
-            f"{later:.0f} beyond 20 ms")
+    note = (
+        f"{counts['+Inf']:.0f} ticks, {loops} busy loops, p50 ≤ {quantile_ms(counts, 0.5):g} ms, "
+        f"{later:.0f} beyond 20 ms"
+    )
     return [
         Row(f"{label}: ticks missed", counts["missed"], "", 0 if budget else None),
-        Row(f"{label}: p99 lateness, at most", quantile_ms(counts, 0.99), "ms", P99_BUDGET_MS if budget else None,
-            note=note),
-    ]  # fmt: skip
+        Row(
+            f"{label}: p99 lateness, at most",
+            quantile_ms(counts, 0.99),
+            "ms",
+            P99_BUDGET_MS if budget else None,
+            note=note,
+        ),
+    ]

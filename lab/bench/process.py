@@ -63,8 +63,9 @@ class Http:
 @contextmanager
 def running(command: Sequence[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:
     """A process that ends with the block."""
-    process = subprocess.Popen(command, env={**os.environ, **env}, stdin=subprocess.DEVNULL,
-                               stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+    process = subprocess.Popen(
+        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+    )
     try:
         yield process
     finally:
@@ -115,8 +116,11 @@ def agent(*flags: str, preload: str = "", config: str = "") -> Iterator[OwnAgent
             flags = (*flags, "--config", f"{folder}/config.toml")
         start = ["-m", "carico_agent"]
         if preload:
-            start = ["-c", f"import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import {preload}; "
-                           "import sys; from carico_agent.cli import main; sys.exit(main())"]
+            start = [
+                "-c",
+                f"import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import {preload}; "
+                "import sys; from carico_agent.cli import main; sys.exit(main())",
+            ]
         with running([sys.executable, *start, "agent", "--quiet", "--socket", path, *flags]) as process:
             own = OwnAgent(process, path)
             own.wait()

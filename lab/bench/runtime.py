@@ -36,8 +36,10 @@ THIS = [sys.executable, "-m", "lab.bench.runtime"]
 
 def quantiles_ms(values_s: list[float]) -> dict[str, float]:
     ordered = sorted(values_s)
-    return {name: round(ordered[min(int(q * len(ordered)), len(ordered) - 1)] * 1e3, 2)
-            for name, q in (("p50", 0.5), ("p99", 0.99), ("most", 1.0))}
+    return {
+        name: round(ordered[min(int(q * len(ordered)), len(ordered) - 1)] * 1e3, 2)
+        for name, q in (("p50", 0.5), ("p99", 0.99), ("most", 1.0))
+    }
 
 
 async def latency(private: PrivateContainerd, containers: int = 100) -> tuple[list[float], list[float]]:
@@ -154,8 +156,10 @@ async def _idle_thread(socket: str, seconds: float) -> None:
 
     channel = grpc.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
     subscribe = channel.unary_stream(
-        "/containerd.services.events.v1.Events/Subscribe", events_pb2.SubscribeRequest.SerializeToString,
-        types_pb2.Envelope.FromString)
+        "/containerd.services.events.v1.Events/Subscribe",
+        events_pb2.SubscribeRequest.SerializeToString,
+        types_pb2.Envelope.FromString,
+    )
     wanted = settings.Containerd()
     stream = subscribe(events_pb2.SubscribeRequest(filters=filters(wanted.namespaces, wanted.topics)))
     threading.Thread(target=lambda: next(stream, None), daemon=True).start()
@@ -171,8 +175,10 @@ def _report(label: str, before: resource.struct_rusage, started_s: float) -> Non
     used_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
     resident = int(Path("/proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6
     threads = len(os.listdir("/proc/self/task"))
-    print(f"  {label}: {used_s / elapsed_s * 100:.3f} % of a core, {resident:.1f} MB resident, {threads} threads",
-          flush=True)
+    print(
+        f"  {label}: {used_s / elapsed_s * 100:.3f} % of a core, {resident:.1f} MB resident, {threads} threads",
+        flush=True,
+    )
 
 
 def _load(folder: str, cgroup: str, containers: int) -> None:

@@ -22,8 +22,19 @@ def write_trace(path: Path) -> None:
         utilisation = min(1.0, 2 * sample.usage[0])
         total, idle = total + 40, idle + round(40 * (1 - utilisation))
         pressure_usec += round(1e5 * max(0.0, 2 * sample.usage[0] - 1))
-        writer.write(Reading(sample.t, scenario.cores, total, idle, pressure_usec, memory_total_kb=1_000_000,
-                             memory_available_kb=round(1e6 * (1 - sample.usage[1]))), sample.pods, False)  # fmt: skip
+        writer.write(
+            Reading(
+                sample.t,
+                scenario.cores,
+                total,
+                idle,
+                pressure_usec,
+                memory_total_kb=1_000_000,
+                memory_available_kb=round(1e6 * (1 - sample.usage[1])),
+            ),
+            sample.pods,
+            False,
+        )
     writer.close()
 
 
@@ -37,8 +48,9 @@ def measure(minutes: float) -> list[Row]:
     settled = resident[min(2, len(resident) - 1)]
     seen = ", ".join(f"{mb:.1f}" for mb in resident[:: max(1, len(resident) // 10)])
     note = f"{minutes:g} min at {SPEED}x, {sequence.decode()} updates; RSS {seen} MB"
-    return [Row(f"RSS growth after the first {2 * LOOK_S:.0f} s", resident[-1] - settled, "MB", GROWTH_BUDGET_MB,
-                note=note)]  # fmt: skip
+    return [
+        Row(f"RSS growth after the first {2 * LOOK_S:.0f} s", resident[-1] - settled, "MB", GROWTH_BUDGET_MB, note=note)
+    ]
 
 
 def _watch(pid: int, path: str, length_s: float) -> list[float]:

@@ -54,8 +54,11 @@ def measure(quick: bool) -> list[Row]:
         Row("observe: a sample joins the batch, per tick", observed_us, "µs"),
         Row("model update: a batch is closed, per second", updated_us, "µs", UPDATE_BUDGET_US),
         Row("estimate, per second", per_call_us(model.estimate, runs), "µs"),
-        Row("publish: status made and encoded, per second",
-            per_call_us(lambda: board.publish(status_of("node", RESOURCES, estimate, usage.detail)), runs), "µs"),
-    ]  # fmt: skip
+        Row(
+            "publish: status made and encoded, per second",
+            per_call_us(lambda: board.publish(status_of("node", RESOURCES, estimate, usage.detail)), runs),
+            "µs",
+        ),
+    ]
     reader.close()
     return rows

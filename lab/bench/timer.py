@@ -38,8 +38,9 @@ def void(_: object) -> None:
 
 def measure(window_s: float) -> list[Row]:
     with ExitStack() as stack:
-        children = {kind: stack.enter_context(running([sys.executable, "-m", "lab.bench.timer", kind]))
-                    for kind in KINDS}
+        children = {
+            kind: stack.enter_context(running([sys.executable, "-m", "lab.bench.timer", kind])) for kind in KINDS
+        }
         time.sleep(1.5)
         before, started_s = {kind: cpu_s(child.pid) for kind, child in children.items()}, time.monotonic()
         time.sleep(window_s)

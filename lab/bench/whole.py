@@ -32,8 +32,12 @@ def c_loop() -> Iterator[int]:
         raise Unavailable("no C compiler (cc)")
     with tempfile.TemporaryDirectory(prefix="carico-bench-") as folder:
         binary = f"{folder}/floor"
-        built = subprocess.run([compiler, "-O2", "-o", binary, Path(__file__).with_name("floor.c")],
-                               capture_output=True, text=True, check=False)
+        built = subprocess.run(
+            [compiler, "-O2", "-o", binary, Path(__file__).with_name("floor.c")],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
         if built.returncode:
             raise Unavailable(f"cc failed: {built.stderr.strip()[:200]}")
         with running([binary]) as process:
@@ -50,9 +54,18 @@ def exporter() -> Iterator[int]:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
     # Its own metrics off as well: it is compared with what was asked of it, not with what it says about itself.
-    with running([binary, f"--web.listen-address=127.0.0.1:{port}", "--log.level=error", "--collector.disable-defaults",
-                  "--collector.cpu", "--collector.meminfo", "--collector.pressure", "--web.disable-exporter-metrics"],
-                 ) as process:  # fmt: skip
+    with running(
+        [
+            binary,
+            f"--web.listen-address=127.0.0.1:{port}",
+            "--log.level=error",
+            "--collector.disable-defaults",
+            "--collector.cpu",
+            "--collector.meminfo",
+            "--collector.pressure",
+            "--web.disable-exporter-metrics",
+        ]
+    ) as process:
         scraper, stop = _connected(port), threading.Event()
         thread = threading.Thread(target=_scrape, args=(scraper, stop), daemon=True)
         thread.start()
@@ -125,8 +138,10 @@ def _rows(percent: dict[str, float], memory: dict[str, dict[str, float]], lackin
 
 def _in_situ(stages: dict[str, dict[str, float]]) -> list[Row]:
     """As the agent itself has clocked them in this window: caches cold, others on the machine."""
-    return [Row(f"agent, stage {name}: mean", stage["mean_us"], "µs", note="elapsed, as in /v1/self")
-            for name, stage in stages.items()]
+    return [
+        Row(f"agent, stage {name}: mean", stage["mean_us"], "µs", note="elapsed, as in /v1/self")
+        for name, stage in stages.items()
+    ]
 
 
 def with_containers(window_s: float, count: int) -> list[Row]:

@@ -73,11 +73,7 @@ def section(quick: bool) -> Section:
         float(np.percentile(ours["carico"], q) / np.percentile(ours["kube-scheduler 100m"], q)) for q in (50, 99)
     )
     s.claim(f"isolation: P99 is {tail:.2f} × kube-scheduler's (paper .37)", tail <= 0.40)
-    s.claim(
-        f"isolation: the median is {median:.2f} × kube-scheduler's (paper .25)",
-        median <= 0.25,
-        headline=False,
-    )
+    s.claim(f"isolation: the median is {median:.2f} × kube-scheduler's (paper .25)", median <= 0.25, headline=False)
     s.say(
         "The paper's median under CARICO (2.48 ms) is below that of its own idle cluster (3.04 ms). In this model "
         "sharing a CPU can only add time, so nothing gets below pristine, which is .31 of kube-scheduler's median here."

@@ -38,16 +38,7 @@ POLICIES = [NO_LIMIT] + [
     for headroom in (1.0, 1.25, 1.5)
 ]
 GATES = ((0.1, 0.0), (0.3, 0.1), (0.5, 0.2), (0.3, 0.5))
-PARAMETERS = (
-    "settle_s",
-    "ema_slow_s",
-    "ema_fast_s",
-    "ema_patience_s",
-    "ema_band",
-    "noise_sd",
-    "forget",
-    "halt_most_s",
-)
+PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_patience_s", "ema_band", "noise_sd", "forget", "halt_most_s")
 Workloads = Iterable[tuple[Setup, list[Job]]]
 
 
@@ -98,9 +89,7 @@ def _starting(s: Section, which: range) -> None:
         )
         for p, jct, pct, held_jct, held_pct in rows
     ]
-    s.table(
-        ("starting_ratio", "headroom", "JCT", "mean PCT", "product", "held out: JCT", "mean PCT", "product"), shown
-    )
+    s.table(("starting_ratio", "headroom", "JCT", "mean PCT", "product", "held out: JCT", "mean PCT", "product"), shown)
     shortest = min(row[1] for row in rows)
     best = min((row for row in rows if row[1] <= shortest + 0.005), key=lambda row: row[2])[0]
     mine = PodCapacity()

@@ -129,11 +129,21 @@ def run(
         sys.stderr.write("\n")
     since, own = s.warm_s, slice(0, measured)
     return Result(
-        scheduler.name, kinds, pods.kind[own], cluster.node[own], pods.created_s[own],
-        cluster.start_s[own] - since, cluster.end_s[own] - since,
-        cluster.kills, getattr(getattr(scheduler, "fleet", None), "writes", 0), time.perf_counter() - began,
-        *(np.array(traces[name]) for name in traces), np.array(published), s.machine, scheduler,
-    )  # fmt: skip
+        scheduler.name,
+        kinds,
+        pods.kind[own],
+        cluster.node[own],
+        pods.created_s[own],
+        cluster.start_s[own] - since,
+        cluster.end_s[own] - since,
+        cluster.kills,
+        getattr(getattr(scheduler, "fleet", None), "writes", 0),
+        time.perf_counter() - began,
+        *(np.array(traces[name]) for name in traces),
+        np.array(published),
+        s.machine,
+        scheduler,
+    )
 
 
 BURSTS = 3
@@ -141,8 +151,9 @@ Placing = tuple[float, int, int]
 """When [s], which Pod, where."""
 
 
-def rehearse(pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Generator
-             ) -> tuple[PodTable, list[Placing], float]:  # fmt: skip
+def rehearse(
+    pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Generator
+) -> tuple[PodTable, list[Placing], float]:
     """Adds the Pods of the rehearsal to the table; returns it, the placings, and how long it takes [s]."""
     cores, hand, now_s, parts = setup.machine.cores, [], 0.0, [pods]
     kinds += [kind for kind in setup.rehearsal if kind not in kinds]
@@ -167,8 +178,15 @@ def rehearse(pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Gen
 class _Loop:
     """Moves Pods from waiting to bound, and news from the cluster to the scheduler."""
 
-    def __init__(self, scheduler: Scheduler, cluster: Cluster, setup: Setup, rng: np.random.Generator,
-                 measured: int, hand: list[Placing]) -> None:  # fmt: skip
+    def __init__(
+        self,
+        scheduler: Scheduler,
+        cluster: Cluster,
+        setup: Setup,
+        rng: np.random.Generator,
+        measured: int,
+        hand: list[Placing],
+    ) -> None:
         self.scheduler, self.cluster, self.setup, self.rng = scheduler, cluster, setup, rng
         self._hand = deque(hand)
         self._queues: list[deque[int]] = [deque() for _ in scheduler.kinds]

@@ -31,8 +31,9 @@ class Kind:
 PI = Kind("pi-2000", work_core_s=5.9, work_cv=0.08)
 """Table 5.1: the fastest Pod takes 5 s; 1000 of them keep 76 cores busy for 66 s."""
 
-SKLEARN = Kind("sklearn", work_core_s=97.0, threads=3.6, memory_mib=650, memory_ramp_s=5.0,
-               request_mcpu=200, request_mib=750)  # fmt: skip
+SKLEARN = Kind(
+    "sklearn", work_core_s=97.0, threads=3.6, memory_mib=650, memory_ramp_s=5.0, request_mcpu=200, request_mib=750
+)
 """Tables 5.2 and 5.3: 5.3 Pods on 4 cores take 127 s, one alone 22–27 s, so 97 core seconds on ≈3.6 threads."""
 
 LIGHT = Kind("light", work_core_s=4.0, work_cv=0.1, threads=0.2)
@@ -73,8 +74,16 @@ def draw(jobs: Sequence[Job], startup_s: tuple[float, float], rng: np.random.Gen
         n, k = job.pods, job.kind
         spread = np.maximum(rng.normal(1.0, k.work_cv, n), 0.3)
         created = job.at_s + np.linspace(0, job.over_s, n, endpoint=False)
-        parts.append((np.full(n, kinds.index(k)), created, k.work_core_s * spread, np.full(n, k.threads),
-                      np.full(n, k.memory_mib) * rng.normal(1, 0.02, n), np.full(n, k.memory_ramp_s)))  # fmt: skip
+        parts.append(
+            (
+                np.full(n, kinds.index(k)),
+                created,
+                k.work_core_s * spread,
+                np.full(n, k.threads),
+                np.full(n, k.memory_mib) * rng.normal(1, 0.02, n),
+                np.full(n, k.memory_ramp_s),
+            )
+        )
     columns = [np.concatenate(column) for column in zip(*parts, strict=True)]
     low, high = startup_s
     startup = (

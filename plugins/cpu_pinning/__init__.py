@@ -76,8 +76,10 @@ class Plugin(plugin_api.Plugin):
             raise Refuse("no cpuset controller in cgroup v2: CPUs cannot be given to Pods")
         everything = frozenset(cpu.cpu for cpu in view.node.topology)
         if not self._reserved & everything:
-            raise Refuse(f"reserved = {self.settings.reserved!r} names none of the CPUs {format_cpus(everything)}: "
-                         "the shared pool could become empty")
+            raise Refuse(
+                f"reserved = {self.settings.reserved!r} names none of the CPUs {format_cpus(everything)}: "
+                "the shared pool could become empty"
+            )
         if not everything - self._reserved:
             raise Refuse("all CPUs are reserved: there is none to give")
 
@@ -87,8 +89,11 @@ class Plugin(plugin_api.Plugin):
         self._assign(view, [m for m in members if m.wanted], {m.container.inode for m in members})
         given = frozenset().union(*self._given.values())
         self._shared = frozenset(cpu.cpu for cpu in view.node.topology) - given
-        self._write([m for m in members if m.container.inode in self._given],
-                    [m for m in members if m.container.inode not in self._given], writer)
+        self._write(
+            [m for m in members if m.container.inode in self._given],
+            [m for m in members if m.container.inode not in self._given],
+            writer,
+        )
 
     # -- who -----------------------------------------------------------------------------------------------------------
 
@@ -123,8 +128,9 @@ class Plugin(plugin_api.Plugin):
     def _assign(self, view: View, wishing: list[_Member], alive: set[int]) -> None:
         """Keep what was given as long as it is wanted; give to newcomers what is free."""
         wanted = {member.container.inode: member.wanted for member in wishing}
-        self._given = {inode: cpus for inode, cpus in self._given.items()
-                       if inode in alive and wanted.get(inode) == len(cpus)}
+        self._given = {
+            inode: cpus for inode, cpus in self._given.items() if inode in alive and wanted.get(inode) == len(cpus)
+        }
         self._spurned = {inode: why for inode, why in self._spurned.items() if inode in alive}
         for member in wishing:
             if member.container.inode not in self._given:
@@ -138,8 +144,10 @@ class Plugin(plugin_api.Plugin):
         free = free & member.own if member.own else free
         cpus = take(view.node.topology, free, member.wanted, self.settings.whole_cores)
         if cpus is None:
-            member.why = (f"wants {member.wanted} CPUs ({member.why}), but only {format_cpus(free) or 'none'} "
-                          "can be given: shared")
+            member.why = (
+                f"wants {member.wanted} CPUs ({member.why}), but only {format_cpus(free) or 'none'} "
+                "can be given: shared"
+            )
             return
         self._given[member.container.inode] = cpus
         member.why += f": {shape(view.node.topology, cpus)}"
@@ -150,14 +158,20 @@ class Plugin(plugin_api.Plugin):
         """Both kinds in one batch: the writer grows first and shrinks afterwards."""
         wishes = [(m, format_cpus(self._given[m.container.inode])) for m in pinned]
         wishes += list(self._pool(rest)) if pinned else []
-        outcomes = writer.write([Change(m.container.cgroup, m.container.inode, "cpuset.cpus", cpus, m.why)
-                                 for m, cpus in wishes])
+        outcomes = writer.write(
+            [Change(m.container.cgroup, m.container.inode, "cpuset.cpus", cpus, m.why) for m, cpus in wishes]
+        )
         for (member, cpus), outcome in zip(wishes, outcomes, strict=True):
             if outcome.state == "refused" and member.container.inode in self._given:  # the next tick frees its CPUs
                 del self._given[member.container.inode]
                 self._spurned[member.container.inode] = f"could not be pinned: {outcome.detail}"
-            self._say(member.pod, member.container, cpus, member.why,
-                      f"{outcome.state}{': ' + outcome.detail if outcome.state in ('refused', 'failed') else ''}")
+            self._say(
+                member.pod,
+                member.container,
+                cpus,
+                member.why,
+                f"{outcome.state}{': ' + outcome.detail if outcome.state in ('refused', 'failed') else ''}",
+            )
         for member in [] if pinned else rest:  # nobody is pinned any more: everything as it was
             if writer.original(member.container.cgroup, member.container.inode, "cpuset.cpus") is not None:
                 undone = writer.undo(member.container.cgroup, member.container.inode, "cpuset.cpus", "nobody is pinned")
@@ -178,9 +192,13 @@ class Plugin(plugin_api.Plugin):
     # -- telling -------------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
-        return {"reserved": format_cpus(self._reserved), "shared": format_cpus(self._shared),
-                "containers": [{"container": d.name, "cpus": d.cpus, "why": d.why, "state": d.state}
-                               for d in self._decisions]}
+        return {
+            "reserved": format_cpus(self._reserved),
+            "shared": format_cpus(self._shared),
+            "containers": [
+                {"container": d.name, "cpus": d.cpus, "why": d.why, "state": d.state} for d in self._decisions
+            ],
+        }
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("pinned_cpus", sum(map(len, self._given.values())), {}, "CPUs given to one container alone.")

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterable
 from carico_agent.plugin_api import Cpu
 
 LEVELS: tuple[tuple[str, Callable[[Cpu], int]], ...] = (
-    ("socket", lambda cpu: cpu.socket), ("NUMA node", lambda cpu: cpu.numa), ("L3 group", lambda cpu: cpu.l3),
-    ("core", lambda cpu: cpu.core))
+    ("socket", lambda cpu: cpu.socket),
+    ("NUMA node", lambda cpu: cpu.numa),
+    ("L3 group", lambda cpu: cpu.l3),
+    ("core", lambda cpu: cpu.core),
+)
 
 
 def take(topology: Iterable[Cpu], free: frozenset[int], count: int, whole_cores: bool = False) -> frozenset[int] | None:

@@ -21,15 +21,18 @@ def run(plugin, node, *times):
         plugin.tick(node.view(now_s), node.writer)
 
 
-@pytest.mark.parametrize(("free", "count", "wanted"), [
-    (range(16), 8, range(8)),           # a whole socket
-    (range(1, 16), 8, range(8, 16)),    # the other one, when the first is broken
-    (range(1, 16), 4, range(4, 8)),     # a whole L3 group, in the socket that is broken already
-    (range(1, 16), 2, (2, 3)),          # a whole core, likewise
-    (range(1, 16), 1, (1,)),            # the thread that is alone already
-    ((1, 3, 5, 7), 2, (1, 3)),          # no whole core left
-    (range(2), 3, None),
-])
+@pytest.mark.parametrize(
+    ("free", "count", "wanted"),
+    [
+        (range(16), 8, range(8)),  # a whole socket
+        (range(1, 16), 8, range(8, 16)),  # the other one, when the first is broken
+        (range(1, 16), 4, range(4, 8)),  # a whole L3 group, in the socket that is broken already
+        (range(1, 16), 2, (2, 3)),  # a whole core, likewise
+        (range(1, 16), 1, (1,)),  # the thread that is alone already
+        ((1, 3, 5, 7), 2, (1, 3)),  # no whole core left
+        (range(2), 3, None),
+    ],
+)
 def test_order(free, count, wanted):
     got = take(TWO_SOCKETS, frozenset(free), count)
     assert got == (None if wanted is None else frozenset(wanted))

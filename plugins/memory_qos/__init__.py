@@ -151,8 +151,9 @@ class Plugin(plugin_api.Plugin):
         if view.now_s < watched.rest_until_s:
             watched.said = f"left alone for {watched.rest_until_s - view.now_s:.0f} s more after harm"
             return []
-        high = memory_high(sizes.request, sizes.limit, view.node.memory_total_bytes, self.settings.factor,
-                           view.node.page_bytes)
+        high = memory_high(
+            sizes.request, sizes.limit, view.node.memory_total_bytes, self.settings.factor, view.node.page_bytes
+        )
         changes = self._protection(view, pod, watched, sizes) if self.settings.protect else []
         if high is None:
             watched.said = "no memory.high: request and limit are the same"
@@ -161,8 +162,10 @@ class Plugin(plugin_api.Plugin):
         elif (reason := self._frozen_by(view, stat)) is not None:
             watched.said = reason
         else:
-            reason = (f"request {sizes.request} ({sizes.source}), limit {sizes.limit or 'none'}, "
-                      f"factor {self.settings.factor}")
+            reason = (
+                f"request {sizes.request} ({sizes.source}), limit {sizes.limit or 'none'}, "
+                f"factor {self.settings.factor}"
+            )
             watched.said = f"memory.high = {high}: {reason}"
             changes.append(Change(pod.cgroup, pod.inode, "memory.high", str(high), reason))
         return changes
@@ -194,8 +197,10 @@ class Plugin(plugin_api.Plugin):
         anon, file = stat.get("anon", 0), stat.get("file", 0)
         if self.settings.force_without_swap or view.node.swap_total_bytes > 0 or anon <= MOSTLY * (anon + file):
             return None
-        return (f"no memory.high: {anon / max(anon + file, 1):.0%} of its memory is anonymous and the node has no swap "
-                "(force_without_swap = true to set it all the same)")
+        return (
+            f"no memory.high: {anon / max(anon + file, 1):.0%} of its memory is anonymous and the node has no swap "
+            "(force_without_swap = true to set it all the same)"
+        )
 
     def _reclaim(self, pod: Pod, watched: _Watched, high: int) -> list[Change]:
         over = (pod.usage.memory_current or 0) - high
@@ -225,8 +230,14 @@ class Plugin(plugin_api.Plugin):
         watched.met = met
         stat, stall = parse_flat(view.read(pod.cgroup, "memory.stat")), parse_stall(view.read(pod.cgroup, PRESSURE))
         current = view.read(pod.cgroup, "memory.current") or "0"
-        signs = Signs(view.now_s, met, stall.full_usec if stall else 0, stat.get("pgscan", 0), stat.get("pgsteal", 0),
-                      int(current))
+        signs = Signs(
+            view.now_s,
+            met,
+            stall.full_usec if stall else 0,
+            stat.get("pgscan", 0),
+            stat.get("pgsteal", 0),
+            int(current),
+        )
         harm = watched.guard.harm(signs, watched.high)
         if harm is None:
             return False
@@ -252,16 +263,32 @@ class Plugin(plugin_api.Plugin):
     # -- telling -----------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
-        return {"undone": self.undone, "pods": [
-            {"pod": w.pod, "says": w.said, "notes": w.notes, "memory_high": w.high, "harms": w.harms,
-             "request": w.sizes.request if w.sizes else None, "source": w.sizes.source if w.sizes else None,
-             "limit": w.sizes.limit if w.sizes else None, "peak_working_set": w.peak}
-            for w in self._watched.values()]}
+        return {
+            "undone": self.undone,
+            "pods": [
+                {
+                    "pod": w.pod,
+                    "says": w.said,
+                    "notes": w.notes,
+                    "memory_high": w.high,
+                    "harms": w.harms,
+                    "request": w.sizes.request if w.sizes else None,
+                    "source": w.sizes.source if w.sizes else None,
+                    "limit": w.sizes.limit if w.sizes else None,
+                    "peak_working_set": w.peak,
+                }
+                for w in self._watched.values()
+            ],
+        }
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("memory_high_undone_total", self.undone, {}, "memory.high taken back because it hurt.", "counter")
-        yield Metric("memory_high_pods", sum(w.high is not None for w in self._watched.values()), {},
-                     "Pods with a memory.high of ours.")
+        yield Metric(
+            "memory_high_pods",
+            sum(w.high is not None for w in self._watched.values()),
+            {},
+            "Pods with a memory.high of ours.",
+        )
 
 
 def _named(pod: Pod, patterns: tuple[str, ...]) -> str | None:

@@ -22,15 +22,18 @@ def run(plugin, node, *times):
         plugin.tick(node.view(now_s), node.writer)
 
 
-@pytest.mark.parametrize(("request_", "limit", "factor", "wanted"), [
-    (100 * MI, 200 * MI, 0.9, 190 * MI),
-    (100 * MI, 200 * MI, 1.0, 200 * MI),
-    (100 * MI, 200 * MI, 0.0, None),  # not above the request
-    (200 * MI, 200 * MI, 0.9, None),  # Guaranteed
-    (0, 100 * MI, 0.5, 50 * MI),
-    (100 * MI, None, 0.5, 562 * MI),  # the node's 1 GiB stands in for the limit
-    (1000, 10_000, 0.9, 8192),        # whole pages
-])
+@pytest.mark.parametrize(
+    ("request_", "limit", "factor", "wanted"),
+    [
+        (100 * MI, 200 * MI, 0.9, 190 * MI),
+        (100 * MI, 200 * MI, 1.0, 200 * MI),
+        (100 * MI, 200 * MI, 0.0, None),  # not above the request
+        (200 * MI, 200 * MI, 0.9, None),  # Guaranteed
+        (0, 100 * MI, 0.5, 50 * MI),
+        (100 * MI, None, 0.5, 562 * MI),  # the node's 1 GiB stands in for the limit
+        (1000, 10_000, 0.9, 8192),  # whole pages
+    ],
+)
 def test_kep_2570(request_, limit, factor, wanted):
     assert memory_high(request_, limit, 1 << 30, factor, 4096) == wanted
 
@@ -96,8 +99,9 @@ def hurt(pod, t, full_usec=0, pgscan=0, pgsteal=0, current=190 * MI):
     (pod / "memory.current").write_text(f"{current}\n")
 
 
-@pytest.mark.parametrize("signs", [
-    {"full_usec": 400_000}, {"pgscan": 5000, "pgsteal": 10}, {"pgscan": 1}], ids=["full", "scan", "stuck"])
+@pytest.mark.parametrize(
+    "signs", [{"full_usec": 400_000}, {"pgscan": 5000, "pgsteal": 10}, {"pgscan": 1}], ids=["full", "scan", "stuck"]
+)
 def test_harm_is_undone_and_the_pod_left_alone(node, signs):
     pod = node.pod("web", files={"memory.max": str(200 * MI)})
     plugin = Plugin(MemoryQosSettings(requests={"*": "100Mi"}, back_off_s=100))

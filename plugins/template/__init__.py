@@ -49,8 +49,18 @@ class Plugin(plugin_api.Plugin):
         if not self.settings.reclaim_bytes:
             return
         # 5. All wishes that belong together in one call; the writer orders them, keeps the journal, and may say no.
-        outcomes = writer.write([Change(pod.cgroup, pod.inode, "memory.reclaim", str(self.settings.reclaim_bytes),
-                                        f"uses {pod.usage.memory_current} bytes") for pod in large])
+        outcomes = writer.write(
+            [
+                Change(
+                    pod.cgroup,
+                    pod.inode,
+                    "memory.reclaim",
+                    str(self.settings.reclaim_bytes),
+                    f"uses {pod.usage.memory_current} bytes",
+                )
+                for pod in large
+            ]
+        )
         self._said = [f"{o.change.cgroup}: {o.state} {o.detail}".rstrip() for o in outcomes]
 
     # 6. report: what /v1/plugins/template shows. metrics: numbers; the host adds the prefix and the plugin's name.

@@ -69,8 +69,9 @@ class Plugin(plugin_api.Plugin):
     Settings: ClassVar[type] = ThrottlingSettings
     period_s: ClassVar[float] = 5.0
 
-    def __init__(self, settings: ThrottlingSettings,
-                 count: Callable[[View, str], threads.Threads | None] = threads.count) -> None:
+    def __init__(
+        self, settings: ThrottlingSettings, count: Callable[[View, str], threads.Threads | None] = threads.count
+    ) -> None:
         super().__init__(settings)
         self._count = count
         self._windows_s = (settings.window_s / 6, settings.window_s, settings.window_s * 5)
@@ -94,11 +95,15 @@ class Plugin(plugin_api.Plugin):
         self._histories = {key: value for key, value in self._histories.items() if key in seen}
         self._counts = {inode: counts for inode, counts in self._counts.items() if any(inode == i for _, i in seen)}
 
-    def _look(self, view: View, pod: Pod, seen: set[tuple[str, int]],
-              parents: dict[str, Group | None]) -> _Watched | None:
+    def _look(
+        self, view: View, pod: Pod, seen: set[tuple[str, int]], parents: dict[str, Group | None]
+    ) -> _Watched | None:
         members = pod.containers or (Container(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
-        groups = [(member, group) for member in members
-                  if (group := self._group(view, member.cgroup, member.inode, _counters(view, member), seen))]
+        groups = [
+            (member, group)
+            for member in members
+            if (group := self._group(view, member.cgroup, member.inode, _counters(view, member), seen))
+        ]
         if not groups:
             return None
         member, own = max(groups, key=lambda pair: (pair[1].spent.throttled_ratio, pair[1].spent.waiting_ratio))
@@ -109,8 +114,7 @@ class Plugin(plugin_api.Plugin):
         windows = {f"{window_s:g}s": spent for window_s in self._windows_s if (spent := history.over(window_s))}
         return _Watched(pod, member.name, [own, *above], case, diagnose(case), windows, counted)
 
-    def _group(self, view: View, cgroup: str, inode: int, usage: Usage,
-               seen: set[tuple[str, int]]) -> Group | None:
+    def _group(self, view: View, cgroup: str, inode: int, usage: Usage, seen: set[tuple[str, int]]) -> Group | None:
         key = (cgroup, inode)
         seen.add(key)
         history = self._histories.setdefault(key, History(self._windows_s[-1]))
@@ -119,16 +123,18 @@ class Plugin(plugin_api.Plugin):
         quota = parse_quota(view.read(cgroup, "cpu.max"))
         return None if spent is None else Group(os.path.basename(cgroup), spent, quota)
 
-    def _parents(self, view: View, cgroup: str, seen: set[tuple[str, int]],
-                 known: dict[str, Group | None]) -> tuple[Group, ...]:
+    def _parents(
+        self, view: View, cgroup: str, seen: set[tuple[str, int]], known: dict[str, Group | None]
+    ) -> tuple[Group, ...]:
         """The groups above, up to the root; each is read once per tick however many Pods it holds."""
         found, root = [], view.node.cgroup_root.rstrip("/")
         parent = os.path.dirname(cgroup)
         while parent.startswith(root + "/"):
             if parent not in known:
                 stat = parse_flat(view.read(parent, "cpu.stat"))
-                usage = Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"),
-                              stat.get("throttled_usec"))
+                usage = Usage(
+                    stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec")
+                )
                 known[parent] = self._group(view, parent, 0, usage, seen)
             if (group := known[parent]) is not None:
                 found.append(group)
@@ -144,13 +150,27 @@ class Plugin(plugin_api.Plugin):
             counts.append(counted)
         return counted
 
-    def _case(self, view: View, pod: Pod, member: Container, own: Group, above: tuple[Group, ...],
-              request_ms: float | None = None) -> Case:
+    def _case(
+        self,
+        view: View,
+        pod: Pod,
+        member: Container,
+        own: Group,
+        above: tuple[Group, ...],
+        request_ms: float | None = None,
+    ) -> Case:
         cpus = len(parse_cpus(view.read(member.cgroup, "cpuset.cpus.effective") or "")) or view.node.cores
         whole = own.quota is not None and own.quota.cores >= 1 and own.quota.cores % 1 == 0
-        return Case(own, above, self._parallel(member.inode), cpus, pod.qos == "guaranteed" and whole,
-                    request_ms or self.settings.request_ms or None, self.settings.tolerable_ratio,
-                    self.settings.contention_ratio)
+        return Case(
+            own,
+            above,
+            self._parallel(member.inode),
+            cpus,
+            pod.qos == "guaranteed" and whole,
+            request_ms or self.settings.request_ms or None,
+            self.settings.tolerable_ratio,
+            self.settings.contention_ratio,
+        )
 
     def _parallel(self, inode: int) -> int | None:
         """Runnable threads at the instants when any was: the mean, rounded up. Idle instants say nothing."""
@@ -175,16 +195,26 @@ class Plugin(plugin_api.Plugin):
             fields = {name: getattr(case, name) for name in Case.__dataclass_fields__}
             case = Case(**{**fields, "request_ms": request_ms})
         verdict, quota, spent = diagnose(case), case.own.quota, case.own.spent
-        return {"pod": watched.pod.full_name, "container": watched.container, "cause": verdict.cause,
-                "remedy": verdict.remedy, "text": verdict.text, "raise_to_cores": verdict.cores,
-                "reduce_to_threads": verdict.threads, "limit_cores": quota.cores if quota else None,
-                "nr_periods": spent.periods, "nr_throttled": spent.throttled,
-                "throttled_s": round(spent.throttled_s, 3),
-                "throttled_ratio": round(spent.throttled_ratio, 4), "used_cores": round(spent.used_cores, 3),
-                "waiting_ratio": round(spent.waiting_ratio, 4), "parallel": case.parallel,
-                "threads": watched.counted.total if watched.counted else None,
-                "windows": {name: round(w.throttled_ratio, 4) for name, w in watched.windows.items()},
-                "latency": _latency(request_ms, quota, case.parallel or 1)}
+        return {
+            "pod": watched.pod.full_name,
+            "container": watched.container,
+            "cause": verdict.cause,
+            "remedy": verdict.remedy,
+            "text": verdict.text,
+            "raise_to_cores": verdict.cores,
+            "reduce_to_threads": verdict.threads,
+            "limit_cores": quota.cores if quota else None,
+            "nr_periods": spent.periods,
+            "nr_throttled": spent.throttled,
+            "throttled_s": round(spent.throttled_s, 3),
+            "throttled_ratio": round(spent.throttled_ratio, 4),
+            "used_cores": round(spent.used_cores, 3),
+            "waiting_ratio": round(spent.waiting_ratio, 4),
+            "parallel": case.parallel,
+            "threads": watched.counted.total if watched.counted else None,
+            "windows": {name: round(w.throttled_ratio, 4) for name, w in watched.windows.items()},
+            "latency": _latency(request_ms, quota, case.parallel or 1),
+        }
 
     def metrics(self) -> Iterable[Metric]:
         for watched in self._watched.values():
@@ -192,8 +222,12 @@ class Plugin(plugin_api.Plugin):
             spent = watched.case.own.spent
             yield Metric("throttled_ratio", spent.throttled_ratio, labels, "Share of periods in which it was stopped.")
             yield Metric("cpu_used_cores", spent.used_cores, labels, "CPUs used over the window.")
-            yield Metric("diagnosis", 1.0, {**labels, "cause": watched.diagnosis.cause,
-                                            "remedy": watched.diagnosis.remedy}, "Why it waits for CPU; always 1.")
+            yield Metric(
+                "diagnosis",
+                1.0,
+                {**labels, "cause": watched.diagnosis.cause, "remedy": watched.diagnosis.remedy},
+                "Why it waits for CPU; always 1.",
+            )
 
 
 def _counters(view: View, member: Container) -> Usage:
@@ -202,8 +236,14 @@ def _counters(view: View, member: Container) -> Usage:
         return member.usage
     stat = parse_flat(view.read(member.cgroup, "cpu.stat"))
     stall = parse_stall(view.read(member.cgroup, "cpu.pressure"))
-    return Usage(stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec"),
-                 pressure={"cpu": stall} if stall else {}, read_s=view.now_s)
+    return Usage(
+        stat.get("usage_usec"),
+        stat.get("nr_periods"),
+        stat.get("nr_throttled"),
+        stat.get("throttled_usec"),
+        pressure={"cpu": stall} if stall else {},
+        read_s=view.now_s,
+    )
 
 
 def _matches(pod: Pod, wanted: str) -> bool:
@@ -215,5 +255,8 @@ def _latency(request_ms: float | None, quota: Quota | None, parallel: int) -> di
     if request_ms is None:
         return None
     quota_ms, period_ms = (quota.quota_ms, quota.period_ms) if quota else (None, 100.0)
-    return {"request_ms": request_ms, "alone_ms": round(response_ms(request_ms, quota_ms, period_ms), 3),
-            "parallel_ms": round(response_ms(request_ms, quota_ms, period_ms, parallel), 3)}
+    return {
+        "request_ms": request_ms,
+        "alone_ms": round(response_ms(request_ms, quota_ms, period_ms), 3),
+        "parallel_ms": round(response_ms(request_ms, quota_ms, period_ms, parallel), 3),
+    }

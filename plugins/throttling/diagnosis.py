@@ -89,14 +89,25 @@ def _own_quota(case: Case, quota: Quota) -> Diagnosis:
     spent = case.own.spent
     parallel = min(max(case.parallel or 1, 1), case.cpus)
     fewer = max(1, math.floor(quota.cores))
-    facts = (f"its own limit of {quota.cores:g} CPUs stops it in {spent.throttled_ratio:.0%} of the periods; "
-             f"it used {spent.used_cores:.2f} CPUs with {parallel} threads at once")
+    facts = (
+        f"its own limit of {quota.cores:g} CPUs stops it in {spent.throttled_ratio:.0%} of the periods; "
+        f"it used {spent.used_cores:.2f} CPUs with {parallel} threads at once"
+    )
     if spent.used_cores < SATURATED_RATIO * quota.cores and fewer < parallel and _helps(case, quota, fewer):
         if case.whole_guaranteed:
-            return Diagnosis("own quota", "pin whole CPUs",
-                             f"{facts}. Pin {fewer} whole CPUs: it then cannot spend its quota early.", threads=fewer)
-        return Diagnosis("own quota", "reduce parallelism", f"{facts}. Reduce its parallelism to {fewer} "
-                         f"(for example GOMAXPROCS={fewer}): the same work, spread over the period.", threads=fewer)
+            return Diagnosis(
+                "own quota",
+                "pin whole CPUs",
+                f"{facts}. Pin {fewer} whole CPUs: it then cannot spend its quota early.",
+                threads=fewer,
+            )
+        return Diagnosis(
+            "own quota",
+            "reduce parallelism",
+            f"{facts}. Reduce its parallelism to {fewer} "
+            f"(for example GOMAXPROCS={fewer}): the same work, spread over the period.",
+            threads=fewer,
+        )
     cores = _round_up(max(enough_cores(case.request_ms, quota.period_ms, parallel), quota.cores + 0.1))
     return Diagnosis("own quota", "raise the limit", f"{facts}. Raise the limit to {cores:g} CPUs.", cores=cores)
 
@@ -112,16 +123,22 @@ def _helps(case: Case, quota: Quota, fewer: int) -> bool:
 def _parents_quota(case: Case, parent: Group, quota: Quota) -> Diagnosis:
     wanted = max(quota.cores * (1 + parent.spent.throttled_ratio), float(min(case.parallel or 1, case.cpus)))
     cores = _round_up(max(wanted, quota.cores + 0.1))
-    return Diagnosis("parent's quota", "raise the limit",
-                     f"not its own limit but that of {parent.name} ({quota.cores:g} CPUs) stops it, in "
-                     f"{parent.spent.throttled_ratio:.0%} of the periods. Raise that limit to {cores:g} CPUs.",
-                     cores=cores)
+    return Diagnosis(
+        "parent's quota",
+        "raise the limit",
+        f"not its own limit but that of {parent.name} ({quota.cores:g} CPUs) stops it, in "
+        f"{parent.spent.throttled_ratio:.0%} of the periods. Raise that limit to {cores:g} CPUs.",
+        cores=cores,
+    )
 
 
 def _contention(case: Case) -> Diagnosis:
-    return Diagnosis("node contention", "pin whole CPUs",
-                     f"no quota stops it, but it waited for a CPU {case.own.spent.waiting_ratio:.0%} of the time: the "
-                     "node is too full. Pin whole CPUs for it if it must not wait, or place fewer Pods here.")
+    return Diagnosis(
+        "node contention",
+        "pin whole CPUs",
+        f"no quota stops it, but it waited for a CPU {case.own.spent.waiting_ratio:.0%} of the time: the "
+        "node is too full. Pin whole CPUs for it if it must not wait, or place fewer Pods here.",
+    )
 
 
 def _round_up(cores: float) -> float:

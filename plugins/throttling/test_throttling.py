@@ -44,28 +44,37 @@ def case(ratio, used, quota, **kw):
     return Case(Group("own", spent(ratio, used), quota), **{"cpus": 8, **kw})
 
 
-@pytest.mark.parametrize(("given_", "cause", "remedy", "cores", "threads"), [
-    (case(0.01, 0.3, Quota(50, 100)), "none", "nothing to do", None, None),
-    (case(0.9, 0.5, Quota(50, 100), parallel=1), "own quota", "raise the limit", 1.0, None),
-    (case(0.9, 2.0, Quota(200, 100), parallel=5), "own quota", "raise the limit", 5.0, None),
-    (case(0.5, 0.8, Quota(200, 100), parallel=5), "own quota", "reduce parallelism", None, 2),
-    (case(0.5, 0.8, Quota(200, 100), parallel=5, whole_guaranteed=True), "own quota", "pin whole CPUs", None, 2),
-    (case(0.5, 0.2, Quota(50, 100), parallel=4, request_ms=40), "own quota", "reduce parallelism", None, 1),
-    (case(0.5, 0.2, Quota(50, 100), parallel=2, request_ms=80), "own quota", "raise the limit", 1.6, None),
-    (case(0.9, 0.5, Quota(50, 100), parallel=64, cpus=4), "own quota", "raise the limit", 4.0, None),
-    (Case(Group("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
-    (Case(Group("own", spent(waiting=0.6)), (Group("pod", spent(0.5), Quota(100, 100)),), parallel=1),
-     "parent's quota", "raise the limit", 1.5, None),
-    (Case(Group("own", spent())), "none", "nothing to do", None, None),
-])
+@pytest.mark.parametrize(
+    ("given_", "cause", "remedy", "cores", "threads"),
+    [
+        (case(0.01, 0.3, Quota(50, 100)), "none", "nothing to do", None, None),
+        (case(0.9, 0.5, Quota(50, 100), parallel=1), "own quota", "raise the limit", 1.0, None),
+        (case(0.9, 2.0, Quota(200, 100), parallel=5), "own quota", "raise the limit", 5.0, None),
+        (case(0.5, 0.8, Quota(200, 100), parallel=5), "own quota", "reduce parallelism", None, 2),
+        (case(0.5, 0.8, Quota(200, 100), parallel=5, whole_guaranteed=True), "own quota", "pin whole CPUs", None, 2),
+        (case(0.5, 0.2, Quota(50, 100), parallel=4, request_ms=40), "own quota", "reduce parallelism", None, 1),
+        (case(0.5, 0.2, Quota(50, 100), parallel=2, request_ms=80), "own quota", "raise the limit", 1.6, None),
+        (case(0.9, 0.5, Quota(50, 100), parallel=64, cpus=4), "own quota", "raise the limit", 4.0, None),
+        (Case(Group("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
+        (
+            Case(Group("own", spent(waiting=0.6)), (Group("pod", spent(0.5), Quota(100, 100)),), parallel=1),
+            "parent's quota",
+            "raise the limit",
+            1.5,
+            None,
+        ),
+        (Case(Group("own", spent())), "none", "nothing to do", None, None),
+    ],
+)
 def test_one_cause_one_remedy(given_, cause, remedy, cores, threads):
     got = diagnose(given_)
     assert (got.cause, got.remedy, got.cores, got.threads) == (cause, remedy, cores, threads), got.text
 
 
 def stat(folder, usage_usec, periods, throttled, throttled_usec=0):
-    (folder / "cpu.stat").write_text(f"usage_usec {usage_usec}\nnr_periods {periods}\nnr_throttled {throttled}\n"
-                                     f"throttled_usec {throttled_usec}\n")
+    (folder / "cpu.stat").write_text(
+        f"usage_usec {usage_usec}\nnr_periods {periods}\nnr_throttled {throttled}\nthrottled_usec {throttled_usec}\n"
+    )
 
 
 def test_from_files_to_a_sentence(node):

@@ -32,8 +32,13 @@ class History:
 
     def add(self, now_s: float, usage: Usage) -> None:
         stall = usage.pressure.get("cpu")
-        counters = (usage.nr_periods or 0, usage.nr_throttled or 0, usage.throttled_usec or 0,
-                    usage.cpu_usage_usec or 0, stall.some_usec if stall else 0)
+        counters = (
+            usage.nr_periods or 0,
+            usage.nr_throttled or 0,
+            usage.throttled_usec or 0,
+            usage.cpu_usage_usec or 0,
+            stall.some_usec if stall else 0,
+        )
         now_s = now_s if usage.read_s is None else usage.read_s
         if self._readings and now_s <= self._readings[-1][0]:  # the same reading again
             return
@@ -53,5 +58,11 @@ class History:
             then_s, old = self._readings[-2]
         periods, throttled, throttled_usec, used_usec, waiting_usec = (a - b for a, b in zip(new, old, strict=True))
         elapsed_s = max(now_s - then_s, 1e-9)
-        return Spent(elapsed_s, periods, throttled, throttled_usec / 1e6, used_usec / 1e6 / elapsed_s,
-                     min(waiting_usec / 1e6 / elapsed_s, 1.0))
+        return Spent(
+            elapsed_s,
+            periods,
+            throttled,
+            throttled_usec / 1e6,
+            used_usec / 1e6 / elapsed_s,
+            min(waiting_usec / 1e6 / elapsed_s, 1.0),
+        )

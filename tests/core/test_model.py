@@ -148,10 +148,16 @@ def test_rounding_outside_the_range_is_accepted() -> None:
     assert m.estimate().usage == (1.0, 0.0)
 
 
-@pytest.mark.parametrize("config,message", [
-    ({"estimator": "crystal-ball"}, "crystal-ball"), ({"limits": {"cpu": 0}}, "limits"), ({"cores": 0}, "cores"),
-    ({"forget": 0}, "forget"), ({"limits": {"cpuu": 0.5}}, "cpuu"),
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "config,message",
+    [
+        ({"estimator": "crystal-ball"}, "crystal-ball"),
+        ({"limits": {"cpu": 0}}, "limits"),
+        ({"cores": 0}, "cores"),
+        ({"forget": 0}, "forget"),
+        ({"limits": {"cpuu": 0.5}}, "cpuu"),
+    ],
+)
 def test_bad_config_is_refused(config: dict[str, object], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         CapacityModel(("cpu", "memory"), ModelConfig(**config))  # type: ignore[arg-type]
@@ -183,9 +189,9 @@ def test_a_new_clock_keeps_what_was_learned() -> None:
     assert e.pod_capacity == pytest.approx(FOUR_CORES.truth(2), abs=0.5)
 
 
-@pytest.mark.parametrize("damage", [
-    {}, {"version": 99}, {"version": 1}, None, {"version": 1, "resources": ["cpu"], "config": {"x": 1}},
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "damage", [{}, {"version": 99}, {"version": 1}, None, {"version": 1, "resources": ["cpu"], "config": {"x": 1}}]
+)
 def test_damaged_state_is_a_value_error(damage: object) -> None:
     with pytest.raises(ValueError, match="state"):
         CapacityModel.from_state(damage)  # type: ignore[arg-type]
@@ -238,7 +244,7 @@ ticks = st.tuples(
 @settings(max_examples=60, deadline=None)
 @given(st.lists(ticks, max_size=60))
 def test_any_telemetry_gives_an_answer_that_holds_together(
-    sequence: list[tuple[float, float, float, int, bool]]
+    sequence: list[tuple[float, float, float, int, bool]],
 ) -> None:
     m, t = model(), 0.0
     for elapsed_s, cpu, memory, pods, churn in sequence:

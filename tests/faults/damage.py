@@ -8,8 +8,29 @@ import random
 from collections.abc import Iterator, Sequence
 
 CASES = 10_000
-ODD = (b"", b"\0", b"\n", b" ", b":", b"-", b"-1", b"9" * 30, b"9" * 5000, b"1e9", b"0x1", b"\xff", b"\xff" * 10,
-       b"\xc2\xb2", b"some ", b"total=", b"cpu", b" kB\n", b"0-99999999999", b"\x80\x01", b"\x0a\x7f")  # fmt: skip
+ODD = (
+    b"",
+    b"\0",
+    b"\n",
+    b" ",
+    b":",
+    b"-",
+    b"-1",
+    b"9" * 30,
+    b"9" * 5000,
+    b"1e9",
+    b"0x1",
+    b"\xff",
+    b"\xff" * 10,
+    b"\xc2\xb2",
+    b"some ",
+    b"total=",
+    b"cpu",
+    b" kB\n",
+    b"0-99999999999",
+    b"\x80\x01",
+    b"\x0a\x7f",
+)
 
 
 def damaged(good: Sequence[bytes], cases: int = CASES, seed: int = 1, most: int = 4) -> Iterator[bytes]:
@@ -21,7 +42,7 @@ def damaged(good: Sequence[bytes], cases: int = CASES, seed: int = 1, most: int 
             start = dice.randint(0, len(data))
             end = min(len(data), start + dice.randint(0, 12))
             data = data[:start] + _instead(dice, data[start:end], good) + data[end:]
-        yield data[:dice.randint(0, len(data))] if dice.random() < 0.1 else data
+        yield data[: dice.randint(0, len(data))] if dice.random() < 0.1 else data
 
 
 def _instead(dice: random.Random, piece: bytes, good: Sequence[bytes]) -> bytes:
@@ -36,4 +57,4 @@ def _instead(dice: random.Random, piece: bytes, good: Sequence[bytes]) -> bytes:
         return bytes([piece[0] ^ 1 << dice.randrange(8)]) + piece[1:]
     other = dice.choice(good)
     start = dice.randint(0, len(other))
-    return other[start:start + len(piece)]
+    return other[start : start + len(piece)]

@@ -89,10 +89,31 @@ def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> N
         skipped = [part for path in STREAMS for part in ("--exclude-path", path)]
         # what the description cannot say: room for Pods changes, and a valid wish may get 409
         said = subprocess.run(
-            [str(command), "run", f"{url}/v1/openapi.json", "--url", url, *skipped, "--max-examples", "150",
-             "--phases", "examples,coverage,fuzzing", "--exclude-checks", "positive_data_acceptance",
-             "--suppress-health-check", "all", "--continue-on-failure", "--no-color", "--seed", "1"],
-            cwd=tmp_path, capture_output=True, text=True, timeout=300)  # fmt: skip
+            [
+                str(command),
+                "run",
+                f"{url}/v1/openapi.json",
+                "--url",
+                url,
+                *skipped,
+                "--max-examples",
+                "150",
+                "--phases",
+                "examples,coverage,fuzzing",
+                "--exclude-checks",
+                "positive_data_acceptance",
+                "--suppress-health-check",
+                "all",
+                "--continue-on-failure",
+                "--no-color",
+                "--seed",
+                "1",
+            ],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
     assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-2000:]
     assert Agent(process.socket).status()["sequence"] > 0
     assert "Traceback" not in process.log.read_text()
@@ -101,8 +122,10 @@ def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> N
 
 def with_strange_extras(described: dict[str, Any]) -> dict[str, Any]:
     """Each operation takes a query and a header nobody knows too: otherwise most have nothing to vary."""
-    extras = [{"name": "q", "in": "query", "schema": {"type": "string"}},
-              {"name": "X-Strange", "in": "header", "schema": {"type": "string"}}]
+    extras = [
+        {"name": "q", "in": "query", "schema": {"type": "string"}},
+        {"name": "X-Strange", "in": "header", "schema": {"type": "string"}},
+    ]
     for methods in described["paths"].values():
         for about in methods.values():
             about["parameters"] = [*about.get("parameters", []), *extras]
@@ -130,8 +153,9 @@ def test_10_000_cases(start_agent: Start, roomy: list[str]) -> None:
 
         def try_out(operation: Any, mode: Any, cases: int) -> None:
             @seed(1)
-            @settings(max_examples=cases, phases=[Phase.generate], suppress_health_check=list(HealthCheck),
-                      database=None)  # fmt: skip
+            @settings(
+                max_examples=cases, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
+            )
             @given(operation.as_strategy(generation_mode=mode))
             def one(case: Any) -> None:
                 response = case.call(base_url=url, session=session)

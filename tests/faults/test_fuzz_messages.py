@@ -22,8 +22,14 @@ LABELS = {KIND: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "pro
 
 
 def contribution(node: str) -> bytes:
-    return pb.Contribution(node=node, subspace=pb.Subspace(**GOOD), samples=10, pods=3, time_unix_nano=time.time_ns(),
-                           cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9])).SerializeToString()
+    return pb.Contribution(
+        node=node,
+        subspace=pb.Subspace(**GOOD),
+        samples=10,
+        pods=3,
+        time_unix_nano=time.time_ns(),
+        cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9]),
+    ).SerializeToString()
 
 
 def server(name: str = "test") -> AggregatorServer:
@@ -95,13 +101,19 @@ def test_what_containerd_lists() -> None:
     tasks = tasks_pb2.ListTasksResponse()
     tasks.tasks.add(id="c1", pid=7, status=2)
     tasks.tasks.add(container_id="c2", pid=8, status=5)
-    lists = zip(damaged([containers.SerializeToString()], most=1),
-                damaged([tasks.SerializeToString()], seed=2, most=1), strict=True)  # fmt: skip
+    lists = zip(
+        damaged([containers.SerializeToString()], most=1),
+        damaged([tasks.SerializeToString()], seed=2, most=1),
+        strict=True,
+    )
     table, taken = PodTable(), 0
     for listed, running in lists:
         with suppress(DecodeError):
-            snapshot = snapshot_of("k8s.io", containers_pb2.ListContainersResponse.FromString(listed),
-                                   tasks_pb2.ListTasksResponse.FromString(running))
+            snapshot = snapshot_of(
+                "k8s.io",
+                containers_pb2.ListContainersResponse.FromString(listed),
+                tasks_pb2.ListTasksResponse.FromString(running),
+            )
             table.open_snapshot()
             table.close_snapshot(snapshot)
             taken += 1
@@ -111,8 +123,11 @@ def test_what_containerd_lists() -> None:
 
 def test_frames_of_http2() -> None:
     """The same below gRPC: a damaged conversation is answered or ended, within the bounds of a connection."""
-    talk = [call(b"/s/One", b"abc"), frame(1, 4, 1, headers(b"/s/Many")) + frame(0, 0, 1, message(b"hi")) * 3,
-            frame(4, 0, 0, b"\x00\x04\x00\x00\x10\x00") + frame(8, 0, 0, b"\0\0\1\0") + call(b"/s/Big", b"", 3)]
+    talk = [
+        call(b"/s/One", b"abc"),
+        frame(1, 4, 1, headers(b"/s/Many")) + frame(0, 0, 1, message(b"hi")) * 3,
+        frame(4, 0, 0, b"\x00\x04\x00\x00\x10\x00") + frame(8, 0, 0, b"\0\0\1\0") + call(b"/s/Big", b"", 3),
+    ]
     ended = 0
     for data in damaged(talk):
         connection, written = connect()

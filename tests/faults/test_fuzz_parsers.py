@@ -15,13 +15,13 @@ from carico_agent.runtime import cgroups, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from tests.faults import damage
 
-PSI = (b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\n"
-       b"full avg10=0.00 avg60=0.00 avg300=0.00 total=17\n")  # fmt: skip
-STAT = (b"cpu  5 0 3 80 10 0 1 1 0 0\ncpu0 5 0 3 80 10 0 1 1 0 0\nintr 9 0 1\nctxt 7\nbtime 1700000000\n"
-        b"processes 9\nprocs_running 3\nprocs_blocked 0\n")  # fmt: skip
+PSI = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=17\n"
+STAT = (
+    b"cpu  5 0 3 80 10 0 1 1 0 0\ncpu0 5 0 3 80 10 0 1 1 0 0\nintr 9 0 1\nctxt 7\nbtime 1700000000\n"
+    b"processes 9\nprocs_running 3\nprocs_blocked 0\n"
+)
 CPU_STAT = b"usage_usec 7\nuser_usec 4\nsystem_usec 3\nnr_periods 3\nnr_throttled 1\nthrottled_usec 5000\nnr_bursts 0\n"
-DISKS = (b" 254 0 vda 30004 7577 2101866 9293 8963 22194 2309408 8090 0 6692 17859\n"
-         b"   8 1 sda1 1 2 3 4\n")  # fmt: skip
+DISKS = b" 254 0 vda 30004 7577 2101866 9293 8963 22194 2309408 8090 0 6692 17859\n   8 1 sda1 1 2 3 4\n"
 MEMINFO = b"MemTotal:  1000 kB\nMemFree:  10 kB\nMemAvailable:  700 kB\nBuffers: 1 kB\nCached: 2 kB\nShmem: 1 kB\n"
 
 
@@ -43,12 +43,14 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "runtime.usage.parse_pressure": (usage.parse_pressure, PSI),
     "runtime.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
     "runtime.cgroups.parse_started": (
-        text(cgroups.parse_started), b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n"),
+        text(cgroups.parse_started),
+        b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
+    ),
     "plugin_api.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),
     "plugin_api.parse_cpus": (text(plugin_api.parse_cpus), b"0-2,5\n"),
     "plugin_api.parse_bytes": (text(plugin_api.parse_bytes), b"256Mi"),
     "plugin_api.parse_stall": (text(plugin_api.parse_stall), PSI),
-}  # fmt: skip
+}
 CASES = 10_000 // len(PARSERS) + 1
 
 ODD = st.sampled_from(damage.ODD)
@@ -95,8 +97,12 @@ def test_no_parser_is_forgotten() -> None:
     """Whatever is called parse… in a module that reads the kernel stands above."""
     tree = Path(__file__).parents[2] / "carico_agent"
     found = set()
-    for path in [*tree.glob("telemetry/*.py"), *tree.glob("runtime/*.py"), tree / "plugin_host/facts.py",
-                 tree / "plugin_api.py"]:  # fmt: skip
+    for path in [
+        *tree.glob("telemetry/*.py"),
+        *tree.glob("runtime/*.py"),
+        tree / "plugin_host/facts.py",
+        tree / "plugin_api.py",
+    ]:
         module = str(path.relative_to(tree).with_suffix("")).replace("/", ".")
         found |= {f"{module}.{name}" for name in re.findall(r"^def (parse\w*)\(", path.read_text(), re.MULTILINE)}
     assert found == set(PARSERS)

@@ -128,16 +128,21 @@ def faketime() -> Path | None:
     return next((path for place in places for path in place.glob("lib/*/faketime/libfaketime.so.1")), None)
 
 
-def test_clock_set_back_and_forward(start_agent: Start, tmp_path: Path, roomy: list[str],
-                                    monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_clock_set_back_and_forward(
+    start_agent: Start, tmp_path: Path, roomy: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An hour forward, an hour back: numbers stay fresh, and a promise lasts as long as it was made for."""
     library = faketime()
     if library is None:
         pytest.skip("libfaketime is not here: `make tools` unpacks Debian's package")
     clock = tmp_path / "clock"
     clock.write_text("+0\n")
-    for name, value in {"LD_PRELOAD": str(library), "FAKETIME_TIMESTAMP_FILE": str(clock), "FAKETIME_NO_CACHE": "1",
-                        "FAKETIME_DONT_FAKE_MONOTONIC": "1"}.items():  # fmt: skip
+    for name, value in {
+        "LD_PRELOAD": str(library),
+        "FAKETIME_TIMESTAMP_FILE": str(clock),
+        "FAKETIME_NO_CACHE": "1",
+        "FAKETIME_DONT_FAKE_MONOTONIC": "1",
+    }.items():
         monkeypatch.setenv(name, value)
     process = start_agent(*roomy)
     for name in ("LD_PRELOAD", "FAKETIME_TIMESTAMP_FILE"):

@@ -38,8 +38,15 @@ def rows(hours: float) -> Iterator[TraceRow]:
             busy = min(1.0, 2 * sample.usage[0])
             total, idle = total + 40, idle + round(40 * (1 - busy))
             pressure_usec += round(1e5 * max(0.0, 2 * sample.usage[0] - 1))
-            reading = Reading(piece * PIECE_S + sample.t, 4, total, idle, pressure_usec, memory_total_kb=1_000_000,
-                              memory_available_kb=round(1e6 * (1 - sample.usage[1])))  # fmt: skip
+            reading = Reading(
+                piece * PIECE_S + sample.t,
+                4,
+                total,
+                idle,
+                pressure_usec,
+                memory_total_kb=1_000_000,
+                memory_available_kb=round(1e6 * (1 - sample.usage[1])),
+            )
             yield TraceRow(reading, pods, sample.t < churn_until_t)
 
 
@@ -74,8 +81,10 @@ def test_memory_and_descriptors_stay_flat() -> None:
             gc.collect()
             resident.append(OwnCost.resident_bytes())
     settled = resident[min(1, len(resident) - 1)]
-    print(f"{updates} updates in {HOURS:g} h; RSS {settled / 1e6:.2f} MB after 20 min, {resident[-1] / 1e6:.2f} in the "
-          f"end, most {max(resident) / 1e6:.2f}; descriptors {opened} -> {descriptors()}")  # fmt: skip
+    print(
+        f"{updates} updates in {HOURS:g} h; RSS {settled / 1e6:.2f} MB after 20 min, {resident[-1] / 1e6:.2f} in the "
+        f"end, most {max(resident) / 1e6:.2f}; descriptors {opened} -> {descriptors()}"
+    )
     assert updates >= 0.98 * HOURS * 3600
     assert max(resident) - settled <= GROWTH_BYTES
     assert descriptors() == opened

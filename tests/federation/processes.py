@@ -33,8 +33,14 @@ class Process:
 
     async def start(self) -> "Process":
         self.child = await asyncio.create_subprocess_exec(
-            *self.prefix, sys.executable, "-c", MAIN, json.dumps(dataclasses.asdict(self.settings)), cwd=ROOT,
-            stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
+            *self.prefix,
+            sys.executable,
+            "-c",
+            MAIN,
+            json.dumps(dataclasses.asdict(self.settings)),
+            cwd=ROOT,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
         )
         assert self.child.stdout is not None and self.child.stderr is not None
         self._said: list[str] = []

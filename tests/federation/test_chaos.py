@@ -79,8 +79,13 @@ async def test_chaos():
         proxy = SlowProxy(server.address)
         slow = await proxy.start()
         clients = [
-            FederationClient(Federation(aggregators=(slow if i % 2 else server.address,)), node, ("cpu", "memory"),
-                             local(node), lambda view: None)
+            FederationClient(
+                Federation(aggregators=(slow if i % 2 else server.address,)),
+                node,
+                ("cpu", "memory"),
+                local(node),
+                lambda view: None,
+            )
             for i, node in enumerate(usage)
         ]
         tasks = [asyncio.create_task(one.run()) for one in clients]
@@ -98,14 +103,21 @@ async def test_chaos():
         expected = exact.sums().subspace()
 
         def agreed() -> bool:
-            return all(one.view is not None and one.view.nodes == NODES
-                       and np.allclose(one.view.subspace.sigma, expected.sigma, atol=1e-9, rtol=0) for one in clients)
+            return all(
+                one.view is not None
+                and one.view.nodes == NODES
+                and np.allclose(one.view.subspace.sigma, expected.sigma, atol=1e-9, rtol=0)
+                for one in clients
+            )
+
         began_s = time.monotonic()
         try:
             await until(agreed, 30)
         finally:
-            print(f"all {NODES} agreed {time.monotonic() - began_s:.1f} s after the last restart;",
-                  {one.condition for one in clients})
+            print(
+                f"all {NODES} agreed {time.monotonic() - began_s:.1f} s after the last restart;",
+                {one.condition for one in clients},
+            )
             assert not any(task.done() for task in tasks)  # no agent stopped
             for task in (pest, *tasks):
                 task.cancel()

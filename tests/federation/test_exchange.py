@@ -82,8 +82,10 @@ async def test_resources_in_any_order_and_missing_ones():
         settings = fast(server.address)
         swapped = Contribution(("memory", "cpu"), Subspace.of_batch([[0.2], [0.8]]))
         only_cpu = Contribution(("cpu",), Subspace.of_batch([[0.4]]))
-        async with client(settings, "a", swapped, ("memory", "cpu")) as one, \
-                client(settings, "b", only_cpu, ("cpu",)) as two:
+        async with (
+            client(settings, "a", swapped, ("memory", "cpu")) as one,
+            client(settings, "b", only_cpu, ("cpu",)) as two,
+        ):
             await until(lambda: sees(one, 2) and sees(two, 2))
             rms = np.sqrt((0.8**2 + 0.4**2) / 2)
             assert np.sqrt(two.view.subspace.unit**2).tolist() == pytest.approx([rms])
@@ -120,8 +122,10 @@ async def test_the_rate_follows_change():
 
 
 async def test_an_unchanged_node_stays_alive():
-    async with aggregator(silence_s=1.0) as server, \
-            client(fast(server.address, heartbeat_s=60.0), "a", told(0.5)) as one:
+    async with (
+        aggregator(silence_s=1.0) as server,
+        client(fast(server.address, heartbeat_s=60.0), "a", told(0.5)) as one,
+    ):
         await until(lambda: one.view is not None)
         await asyncio.sleep(2.5)  # the client keeps to a third of the server's limit, whatever its own heartbeat
         assert await _nodes(server.address, 1)
@@ -166,9 +170,11 @@ async def test_a_broken_state_file_is_said_and_not_used(tmp_path):
 
 
 async def test_three_aggregators_count_a_wandering_node_once():
-    async with aggregator(name="x", share_period_s=0.1) as x, \
-            aggregator(name="y", share_period_s=0.1, peers=(x.address,)) as y, \
-            aggregator(name="z", share_period_s=0.1, peers=(x.address, y.address)) as z:
+    async with (
+        aggregator(name="x", share_period_s=0.1) as x,
+        aggregator(name="y", share_period_s=0.1, peers=(x.address,)) as y,
+        aggregator(name="z", share_period_s=0.1, peers=(x.address, y.address)) as z,
+    ):
         everywhere = (x.address, y.address, z.address)
         says = {f"n{i}": told(0.1 + i / 20, 0.5 - i / 30) for i in range(12)}
         for lap in range(3):
@@ -181,8 +187,11 @@ async def test_three_aggregators_count_a_wandering_node_once():
 
         async def agree() -> bool:
             views = [(await fetch_status(address))["view"] for address in everywhere]
-            return all(view["nodes"] == 12 and np.allclose(view["subspace"]["sigma"], expected.sigma, atol=1e-9, rtol=0)
-                       for view in views)
+            return all(
+                view["nodes"] == 12 and np.allclose(view["subspace"]["sigma"], expected.sigma, atol=1e-9, rtol=0)
+                for view in views
+            )
+
         await until(agree)
         assert {p["condition"] for p in (await fetch_status(z.address))["peers"]} == {"ok"}
         await y.stop(signal.SIGKILL)  # its four nodes vanish with it …
@@ -247,8 +256,15 @@ async def test_the_papers_queue_is_selectable():
 @asynccontextmanager
 async def impostor(**methods):
     """Something that speaks gRPC and answers what it likes."""
-    listener = Listener("127.0.0.1:0", None, {f"/{wire.SERVICE}/{name}".encode(): method
-                                              for name, method in methods.items()}, 65_536, 10, 10, lambda *why: None)
+    listener = Listener(
+        "127.0.0.1:0",
+        None,
+        {f"/{wire.SERVICE}/{name}".encode(): method for name, method in methods.items()},
+        65_536,
+        10,
+        10,
+        lambda *why: None,
+    )
     accepting = asyncio.create_task(listener.accept_for_ever())
     try:
         yield listener.address
@@ -270,6 +286,7 @@ async def test_a_lying_aggregator_is_not_believed_and_the_last_good_view_stays()
 async def test_a_slow_aggregator_counts_as_lost():
     async def say_nothing(reader, writer):
         await reader.read()
+
     server = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
     address = f"127.0.0.1:{server.sockets[0].getsockname()[1]}"
     async with client(fast(address, answer_s=0.3), "a", told(0.5)) as one:
@@ -279,6 +296,8 @@ async def test_a_slow_aggregator_counts_as_lost():
 
 async def test_an_aggregator_without_streams_is_asked_by_single_calls():
     view = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2).SerializeToString()
-    async with impostor(Exchange=Method(lambda message, identity: view)) as address, \
-            client(fast(address), "a", told(0.5)) as one:
+    async with (
+        impostor(Exchange=Method(lambda message, identity: view)) as address,
+        client(fast(address), "a", told(0.5)) as one,
+    ):
         await until(lambda: one.view is not None and one.condition.startswith("connected"))

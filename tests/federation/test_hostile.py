@@ -23,8 +23,12 @@ GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.
 
 
 def raw(node="n", time_ns=None, cost=None, **subspace) -> bytes:
-    return pb.Contribution(node=node, subspace=pb.Subspace(**{**GOOD, **subspace}), cost=cost,
-                           time_unix_nano=time.time_ns() if time_ns is None else time_ns).SerializeToString()
+    return pb.Contribution(
+        node=node,
+        subspace=pb.Subspace(**{**GOOD, **subspace}),
+        cost=cost,
+        time_unix_nano=time.time_ns() if time_ns is None else time_ns,
+    ).SerializeToString()
 
 
 HOSTILE = {
@@ -115,13 +119,25 @@ numbers = st.floats(allow_nan=True, allow_infinity=True) | st.floats(-2, 2)
 subspaces = st.builds(
     pb.Subspace,
     resources=st.lists(st.sampled_from(["cpu", "memory", "io", "", "\n"]) | st.text(max_size=5), max_size=5),
-    u=st.lists(numbers, max_size=16), sigma=st.lists(numbers, max_size=4))
-costs = st.builds(pb.Cost, value=st.lists(numbers, max_size=4), precision=st.lists(numbers, max_size=4),
-                  size=st.lists(numbers, max_size=4))
+    u=st.lists(numbers, max_size=16),
+    sigma=st.lists(numbers, max_size=4),
+)
+costs = st.builds(
+    pb.Cost,
+    value=st.lists(numbers, max_size=4),
+    precision=st.lists(numbers, max_size=4),
+    size=st.lists(numbers, max_size=4),
+)
 contributions = st.builds(
-    pb.Contribution, node=st.text(max_size=8), subspace=subspaces | st.just(pb.Subspace(**GOOD)), cost=costs,
-    samples=st.integers(0, 2**64 - 1), pods=st.integers(0, 2**32 - 1), leaving=st.booleans(),
-    time_unix_nano=st.integers(-(2**63), 2**63 - 1) | st.just(time.time_ns()))
+    pb.Contribution,
+    node=st.text(max_size=8),
+    subspace=subspaces | st.just(pb.Subspace(**GOOD)),
+    cost=costs,
+    samples=st.integers(0, 2**64 - 1),
+    pods=st.integers(0, 2**32 - 1),
+    leaving=st.booleans(),
+    time_unix_nano=st.integers(-(2**63), 2**63 - 1) | st.just(time.time_ns()),
+)
 
 
 @settings(max_examples=300, deadline=None)
@@ -136,9 +152,17 @@ def test_random_messages_leave_a_sound_view(messages):
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.binary(max_size=300) | st.builds(
-    pb.View, subspace=subspaces | st.just(pb.Subspace(**GOOD)), resource_nodes=st.lists(st.integers(0, 9), max_size=3),
-    cost=costs, nodes=st.integers(0, 2**32 - 1), silence_s=numbers).map(lambda m: m.SerializeToString()))
+@given(
+    st.binary(max_size=300)
+    | st.builds(
+        pb.View,
+        subspace=subspaces | st.just(pb.Subspace(**GOOD)),
+        resource_nodes=st.lists(st.integers(0, 9), max_size=3),
+        cost=costs,
+        nodes=st.integers(0, 2**32 - 1),
+        silence_s=numbers,
+    ).map(lambda m: m.SerializeToString())
+)
 def test_a_lying_aggregator_is_not_believed(answer):
     try:
         _, view = wire.read_view(answer, ("cpu", "memory"), (8.0, 16.0), 0.0)
@@ -150,13 +174,25 @@ def test_a_lying_aggregator_is_not_believed(answer):
 
 
 @settings(max_examples=200, deadline=None)
-@given(st.binary(max_size=300) | st.builds(
-    pb.Partial, aggregator=st.text(max_size=4), sum=subspaces | st.just(pb.Subspace(**GOOD)),
-    nodes=st.integers(0, 2**32 - 1), incarnation=st.integers(0, 2**64 - 1), sequence=st.integers(0, 2**64 - 1),
-    claims=st.lists(st.builds(pb.Claim, node=st.just("honest") | st.text(max_size=3),
-                              time_unix_nano=st.integers(-(2**63), 2**63 - 1)), max_size=3),
-    cost=st.builds(pb.CostSums, weight=st.lists(numbers, max_size=2), first=st.lists(numbers, max_size=2)),
-    claims_to=st.integers(0, 2**64 - 1)).map(lambda m: m.SerializeToString()))
+@given(
+    st.binary(max_size=300)
+    | st.builds(
+        pb.Partial,
+        aggregator=st.text(max_size=4),
+        sum=subspaces | st.just(pb.Subspace(**GOOD)),
+        nodes=st.integers(0, 2**32 - 1),
+        incarnation=st.integers(0, 2**64 - 1),
+        sequence=st.integers(0, 2**64 - 1),
+        claims=st.lists(
+            st.builds(
+                pb.Claim, node=st.just("honest") | st.text(max_size=3), time_unix_nano=st.integers(-(2**63), 2**63 - 1)
+            ),
+            max_size=3,
+        ),
+        cost=st.builds(pb.CostSums, weight=st.lists(numbers, max_size=2), first=st.lists(numbers, max_size=2)),
+        claims_to=st.integers(0, 2**64 - 1),
+    ).map(lambda m: m.SerializeToString())
+)
 def test_a_lying_peer_leaves_a_sound_view(partial):
     server = AggregatorServer(Aggregator(), "test")
     server.answer(raw(node="honest"), None)

@@ -25,7 +25,7 @@ from carico_agent.federation.frames import (
     CallError,
     frame,
     literal,
-)  # fmt: skip
+)
 from carico_agent.federation.hpack import Decoder, HpackError, huffman
 from carico_agent.federation.http2 import Connection
 from carico_agent.federation.listener import Listener
@@ -65,8 +65,8 @@ class Wire(asyncio.Transport):
         found, data = [], self.written
         while data:
             length = int.from_bytes(data[:3], "big")
-            found.append((data[3], data[4], int.from_bytes(data[5:9], "big"), data[9:9 + length]))
-            data = data[9 + length:]
+            found.append((data[3], data[4], int.from_bytes(data[5:9], "big"), data[9 : 9 + length]))
+            data = data[9 + length :]
         self.written = b""
         return found
 
@@ -112,7 +112,7 @@ def test_bytes_may_come_in_any_pieces(piece):
     connection, wire = connect()
     data = HELLO + call(b"/s/One", b"abc") + call(b"/s/One", b"def", 3)
     for at in range(0, len(data), piece):
-        connection.data_received(data[at:at + piece])
+        connection.data_received(data[at : at + piece])
     assert answers(wire) == [b"ABC", b"DEF"] and not wire.closed and connection.open_calls == 0
 
 
@@ -144,18 +144,24 @@ def test_flow_control_is_kept_in_both_directions():
     for _ in range(5):
         connection.data_received(frame(DATA, 0, 3, b"\x00\x00\x01\x80\x00" + b"y" * 9995))
     assert {(kind, number) for kind, _, number, _ in wire.frames() if kind == WINDOW_UPDATE} == {
-        (WINDOW_UPDATE, 0), (WINDOW_UPDATE, 3)}
+        (WINDOW_UPDATE, 0),
+        (WINDOW_UPDATE, 3),
+    }
 
 
-@pytest.mark.parametrize(("data", "status"), [
-    (call(b"/s/Nothing", b"x"), b"12"),
-    (call(b"/s/No", b"x"), b"7"),
-    (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, b"\x01\0\0\0\x01x"), b"12"),
-    (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, b"\x00\0\0\0\x09x"), b"13"),
-    (frame(HEADERS, END_HEADERS | END_STREAM, 1, headers(b"/s/One")), b"13"),
-    (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, 2 * message(b"x")), b"13"),
-    (frame(HEADERS, END_HEADERS, 1, headers(b"/s/Many")) + frame(DATA, 0, 1, b"\x00\xff\xff\xff\xff"), b"8"),
-], ids=["unknown", "refused", "compressed", "cut off", "empty", "twice", "huge"])
+@pytest.mark.parametrize(
+    ("data", "status"),
+    [
+        (call(b"/s/Nothing", b"x"), b"12"),
+        (call(b"/s/No", b"x"), b"7"),
+        (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, b"\x01\0\0\0\x01x"), b"12"),
+        (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, b"\x00\0\0\0\x09x"), b"13"),
+        (frame(HEADERS, END_HEADERS | END_STREAM, 1, headers(b"/s/One")), b"13"),
+        (frame(HEADERS, END_HEADERS, 1, headers(b"/s/One")) + frame(DATA, END_STREAM, 1, 2 * message(b"x")), b"13"),
+        (frame(HEADERS, END_HEADERS, 1, headers(b"/s/Many")) + frame(DATA, 0, 1, b"\x00\xff\xff\xff\xff"), b"8"),
+    ],
+    ids=["unknown", "refused", "compressed", "cut off", "empty", "twice", "huge"],
+)
 def test_calls_that_fail_fail_alone(data, status):
     connection, wire = connect()
     connection.data_received(HELLO + data)
@@ -165,26 +171,29 @@ def test_calls_that_fail_fail_alone(data, status):
     assert answers(wire) == [b"NEXT"] and not wire.closed and connection.open_calls == 0
 
 
-@pytest.mark.parametrize("data", [
-    b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
-    HELLO + b"\xff\xff\xff" + bytes(6),
-    HELLO + frame(DATA, 0, 1, b"x"),
-    HELLO + frame(DATA, 0, 0, b"x"),
-    HELLO + frame(HEADERS, END_HEADERS, 2, headers(b"/s/One")),
-    HELLO + frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"),
-    HELLO + frame(HEADERS, END_HEADERS, 1, literal(b"x", b"y" * 100) * 80),
-    HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(PING, 0, 0, bytes(8)),
-    HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 0, 1, b"\x88" * 9000) * 3,
-    HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 0, 1, b"") * 3,
-    HELLO + frame(CONTINUATION, 0, 1, b"\x88"),
-    HELLO + frame(PUSH_PROMISE, 0, 1, bytes(4)),
-    HELLO + frame(PING, 0, 0, b"short"),
-    HELLO + frame(SETTINGS, 0, 0, b"12345"),
-    HELLO + frame(SETTINGS, 0, 0, b"\x00\x04\xff\xff\xff\xff"),
-    HELLO + frame(WINDOW_UPDATE, 0, 0, bytes(4)),
-    HELLO + frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"),
-    HELLO + frame(HEADERS, END_HEADERS | h2.PADDED, 1, b"\xff"),
-])
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        HELLO + b"\xff\xff\xff" + bytes(6),
+        HELLO + frame(DATA, 0, 1, b"x"),
+        HELLO + frame(DATA, 0, 0, b"x"),
+        HELLO + frame(HEADERS, END_HEADERS, 2, headers(b"/s/One")),
+        HELLO + frame(HEADERS, END_HEADERS, 1, b"\xff\xff\xff\xff\xff\xff"),
+        HELLO + frame(HEADERS, END_HEADERS, 1, literal(b"x", b"y" * 100) * 80),
+        HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(PING, 0, 0, bytes(8)),
+        HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 0, 1, b"\x88" * 9000) * 3,
+        HELLO + frame(HEADERS, 0, 1, b"\x88") + frame(CONTINUATION, 0, 1, b"") * 3,
+        HELLO + frame(CONTINUATION, 0, 1, b"\x88"),
+        HELLO + frame(PUSH_PROMISE, 0, 1, bytes(4)),
+        HELLO + frame(PING, 0, 0, b"short"),
+        HELLO + frame(SETTINGS, 0, 0, b"12345"),
+        HELLO + frame(SETTINGS, 0, 0, b"\x00\x04\xff\xff\xff\xff"),
+        HELLO + frame(WINDOW_UPDATE, 0, 0, bytes(4)),
+        HELLO + frame(WINDOW_UPDATE, 0, 0, b"\x7f\xff\xff\xff"),
+        HELLO + frame(HEADERS, END_HEADERS | h2.PADDED, 1, b"\xff"),
+    ],
+)
 def test_a_broken_connection_ends_with_goaway(data):
     connection, wire = connect()
     connection.data_received(data)
@@ -221,18 +230,23 @@ FLOODS = {
     "many settings in one frame": [frame(SETTINGS, 0, 0, b"\x00\x04\x00\x00\xff\xff" * 2000)],
     "rapid resets (CVE-2023-44487)": [
         frame(HEADERS, END_HEADERS, n, headers(b"/s/Many")) + frame(RST_STREAM, 0, n, bytes(4))
-        for n in range(1, 4000, 2)],
+        for n in range(1, 4000, 2)
+    ],
     "streams that are refused": [frame(HEADERS, END_HEADERS, n, headers(b"/s/Many")) for n in range(1, 4000, 2)],
     "continuations (CVE-2024-27316)": [frame(HEADERS, 0, 1, b"")] + [frame(CONTINUATION, 0, 1, b"\x20")] * 3000,
-    "large headers": [frame(HEADERS, END_HEADERS, n, headers(b"/s/Nothing") + literal(b"x", b"y" * 120) * 40)
-                      for n in range(1, 4000, 2)],
+    "large headers": [
+        frame(HEADERS, END_HEADERS, n, headers(b"/s/Nothing") + literal(b"x", b"y" * 120) * 40)
+        for n in range(1, 4000, 2)
+    ],
     "empty data": [HEAD] + [frame(DATA, 0, 1, b"")] * 3000,
     "crumbs of a message": [HEAD + frame(DATA, 0, 1, b"\x00\x00\x00\xff\xff")] + [frame(DATA, 0, 1, b"x")] * 3000,
     "window updates": [HEAD] + [frame(WINDOW_UPDATE, 0, 1, b"\0\0\0\x01")] * 3000,
     "priorities and unknown frames": [frame(h2.PRIORITY, 0, 1, bytes(5)), frame(99, 0, 0, b"")] * 1500,
     "a window that overflows by a setting": [
-        HEAD + frame(WINDOW_UPDATE, 0, 1, (2**31 - 1 - 65_535).to_bytes(4, "big"))
-        + frame(SETTINGS, 0, 0, b"\x00\x04\x7f\xff\xff\xff")],
+        HEAD
+        + frame(WINDOW_UPDATE, 0, 1, (2**31 - 1 - 65_535).to_bytes(4, "big"))
+        + frame(SETTINGS, 0, 0, b"\x00\x04\x7f\xff\xff\xff")
+    ],
     "a reset of no stream": [frame(RST_STREAM, 0, 0, bytes(4))],
     "a short reset": [HEAD + frame(RST_STREAM, 0, 1, b"")],
 }
@@ -266,8 +280,10 @@ def test_unfinished_messages_are_bounded_over_all_streams():
     connection, wire = connect(message_bytes=65_536, streams=1000)
     connection.data_received(HELLO)
     for number in range(1, 400, 2):
-        connection.data_received(frame(HEADERS, END_HEADERS, number, headers(b"/s/One"))
-                                 + frame(DATA, 0, number, b"\x00\x00\x00\xff\xff" + bytes(16_000)))
+        connection.data_received(
+            frame(HEADERS, END_HEADERS, number, headers(b"/s/One"))
+            + frame(DATA, 0, number, b"\x00\x00\x00\xff\xff" + bytes(16_000))
+        )
         if wire.closed:
             break
     assert wire.closed and number < 160  # a megabyte, not 200 times 64 kB
@@ -296,8 +312,17 @@ def test_crumbs_and_unread_answers_do_not_keep_a_connection():
 
 
 @settings(max_examples=300, deadline=None)
-@given(st.lists(st.tuples(st.integers(0, 11), st.integers(0, 255), st.integers(0, 6), st.binary(max_size=40)
-                          | st.just(headers(b"/s/Many")) | st.just(message(b"hi"))), max_size=12))
+@given(
+    st.lists(
+        st.tuples(
+            st.integers(0, 11),
+            st.integers(0, 255),
+            st.integers(0, 6),
+            st.binary(max_size=40) | st.just(headers(b"/s/Many")) | st.just(message(b"hi")),
+        ),
+        max_size=12,
+    )
+)
 def test_any_frames_only_ever_end_the_connection(frames):
     connection, wire = connect()
     connection.data_received(HELLO)
@@ -321,17 +346,28 @@ def test_any_header_block_is_headers_or_an_error(block):
 def test_hpack_examples_of_the_rfc():
     """RFC 7541 C.3 and C.4: three requests on one connection, the table carried on; plain and Huffman."""
     for blocks in (
-        ("828684410f7777772e6578616d706c652e636f6d", "828684be58086e6f2d6361636865",
-         "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565"),
-        ("828684418cf1e3c2e5f23a6ba0ab90f4ff", "828684be5886a8eb10649cbf",
-         "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf"),
+        (
+            "828684410f7777772e6578616d706c652e636f6d",
+            "828684be58086e6f2d6361636865",
+            "828785bf400a637573746f6d2d6b65790c637573746f6d2d76616c7565",
+        ),
+        (
+            "828684418cf1e3c2e5f23a6ba0ab90f4ff",
+            "828684be5886a8eb10649cbf",
+            "828785bf408825a849e95ba97d7f8925a849e95bb8e8b4bf",
+        ),
     ):
         decoder = Decoder()
         first, second, third = (decoder.decode(bytes.fromhex(block)) for block in blocks)
         assert first == {b":method": b"GET", b":scheme": b"http", b":path": b"/", b":authority": b"www.example.com"}
         assert second == {**first, b"cache-control": b"no-cache"}
-        assert third == {b":method": b"GET", b":scheme": b"https", b":path": b"/index.html",
-                         b":authority": b"www.example.com", b"custom-key": b"custom-value"}
+        assert third == {
+            b":method": b"GET",
+            b":scheme": b"https",
+            b":path": b"/index.html",
+            b":authority": b"www.example.com",
+            b"custom-key": b"custom-value",
+        }
     with pytest.raises(HpackError):
         huffman(b"\xff\xff\xff\xff")
 

@@ -34,7 +34,7 @@ def settle(ledgers: list[Ledger], rounds: int = 4) -> None:
         for ledger in ledgers:
             ledger.merge()
         for i, a in enumerate(ledgers):
-            for b in ledgers[i + 1:]:
+            for b in ledgers[i + 1 :]:
                 share(a, b)
     for ledger in ledgers:
         ledger.merge()

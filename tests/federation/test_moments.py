@@ -39,8 +39,11 @@ def assert_equal(seen: Subspace, u: np.ndarray, sigma: np.ndarray) -> None:
 
 @settings(max_examples=60, deadline=None)
 @given(
-    seed=st.integers(0, 2**32 - 1), nodes=st.integers(2, 200), steps=st.integers(1, 400),
-    aggregators=st.sampled_from([1, 3]), mixed=st.booleans(),
+    seed=st.integers(0, 2**32 - 1),
+    nodes=st.integers(2, 200),
+    steps=st.integers(1, 400),
+    aggregators=st.sampled_from([1, 3]),
+    mixed=st.booleans(),
 )
 def test_any_history_equals_the_svd_of_the_living(seed, nodes, steps, aggregators, mixed):
     rng = np.random.default_rng(seed)
@@ -71,8 +74,10 @@ def test_an_unused_direction_stays_zero():
 def test_a_million_updates_do_not_drift():
     """200 nodes, each replaced 5,000 times by subspaces of very different size, end where 200 fresh ones begin."""
     rng = np.random.default_rng(5)
-    pool = [Contribution(NAMES, Subspace(s.u, s.sigma * 10.0 ** rng.uniform(-6, 0)))
-            for s in (subspace(rng, 4) for _ in range(997))]
+    pool = [
+        Contribution(NAMES, Subspace(s.u, s.sigma * 10.0 ** rng.uniform(-6, 0)))
+        for s in (subspace(rng, 4) for _ in range(997))
+    ]
     nodes = [f"n{i}" for i in range(200)]
     cluster, fresh = Moments(), Moments()
     for step in range(1_000_000):
@@ -153,8 +158,10 @@ def test_a_resource_nobody_has_any_more_is_gone():
 def cost_of(*told: tuple[float, float, float]) -> tuple[float, float]:
     cluster = Moments()
     for i, (value, precision, size) in enumerate(told):
-        cluster.put(f"n{i}", Contribution(("cpu",), Subspace.of_batch([[0.5]]), cost=[value], precision=[precision],
-                                          sizes=[size]))
+        cluster.put(
+            f"n{i}",
+            Contribution(("cpu",), Subspace.of_batch([[0.5]]), cost=[value], precision=[precision], sizes=[size]),
+        )
     cost, precision = cluster.sums().mean_cost()
     return float(cost[0]), float(precision[0])
 

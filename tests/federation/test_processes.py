@@ -27,9 +27,19 @@ def trace(path: Path, phases: list[tuple[int, float, float]]) -> Path:
         for _ in range(2 * seconds):
             t, total, idle = t + 0.5, total + 200, idle + round(200 * (1 - busy))
             pressure += round(5e5 * max(0.0, 2 * cpu - 1))
-            rows.append({"t": t, "cores": CORES, "cpu_total": total, "cpu_idle": idle, "cpu_pressure_usec": pressure,
-                         "memory_total_kb": 1000, "memory_available_kb": round(1000 * (1 - memory)), "pods": 0,
-                         "churn": False})  # fmt: skip
+            rows.append(
+                {
+                    "t": t,
+                    "cores": CORES,
+                    "cpu_total": total,
+                    "cpu_idle": idle,
+                    "cpu_pressure_usec": pressure,
+                    "memory_total_kb": 1000,
+                    "memory_available_kb": round(1000 * (1 - memory)),
+                    "pods": 0,
+                    "churn": False,
+                }
+            )
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     return path
 
@@ -50,8 +60,20 @@ class Cluster:
 
     def agent(self, name: str, *phases: tuple[int, float, float]) -> Agent:
         path = trace(self.folder / f"{name}.trace", list(phases))
-        self.carico("agent", "--quiet", "--node", name, "--socket", f"{self.folder}/{name}", "--replay", str(path),
-                    "--speed", SPEED, "--aggregator", self.address)  # fmt: skip
+        self.carico(
+            "agent",
+            "--quiet",
+            "--node",
+            name,
+            "--socket",
+            f"{self.folder}/{name}",
+            "--replay",
+            str(path),
+            "--speed",
+            SPEED,
+            "--aggregator",
+            self.address,
+        )
         return Agent(f"{self.folder}/{name}")
 
     def wait(self, agent: Agent, ready: Callable[[Status], bool]) -> Status:
@@ -79,10 +101,13 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.stop()
 
 
-@pytest.mark.parametrize("own,quiet,heavy,rises", [
-    ((0.25, 0.10), (0.20, 0.10), (0.95, 0.15), False),  # figure 4.6: lightly loaded, its peers turn CPU-heavy
-    ((0.05, 0.60), (0.05, 0.30), (0.95, 0.15), True),  # figure 4.7: memory-heavy, its peers turn CPU-heavy
-])  # fmt: skip
+@pytest.mark.parametrize(
+    "own,quiet,heavy,rises",
+    [
+        ((0.25, 0.10), (0.20, 0.10), (0.95, 0.15), False),  # figure 4.6: lightly loaded, its peers turn CPU-heavy
+        ((0.05, 0.60), (0.05, 0.30), (0.95, 0.15), True),  # figure 4.7: memory-heavy, its peers turn CPU-heavy
+    ],
+)
 def test_capacity_follows_what_the_peers_run(
     cluster: Cluster, own: tuple[float, float], quiet: tuple[float, float], heavy: tuple[float, float], rises: bool
 ) -> None:

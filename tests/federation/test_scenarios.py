@@ -48,8 +48,13 @@ async def capacities(own: tuple[float, float], quiet: tuple[float, float], heavy
                 peer.run(*phase)
             told = [node.tells() for node in (measured, *peers)]
             listeners = [client(settings, f"peer{i}", peer.tells) for i, peer in enumerate(peers)]
-            async with client(settings, "measured", measured.tells) as one, \
-                    listeners[0], listeners[1], listeners[2], listeners[3]:
+            async with (
+                client(settings, "measured", measured.tells) as one,
+                listeners[0],
+                listeners[1],
+                listeners[2],
+                listeners[3],
+            ):
                 await until(lambda: sees(one, 5, *told))  # noqa: B023
                 measured.hears(one.view)
             measured.run(*own, seconds=2)
@@ -79,8 +84,12 @@ async def test_a_node_that_never_ran_a_pod_knows_what_one_costs(cores):
     truth = (1 - 0.02) / (0.05 * 4 / cores)
     async with aggregator() as server:
         settings = fast(server.address)
-        async with client(settings, "a", peers[0].tells), client(settings, "b", peers[1].tells), \
-                client(settings, "c", peers[2].tells), client(settings, "new", new.tells) as one:
+        async with (
+            client(settings, "a", peers[0].tells),
+            client(settings, "b", peers[1].tells),
+            client(settings, "c", peers[2].tells),
+            client(settings, "new", new.tells) as one,
+        ):
             await until(lambda: sees(one, 4))
             new.hears(one.view)
     new.run(0.02, 0.1, pods=0, seconds=2)

@@ -23,20 +23,65 @@ class Authority:
 
     def __init__(self, folder, name: str = "ca") -> None:
         self.folder, self.name = folder, name
-        self._openssl("req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-                      "-keyout", f"{name}.key", "-out", f"{name}.pem", "-subj", f"/CN={name}")
+        self._openssl(
+            "req",
+            "-x509",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-days",
+            "2",
+            "-keyout",
+            f"{name}.key",
+            "-out",
+            f"{name}.pem",
+            "-subj",
+            f"/CN={name}",
+        )
 
     def _openssl(self, *args: str) -> None:
         subprocess.run(["openssl", *args], cwd=self.folder, check=True, capture_output=True)
 
     def issue(self, common_name: str, file: str) -> dict[str, str]:
-        self._openssl("req", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-keyout", f"{file}.key",
-                      "-out", f"{file}.csr", "-subj", f"/CN={common_name}")
+        self._openssl(
+            "req",
+            "-newkey",
+            "ec",
+            "-pkeyopt",
+            "ec_paramgen_curve:P-256",
+            "-nodes",
+            "-keyout",
+            f"{file}.key",
+            "-out",
+            f"{file}.csr",
+            "-subj",
+            f"/CN={common_name}",
+        )
         (self.folder / f"{file}.ext").write_text("subjectAltName=DNS:localhost,IP:127.0.0.1\n")
-        self._openssl("x509", "-req", "-in", f"{file}.csr", "-CA", f"{self.name}.pem", "-CAkey", f"{self.name}.key",
-                      "-CAcreateserial", "-days", "2", "-out", f"{file}.pem", "-extfile", f"{file}.ext")
-        return {"tls_ca": str(self.folder / f"{self.name}.pem"), "tls_cert": str(self.folder / f"{file}.pem"),
-                "tls_key": str(self.folder / f"{file}.key")}
+        self._openssl(
+            "x509",
+            "-req",
+            "-in",
+            f"{file}.csr",
+            "-CA",
+            f"{self.name}.pem",
+            "-CAkey",
+            f"{self.name}.key",
+            "-CAcreateserial",
+            "-days",
+            "2",
+            "-out",
+            f"{file}.pem",
+            "-extfile",
+            f"{file}.ext",
+        )
+        return {
+            "tls_ca": str(self.folder / f"{self.name}.pem"),
+            "tls_cert": str(self.folder / f"{file}.pem"),
+            "tls_key": str(self.folder / f"{file}.key"),
+        }
 
 
 @pytest.fixture
@@ -51,13 +96,16 @@ async def _status(server, files):
 async def test_a_certificate_speaks_for_its_own_name_only(authority):
     serving = authority.issue("agg", "agg")
     a, b = authority.issue("node-a", "a"), authority.issue("system:node:node-b", "b")
-    async with aggregator(**serving) as server, \
-            client(fast(server.address, **a), "node-a", told(0.5)) as one, \
-            client(fast(server.address, **b), "node-b", told(0.7)) as two, \
-            client(fast(server.address, **a), "node-c", told(0.9)) as liar:
+    async with (
+        aggregator(**serving) as server,
+        client(fast(server.address, **a), "node-a", told(0.5)) as one,
+        client(fast(server.address, **b), "node-b", told(0.7)) as two,
+        client(fast(server.address, **a), "node-c", told(0.9)) as liar,
+    ):
         await until(lambda: one.view and two.view and one.view.nodes == 2)
-        await until(lambda: "rejects this node: identity: the certificate of node-a does not speak for node-c"
-                    in liar.condition)
+        await until(
+            lambda: "rejects this node: identity: the certificate of node-a does not speak for node-c" in liar.condition
+        )
         status = await _status(server, a)
         assert {n["node"] for n in status["nodes"]} == {"node-a", "node-b"}
         assert status["rejects"][0]["reason"] == "identity"
@@ -68,9 +116,11 @@ async def test_strangers_and_plaintext_are_not_served(authority, tmp_path):
     (tmp_path / "other").mkdir()
     stranger = Authority(tmp_path / "other", "other").issue("node-a", "a")
     stranger["tls_ca"] = serving["tls_ca"]
-    async with aggregator(**serving) as server, \
-            client(fast(server.address, **stranger), "node-a", told(0.5)) as one, \
-            client(fast(server.address), "node-b", told(0.5)) as two:
+    async with (
+        aggregator(**serving) as server,
+        client(fast(server.address, **stranger), "node-a", told(0.5)) as one,
+        client(fast(server.address), "node-b", told(0.5)) as two,
+    ):
         await until(lambda: "does not answer" in one.condition and "does not answer" in two.condition)
         assert one.view is None and two.view is None
         assert (await _status(server, authority.issue("admin", "admin")))["exchanges"] == "0"
@@ -78,11 +128,15 @@ async def test_strangers_and_plaintext_are_not_served(authority, tmp_path):
 
 async def test_only_named_certificates_are_peers(authority):
     x, y, z = (authority.issue(name, name) for name in "xyz")
-    async with aggregator(name="x", **x, tls_peer_names=("y",)) as first, \
-            aggregator(name="y", **y, peers=(first.address,)) as second, \
-            aggregator(name="z", **z, peers=(first.address,)) as third:
+    async with (
+        aggregator(name="x", **x, tls_peer_names=("y",)) as first,
+        aggregator(name="y", **y, peers=(first.address,)) as second,
+        aggregator(name="z", **z, peers=(first.address,)) as third,
+    ):
+
         async def conditions():
             return [(await _status(s, x))["peers"][0]["condition"] for s in (second, third)]
+
         await until(lambda: _equals(conditions, ["ok", "not one of tls_peer_names"]))
         assert [p["aggregator"] for p in (await _status(first, x))["peers"]] == ["y"]
 
@@ -125,11 +179,21 @@ async def test_missing_client_files_mean_local_operation(tmp_path):
         await until(lambda: "certificates: [Errno 2]" in one.condition)
 
 
-@pytest.mark.parametrize(("address", "private"), [
-    ("unix:/run/x", True), ("127.0.0.1:1", True), ("127.9.9.9:1", True), ("[::1]:1", True), ("localhost:1", True),
-    ("0.0.0.0:1", False), ("[::]:1", False), ("10.0.0.1:1", False), ("example.org:1", False),
-    ("localhost.evil:1", False),
-])
+@pytest.mark.parametrize(
+    ("address", "private"),
+    [
+        ("unix:/run/x", True),
+        ("127.0.0.1:1", True),
+        ("127.9.9.9:1", True),
+        ("[::1]:1", True),
+        ("localhost:1", True),
+        ("0.0.0.0:1", False),
+        ("[::]:1", False),
+        ("10.0.0.1:1", False),
+        ("example.org:1", False),
+        ("localhost.evil:1", False),
+    ],
+)
 async def test_what_counts_as_private(address, private):
     assert is_private(address) is private
     if not private:

@@ -77,9 +77,23 @@ class ExtenderProcess:
         config.write_text("[extender]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items()))
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "carico_agent", "extender", "--listen", f"127.0.0.1:{self.port}", "--config",
-                 str(config), "--kubeconfig", str(kubeconfig)],
-                cwd=TREE, stdout=log, stderr=log, env={**os.environ})  # fmt: skip
+                [
+                    sys.executable,
+                    "-m",
+                    "carico_agent",
+                    "extender",
+                    "--listen",
+                    f"127.0.0.1:{self.port}",
+                    "--config",
+                    str(config),
+                    "--kubeconfig",
+                    str(kubeconfig),
+                ],
+                cwd=TREE,
+                stdout=log,
+                stderr=log,
+                env={**os.environ},
+            )
 
     @property
     def url(self) -> str:

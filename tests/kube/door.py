@@ -33,9 +33,14 @@ class Door:
 
     def _start(self) -> ExtenderProcess:
         f = self._plane.folder
-        return ExtenderProcess(self._folder, self._plane.kubeconfig(self._token), tls_ca=str(self._plane.ca),
-                               tls_cert=f"{f}/server.crt", tls_key=f"{f}/server.key",
-                               admission_listen=f"127.0.0.1:{self._port}")  # fmt: skip
+        return ExtenderProcess(
+            self._folder,
+            self._plane.kubeconfig(self._token),
+            tls_ca=str(self._plane.ca),
+            tls_cert=f"{f}/server.crt",
+            tls_key=f"{f}/server.key",
+            admission_listen=f"127.0.0.1:{self._port}",
+        )
 
     def restart(self) -> None:
         self.extender.stop(signal.SIGKILL)

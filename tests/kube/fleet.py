@@ -44,9 +44,18 @@ class FakeNode:
         """One status, as an agent's board would have it."""
         pods = len(self.running)
         capacity = max(0.0, self.slots - pods)
-        self.board.publish({
-            "time": _now(), "pod_capacity": capacity, "slots": pods + capacity, "pods": pods, "mode": "measured",
-            "low": capacity, "high": capacity, "limiting": "cpu"})  # fmt: skip
+        self.board.publish(
+            {
+                "time": _now(),
+                "pod_capacity": capacity,
+                "slots": pods + capacity,
+                "pods": pods,
+                "mode": "measured",
+                "low": capacity,
+                "high": capacity,
+                "limiting": "cpu",
+            }
+        )
 
 
 def _now() -> str:
@@ -56,8 +65,9 @@ def _now() -> str:
 class Fleet:
     """All nodes; `async with` starts and ends them."""
 
-    def __init__(self, plane: Plane, slots: float, swing: float = 0.0, wobble: float = 0.0, count: int = 10,
-                 work_s: float = 3.0) -> None:  # fmt: skip
+    def __init__(
+        self, plane: Plane, slots: float, swing: float = 0.0, wobble: float = 0.0, count: int = 10, work_s: float = 3.0
+    ) -> None:
         self.plane, self.swing, self.wobble, self.work_s, self._slots = plane, swing, wobble, work_s, slots
         access = from_kubeconfig(plane.kubeconfig("agent-token"))
         self.admin = Client(from_kubeconfig(plane.kubeconfig("admin-token")), Budget(per_s=1000.0, burst=1000))

@@ -45,8 +45,14 @@ state = "{folder}/state"
   Root = "{folder}/runc"
 """
 
-KERNEL = {"vm/overcommit_memory": 1, "vm/panic_on_oom": 0, "kernel/panic": 10, "kernel/panic_on_oops": 1,
-          "kernel/keys/root_maxkeys": 1000000, "kernel/keys/root_maxbytes": 25000000}  # fmt: skip
+KERNEL = {
+    "vm/overcommit_memory": 1,
+    "vm/panic_on_oom": 0,
+    "kernel/panic": 10,
+    "kernel/panic_on_oops": 1,
+    "kernel/keys/root_maxkeys": 1000000,
+    "kernel/keys/root_maxbytes": 25000000,
+}
 
 
 def missing() -> str:
@@ -83,14 +89,31 @@ class Kubelet:
     def start(self) -> None:
         f, started_s = self._folder, time.time()
         with (f / "kubelet.log").open("ab") as log:
-            self._process = subprocess.Popen([
-                *self._prefix, str(binaries() / "kubelet"), f"--kubeconfig={self._plane.kubeconfig('admin-token')}",
-                "--container-runtime=remote", f"--container-runtime-endpoint=unix://{self.containerd.socket}",
-                f"--hostname-override={self.name}", f"--root-dir={f}/kubelet", f"--cert-dir={f}/pki",
-                f"--cgroup-root=/{self.containerd.cgroup}", "--cgroup-driver=cgroupfs", "--fail-swap-on=false",
-                "--enforce-node-allocatable=", "--make-iptables-util-chains=false", f"--port={free_port()}",
-                "--read-only-port=0", "--healthz-port=0", "--eviction-hard=", "--resolv-conf="],
-                stdout=log, stderr=log, stdin=subprocess.DEVNULL)  # fmt: skip
+            self._process = subprocess.Popen(
+                [
+                    *self._prefix,
+                    str(binaries() / "kubelet"),
+                    f"--kubeconfig={self._plane.kubeconfig('admin-token')}",
+                    "--container-runtime=remote",
+                    f"--container-runtime-endpoint=unix://{self.containerd.socket}",
+                    f"--hostname-override={self.name}",
+                    f"--root-dir={f}/kubelet",
+                    f"--cert-dir={f}/pki",
+                    f"--cgroup-root=/{self.containerd.cgroup}",
+                    "--cgroup-driver=cgroupfs",
+                    "--fail-swap-on=false",
+                    "--enforce-node-allocatable=",
+                    "--make-iptables-util-chains=false",
+                    f"--port={free_port()}",
+                    "--read-only-port=0",
+                    "--healthz-port=0",
+                    "--eviction-hard=",
+                    "--resolv-conf=",
+                ],
+                stdout=log,
+                stderr=log,
+                stdin=subprocess.DEVNULL,
+            )
         wait_for(lambda: self._is_ready(started_s), "the kubelet is ready", 120)
 
     def _is_ready(self, since_s: float) -> bool:
@@ -119,17 +142,36 @@ class Kubelet:
 def pod(name: str, places: int, node: str = "") -> dict[str, Any]:
     """A Pod that sleeps, and asks for `places` of carico.dev/pods."""
     asked = {"carico.dev/pods": str(places)}
-    container = {"name": "c", "image": IMAGE, "imagePullPolicy": "Never", "command": ["/bin/busybox", "sleep", "10000"],
-                 "resources": {"limits": asked, "requests": asked}}  # fmt: skip
-    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name}, "spec": {
-        "containers": [container], "hostNetwork": True, "terminationGracePeriodSeconds": 0, "restartPolicy": "Never",
-        "automountServiceAccountToken": False, **({"nodeName": node} if node else {})}}  # fmt: skip
+    container = {
+        "name": "c",
+        "image": IMAGE,
+        "imagePullPolicy": "Never",
+        "command": ["/bin/busybox", "sleep", "10000"],
+        "resources": {"limits": asked, "requests": asked},
+    }
+    return {
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name},
+        "spec": {
+            "containers": [container],
+            "hostNetwork": True,
+            "terminationGracePeriodSeconds": 0,
+            "restartPolicy": "Never",
+            "automountServiceAccountToken": False,
+            **({"nodeName": node} if node else {}),
+        },
+    }
 
 
 def make_image(path: Path) -> None:
     """An image as `docker save` would write it: one layer with a static busybox."""
-    layer = _tar(lambda tar: [*map(tar.addfile, _folders("bin", "proc", "dev", "sys", "tmp", "etc")),
-                              tar.add(shutil.which("busybox") or "", "bin/busybox")])  # fmt: skip
+    layer = _tar(
+        lambda tar: [
+            *map(tar.addfile, _folders("bin", "proc", "dev", "sys", "tmp", "etc")),
+            tar.add(shutil.which("busybox") or "", "bin/busybox"),
+        ]
+    )
     layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
     entry = {"Entrypoint": ["/bin/busybox", "sleep", "100000"]}
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)

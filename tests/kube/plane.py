@@ -69,8 +69,12 @@ class Admin:
 
     def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
         data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(self.server + path, data, method=method, headers={
-            "Authorization": f"Bearer {self.token}", "Content-Type": kind, "Accept": "application/json"})  # fmt: skip
+        request = urllib.request.Request(
+            self.server + path,
+            data,
+            method=method,
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind, "Accept": "application/json"},
+        )
         try:
             with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
                 text = answer.read()
@@ -97,20 +101,43 @@ class Admin:
 
     def add_node(self, name: str, cpus: int = 4, pods: int = 110) -> None:
         have = {"cpu": str(cpus), "memory": "16Gi", "pods": str(pods)}
-        ready = {"type": "Ready", "status": "True", "reason": "KubeletReady", "message": "", "lastHeartbeatTime": None,
-                 "lastTransitionTime": None}  # fmt: skip
-        self.post("/api/v1/nodes", {
-            "apiVersion": "v1", "kind": "Node", "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-            "status": {"capacity": have, "allocatable": have, "conditions": [ready]}})  # fmt: skip
+        ready = {
+            "type": "Ready",
+            "status": "True",
+            "reason": "KubeletReady",
+            "message": "",
+            "lastHeartbeatTime": None,
+            "lastTransitionTime": None,
+        }
+        self.post(
+            "/api/v1/nodes",
+            {
+                "apiVersion": "v1",
+                "kind": "Node",
+                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
+                "status": {"capacity": have, "allocatable": have, "conditions": [ready]},
+            },
+        )
 
     def add_pod(self, name: str, places: int = 1, scheduler: str = "default-scheduler", **extra: Any) -> str:
         """A Pod that asks for `places` of carico.dev/pods (0: none). Returns its UID."""
         resources = {"limits": {"carico.dev/pods": str(places)}, "requests": {"carico.dev/pods": str(places)}}
         container = {"name": "c", "image": "pause", **({"resources": resources} if places else {})}
-        pod = self.post("/api/v1/namespaces/default/pods", {
-            "apiVersion": "v1", "kind": "Pod", "metadata": {"name": name},
-            "spec": {"containers": [container], "schedulerName": scheduler, "terminationGracePeriodSeconds": 0,
-                     "automountServiceAccountToken": False, **extra}})  # fmt: skip
+        pod = self.post(
+            "/api/v1/namespaces/default/pods",
+            {
+                "apiVersion": "v1",
+                "kind": "Pod",
+                "metadata": {"name": name},
+                "spec": {
+                    "containers": [container],
+                    "schedulerName": scheduler,
+                    "terminationGracePeriodSeconds": 0,
+                    "automountServiceAccountToken": False,
+                    **extra,
+                },
+            },
+        )
         return str(pod["metadata"]["uid"])
 
     def pods(self) -> list[Any]:
@@ -155,9 +182,21 @@ class Plane:
     def start(self) -> None:
         peer = f"http://127.0.0.1:{free_port()}"
         client = f"http://127.0.0.1:{self._etcd_port}"
-        self._run("etcd", "--data-dir", str(self.folder / "etcd"), "--listen-client-urls", client,
-                  "--advertise-client-urls", client, "--listen-peer-urls", peer,
-                  "--initial-advertise-peer-urls", peer, "--initial-cluster", f"default={peer}")  # fmt: skip
+        self._run(
+            "etcd",
+            "--data-dir",
+            str(self.folder / "etcd"),
+            "--listen-client-urls",
+            client,
+            "--advertise-client-urls",
+            client,
+            "--listen-peer-urls",
+            peer,
+            "--initial-advertise-peer-urls",
+            peer,
+            "--initial-cluster",
+            f"default={peer}",
+        )
         self.start_api()
         self.admin = Admin(self.server, self.ca)
 
@@ -165,16 +204,27 @@ class Plane:
         """Start the API server, also again after `stop_api`, and wait until it is ready."""
         f = self.folder
         self._run(
-            "kube-apiserver", f"--etcd-servers=http://127.0.0.1:{self._etcd_port}", "--bind-address=127.0.0.1",
-            f"--secure-port={self.port}", f"--tls-cert-file={f}/server.crt", f"--tls-private-key-file={f}/server.key",
-            f"--client-ca-file={self.ca}", f"--token-auth-file={f}/tokens.csv", "--authorization-mode=RBAC",
-            f"--cert-dir={f}/apiserver", f"--service-account-key-file={f}/sa.key",
-            f"--service-account-signing-key-file={f}/sa.key", "--service-account-issuer=https://kubernetes.default.svc",
+            "kube-apiserver",
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={self.port}",
+            f"--tls-cert-file={f}/server.crt",
+            f"--tls-private-key-file={f}/server.key",
+            f"--client-ca-file={self.ca}",
+            f"--token-auth-file={f}/tokens.csv",
+            "--authorization-mode=RBAC",
+            f"--cert-dir={f}/apiserver",
+            f"--service-account-key-file={f}/sa.key",
+            f"--service-account-signing-key-file={f}/sa.key",
+            "--service-account-issuer=https://kubernetes.default.svc",
             "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
-            "--service-cluster-ip-range=10.0.0.0/24", f"--audit-policy-file={f}/audit.json",
-            f"--audit-log-path={f}/audit.log", "--profiling=false", "--allow-privileged=true",
+            "--service-cluster-ip-range=10.0.0.0/24",
+            f"--audit-policy-file={f}/audit.json",
+            f"--audit-log-path={f}/audit.log",
+            "--profiling=false",
+            "--allow-privileged=true",
             "--endpoint-reconciler-type=none",
-        )  # fmt: skip
+        )
         admin = Admin(self.server, self.ca)
 
         def ready() -> bool:
@@ -197,18 +247,27 @@ class Plane:
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler-token")), "qps": 500, "burst": 1000},
             "leaderElection": {"leaderElect": False},
-            "podInitialBackoffSeconds": 1, "podMaxBackoffSeconds": 2,
+            "podInitialBackoffSeconds": 1,
+            "podMaxBackoffSeconds": 2,
             **(config or {}),
-        }  # fmt: skip
+        }
         if old:
             insecure = f"127.0.0.1:{free_port()}"
             document |= {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
         own = self.kubeconfig("scheduler-token")
-        self._run("kube-scheduler", f"--config={path}", f"--secure-port={free_port()}", "--bind-address=127.0.0.1",
-                  f"--cert-dir={self.folder}/{name}", f"--authentication-kubeconfig={own}",
-                  f"--authorization-kubeconfig={own}", "--authentication-skip-lookup=true", name=name)  # fmt: skip
+        self._run(
+            "kube-scheduler",
+            f"--config={path}",
+            f"--secure-port={free_port()}",
+            "--bind-address=127.0.0.1",
+            f"--cert-dir={self.folder}/{name}",
+            f"--authentication-kubeconfig={own}",
+            f"--authorization-kubeconfig={own}",
+            "--authentication-skip-lookup=true",
+            name=name,
+        )
 
     def schedulers(self) -> list[str]:
         return [name for name in self._processes if name.startswith("kube-scheduler")]
@@ -276,11 +335,20 @@ class Plane:
         """A kubeconfig with this token, or other user fields; JSON, which is YAML too."""
         path = self.folder / f"kubeconfig-{token or '-'.join(user)}.json"
         ca = base64.b64encode(self.ca.read_bytes()).decode()
-        path.write_text(json.dumps({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}],
-            "users": [{"name": "user", "user": {"token": token} if token else user}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}]}))  # fmt: skip
+        path.write_text(
+            json.dumps(
+                {
+                    "apiVersion": "v1",
+                    "kind": "Config",
+                    "current-context": "test",
+                    "clusters": [
+                        {"name": "test", "cluster": {"server": self.server, "certificate-authority-data": ca}}
+                    ],
+                    "users": [{"name": "user", "user": {"token": token} if token else user}],
+                    "contexts": [{"name": "test", "context": {"cluster": "test", "user": "user"}}],
+                }
+            )
+        )
         return path
 
     def client_certificate(self, name: str, user: str, ended: bool = False) -> tuple[Path, Path]:
@@ -289,10 +357,12 @@ class Plane:
         (self.folder / "index.txt").write_text("")
         (self.folder / "ca.cnf").write_text(
             "[ca]\ndefault_ca=d\n[d]\ndatabase=index.txt\nnew_certs_dir=.\npolicy=p\ndefault_md=sha256\n"
-            "rand_serial=yes\n[p]\ncommonName=supplied\n")  # fmt: skip
+            "rand_serial=yes\n[p]\ncommonName=supplied\n"
+        )
         span = "-startdate 20200101000000Z -enddate 20200102000000Z" if ended else "-days 1"
-        self._openssl(f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt "
-                      f"-notext {span}")  # fmt: skip
+        self._openssl(
+            f"ca -batch -config ca.cnf -cert ca.crt -keyfile ca.key -in {name}.csr -out {name}.crt -notext {span}"
+        )
         return self.folder / f"{name}.crt", self.folder / f"{name}.key"
 
     def client_context(self, name: str) -> ssl.SSLContext:
@@ -303,13 +373,18 @@ class Plane:
 
     def _certificates(self) -> None:
         (self.folder / "server.ext").write_text(
-            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n")
+            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n"
+        )
         new = "-newkey rsa:2048 -nodes"
-        self._openssl(f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
-                      "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature")  # fmt: skip
+        self._openssl(
+            f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
+            "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature"
+        )
         self._openssl(f"req -new {new} -keyout server.key -out server.csr -subj /CN=kube-apiserver")
-        self._openssl("x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 "
-                      "-extfile server.ext")  # fmt: skip
+        self._openssl(
+            "x509 -req -in server.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out server.crt -days 2 "
+            "-extfile server.ext"
+        )
         self._openssl("genrsa -out sa.key 2048")
 
     def _openssl(self, command: str) -> None:
@@ -319,12 +394,26 @@ class Plane:
         rows = [f'{token},{user},{user},"{groups}"' for token, (user, groups) in USERS.items()]
         (self.folder / "tokens.csv").write_text("\n".join(rows) + "\n")
         ours = [user for user, _ in USERS.values() if "serviceaccount" in user]
-        (self.folder / "audit.json").write_text(json.dumps({
-            "apiVersion": "audit.k8s.io/v1", "kind": "Policy", "omitStages": ["RequestReceived"],
-            "rules": [{"level": "RequestResponse", "users": ours, "verbs": ["patch"],
-                       "resources": [{"group": "", "resources": ["nodes/status"]}]},
-                      {"level": "Metadata", "resources": [{"group": "", "resources": ["pods/binding"]}]},
-                      {"level": "Metadata", "users": ours}, {"level": "None"}]}))  # fmt: skip
+        (self.folder / "audit.json").write_text(
+            json.dumps(
+                {
+                    "apiVersion": "audit.k8s.io/v1",
+                    "kind": "Policy",
+                    "omitStages": ["RequestReceived"],
+                    "rules": [
+                        {
+                            "level": "RequestResponse",
+                            "users": ours,
+                            "verbs": ["patch"],
+                            "resources": [{"group": "", "resources": ["nodes/status"]}],
+                        },
+                        {"level": "Metadata", "resources": [{"group": "", "resources": ["pods/binding"]}]},
+                        {"level": "Metadata", "users": ours},
+                        {"level": "None"},
+                    ],
+                }
+            )
+        )
 
     def audit(self) -> list[Any]:
         """Every request of the carico users so far, and every binding, as the server saw them."""

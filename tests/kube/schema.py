@@ -17,44 +17,107 @@ _LEAVES = {
     SPAN: lambda it: isinstance(it, str) and re.fullmatch(r"(\d+(\.\d+)?(ms|s|m|h))+", it) is not None,
 }
 
-_LEADER = {"leaderElect": FLAG, "leaseDuration": SPAN, "renewDeadline": SPAN, "retryPeriod": SPAN,
-           "resourceLock": TEXT, "resourceName": TEXT, "resourceNamespace": TEXT}  # fmt: skip
+_LEADER = {
+    "leaderElect": FLAG,
+    "leaseDuration": SPAN,
+    "renewDeadline": SPAN,
+    "retryPeriod": SPAN,
+    "resourceLock": TEXT,
+    "resourceName": TEXT,
+    "resourceNamespace": TEXT,
+}
 _CLIENT = {"kubeconfig": TEXT, "acceptContentTypes": TEXT, "contentType": TEXT, "qps": NUMBER, "burst": WHOLE}
-_TLS = {"insecure": FLAG, "serverName": TEXT, "certFile": TEXT, "keyFile": TEXT, "caFile": TEXT, "certData": TEXT,
-        "keyData": TEXT, "caData": TEXT}  # fmt: skip
-_EXTENDER = {"urlPrefix": TEXT, "filterVerb": TEXT, "preemptVerb": TEXT, "prioritizeVerb": TEXT, "weight": WHOLE,
-             "bindVerb": TEXT, "enableHTTPS": FLAG, "tlsConfig": _TLS, "httpTimeout": SPAN, "nodeCacheCapable": FLAG,
-             "managedResources": [{"name": TEXT, "ignoredByScheduler": FLAG}], "ignorable": FLAG}  # fmt: skip
+_TLS = {
+    "insecure": FLAG,
+    "serverName": TEXT,
+    "certFile": TEXT,
+    "keyFile": TEXT,
+    "caFile": TEXT,
+    "certData": TEXT,
+    "keyData": TEXT,
+    "caData": TEXT,
+}
+_EXTENDER = {
+    "urlPrefix": TEXT,
+    "filterVerb": TEXT,
+    "preemptVerb": TEXT,
+    "prioritizeVerb": TEXT,
+    "weight": WHOLE,
+    "bindVerb": TEXT,
+    "enableHTTPS": FLAG,
+    "tlsConfig": _TLS,
+    "httpTimeout": SPAN,
+    "nodeCacheCapable": FLAG,
+    "managedResources": [{"name": TEXT, "ignoredByScheduler": FLAG}],
+    "ignorable": FLAG,
+}
 
 _META = {"name": TEXT}
 _SELECTOR = {"matchLabels": {"*": TEXT}}
-_RULES = [{"resourceNames": [TEXT], "operations": [TEXT], "apiGroups": [TEXT], "apiVersions": [TEXT],
-           "resources": [TEXT], "scope": TEXT}]  # fmt: skip
-_MATCH = {"namespaceSelector": _SELECTOR, "objectSelector": _SELECTOR, "resourceRules": _RULES,
-          "excludeResourceRules": _RULES, "matchPolicy": TEXT}  # fmt: skip
+_RULES = [
+    {
+        "resourceNames": [TEXT],
+        "operations": [TEXT],
+        "apiGroups": [TEXT],
+        "apiVersions": [TEXT],
+        "resources": [TEXT],
+        "scope": TEXT,
+    }
+]
+_MATCH = {
+    "namespaceSelector": _SELECTOR,
+    "objectSelector": _SELECTOR,
+    "resourceRules": _RULES,
+    "excludeResourceRules": _RULES,
+    "matchPolicy": TEXT,
+}
 _NAMED = [{"name": TEXT, "expression": TEXT}]
 _EXPRESSION = {"expression": TEXT}
 
 SCHEMAS: dict[tuple[str, str], Any] = {
     ("kubescheduler.config.k8s.io/v1", "KubeSchedulerConfiguration"): {
-        "parallelism": WHOLE, "leaderElection": _LEADER, "clientConnection": _CLIENT, "enableProfiling": FLAG,
-        "enableContentionProfiling": FLAG, "percentageOfNodesToScore": WHOLE, "podInitialBackoffSeconds": WHOLE,
-        "podMaxBackoffSeconds": WHOLE, "profiles": [{"schedulerName": TEXT}], "extenders": [_EXTENDER],
-        "delayCacheUntilActive": FLAG},
+        "parallelism": WHOLE,
+        "leaderElection": _LEADER,
+        "clientConnection": _CLIENT,
+        "enableProfiling": FLAG,
+        "enableContentionProfiling": FLAG,
+        "percentageOfNodesToScore": WHOLE,
+        "podInitialBackoffSeconds": WHOLE,
+        "podMaxBackoffSeconds": WHOLE,
+        "profiles": [{"schedulerName": TEXT}],
+        "extenders": [_EXTENDER],
+        "delayCacheUntilActive": FLAG,
+    },
     ("admissionregistration.k8s.io/v1beta1", "MutatingAdmissionPolicy"): {
-        "metadata": _META, "spec": {
-            "matchConstraints": _MATCH, "variables": _NAMED, "failurePolicy": TEXT, "matchConditions": _NAMED,
+        "metadata": _META,
+        "spec": {
+            "matchConstraints": _MATCH,
+            "variables": _NAMED,
+            "failurePolicy": TEXT,
+            "matchConditions": _NAMED,
             "mutations": [{"patchType": TEXT, "applyConfiguration": _EXPRESSION, "jsonPatch": _EXPRESSION}],
-            "reinvocationPolicy": TEXT}},
+            "reinvocationPolicy": TEXT,
+        },
+    },
     ("admissionregistration.k8s.io/v1beta1", "MutatingAdmissionPolicyBinding"): {
-        "metadata": _META, "spec": {"policyName": TEXT, "matchResources": _MATCH}},
+        "metadata": _META,
+        "spec": {"policyName": TEXT, "matchResources": _MATCH},
+    },
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicy"): {
-        "metadata": _META, "spec": {
-            "matchConstraints": _MATCH, "variables": _NAMED, "failurePolicy": TEXT, "matchConditions": _NAMED,
-            "validations": [{"expression": TEXT, "message": TEXT, "reason": TEXT, "messageExpression": TEXT}]}},
+        "metadata": _META,
+        "spec": {
+            "matchConstraints": _MATCH,
+            "variables": _NAMED,
+            "failurePolicy": TEXT,
+            "matchConditions": _NAMED,
+            "validations": [{"expression": TEXT, "message": TEXT, "reason": TEXT, "messageExpression": TEXT}],
+        },
+    },
     ("admissionregistration.k8s.io/v1", "ValidatingAdmissionPolicyBinding"): {
-        "metadata": _META, "spec": {"policyName": TEXT, "matchResources": _MATCH, "validationActions": [TEXT]}},
-}  # fmt: skip
+        "metadata": _META,
+        "spec": {"policyName": TEXT, "matchResources": _MATCH, "validationActions": [TEXT]},
+    },
+}
 
 
 def problems(document: dict[str, Any]) -> list[str]:

@@ -47,8 +47,10 @@ async def test_a_place_is_held_for_who_is_let_in() -> None:
         asking(server, uid, 1)
     asking(server, "two", 2)
     assert await review(door, question("1")) == {
-        "apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
-        "response": {"uid": "review of 1", "allowed": True}}  # fmt: skip
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "review of 1", "allowed": True},
+    }
     assert (await review(door, question("2")))["response"]["allowed"]
     why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
     refused = (await review(door, question("two")))["response"]
@@ -113,8 +115,11 @@ async def test_what_is_no_review_of_a_binding_is_refused(asked: Object) -> None:
 @given(anything, anything, anything, anything)
 async def test_odd_parts_do_no_harm(meta: Any, name: Any, target: Any, namespace: Any) -> None:
     asked = question("1")
-    asked["request"] |= {"namespace": namespace, "name": name,
-                         "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}}}  # fmt: skip
+    asked["request"] |= {
+        "namespace": namespace,
+        "name": name,
+        "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}},
+    }
     try:
         answer = await review(extender(SmallServer(), amount=3), asked)
     except (ValueError, KubeError):

@@ -148,8 +148,11 @@ class Scene:
 
     def pod(self, uid: str) -> None:
         asks = {"resources": {"requests": {RESOURCE: "1"}}}
-        self.server.pods[uid] = {"metadata": {"uid": uid, "name": uid}, "spec": {"containers": [asks]},
-                                 "status": {"phase": "Pending"}}  # fmt: skip
+        self.server.pods[uid] = {
+            "metadata": {"uid": uid, "name": uid},
+            "spec": {"containers": [asks]},
+            "status": {"phase": "Pending"},
+        }
 
     async def end_pods(self) -> None:
         while True:
@@ -269,8 +272,18 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
 
 
 def tell(scene: Scene, slots: float) -> None:
-    scene.board.publish({"time": "2999-01-01T00:00:00.000Z", "pod_capacity": slots, "slots": slots, "pods": 0,
-                         "mode": "measured", "low": 0.0, "high": None, "limiting": "cpu"})  # fmt: skip
+    scene.board.publish(
+        {
+            "time": "2999-01-01T00:00:00.000Z",
+            "pod_capacity": slots,
+            "slots": slots,
+            "pods": 0,
+            "mode": "measured",
+            "low": 0.0,
+            "high": None,
+            "limiting": "cpu",
+        }
+    )
 
 
 def _resource(scene: Scene) -> Any:
@@ -314,10 +327,23 @@ async def test_without_the_namespace_a_claim_says_so() -> None:
         await Books(server, "carico").claim("a", Page(), {"u": Claim(1.0)})  # type: ignore[arg-type]
 
 
-SCRIBBLES = ("", "{", "[]", "7", '{"u":1}', '{"u":[1]}', '{"u":[1,1e999]}', '{"u":[1e999,1]}', '{"u":[1,-1]}',
-             '{"u":["x",1]}', "[" * 100_000, f'{{"u":[1,{"9" * 5000}]}}', '{"time":"x"}',
-             '{"time":"2024-01-01T00:00:00Z","ttl_s":1e999,"places":-1,"resource":2}',
-             '{"time":"2024-01-01T00:00:00Z","ttl_s":9,"places":"8","resource":2}')  # fmt: skip
+SCRIBBLES = (
+    "",
+    "{",
+    "[]",
+    "7",
+    '{"u":1}',
+    '{"u":[1]}',
+    '{"u":[1,1e999]}',
+    '{"u":[1e999,1]}',
+    '{"u":[1,-1]}',
+    '{"u":["x",1]}',
+    "[" * 100_000,
+    f'{{"u":[1,{"9" * 5000}]}}',
+    '{"time":"x"}',
+    '{"time":"2024-01-01T00:00:00Z","ttl_s":1e999,"places":-1,"resource":2}',
+    '{"time":"2024-01-01T00:00:00Z","ttl_s":9,"places":"8","resource":2}',
+)
 
 
 @pytest.mark.parametrize("text", SCRIBBLES, ids=range(len(SCRIBBLES)))

@@ -48,8 +48,10 @@ async def all_finish(fleet: Fleet, count: int = PODS, timeout_s: float = 400.0) 
 def check(name: str, verdict: Verdict, changing: bool, strict: bool = True) -> None:
     late = sorted(round(one.late_ms) for one in verdict.over)
     most = sorted(verdict.most.values())
-    print(f"{name}: {verdict.bindings} bindings, most per node {most}, numbers rose {verdict.rises} and fell "
-          f"{verdict.falls} times, beyond the number: {len(late)}, late by {late} ms")  # fmt: skip
+    print(
+        f"{name}: {verdict.bindings} bindings, most per node {most}, numbers rose {verdict.rises} and fell "
+        f"{verdict.falls} times, beyond the number: {len(late)}, late by {late} ms"
+    )
     assert verdict.bindings == PODS
     if changing:
         assert min(verdict.rises, verdict.falls) >= 10  # they really change, as published

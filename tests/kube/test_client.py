@@ -83,9 +83,11 @@ async def test_a_rotated_token_is_read_again_after_401(script: Script, tmp_path:
 
 
 async def test_exec_plugin(script: Script, tmp_path: Path) -> None:
-    code = ("import json, os; info = json.loads(os.environ['KUBERNETES_EXEC_INFO']); "
-            "print(json.dumps({'apiVersion': info['apiVersion'], 'kind': 'ExecCredential', "
-            "'status': {'token': os.environ['WHO'], 'expirationTimestamp': '2999-01-01T00:00:00Z'}}))")  # fmt: skip
+    code = (
+        "import json, os; info = json.loads(os.environ['KUBERNETES_EXEC_INFO']); "
+        "print(json.dumps({'apiVersion': info['apiVersion'], 'kind': 'ExecCredential', "
+        "'status': {'token': os.environ['WHO'], 'expirationTimestamp': '2999-01-01T00:00:00Z'}}))"
+    )
     plugin = Exec(sys.executable, ("-c", code), {"WHO": "plugged"})
     async with Client(script.access(exec=plugin)) as client:
         await client.get("/x")
@@ -176,8 +178,14 @@ async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:
 
     script.answer = answer
     async with Client(script.access(), patience=FAST) as client:
-        watch = Watch(client, "/pods", lambda o: str(o["metadata"]["name"]), lists.append,
-                      lambda gone, name: events.append((gone, name)), Health("test"))  # fmt: skip
+        watch = Watch(
+            client,
+            "/pods",
+            lambda o: str(o["metadata"]["name"]),
+            lists.append,
+            lambda gone, name: events.append((gone, name)),
+            Health("test"),
+        )
         task = asyncio.create_task(watch.run())
         await asyncio.wait_for(done.wait(), 20)
         await asyncio.sleep(0.1)
@@ -199,7 +207,10 @@ def test_health_speaks_once(caplog: pytest.LogCaptureFixture) -> None:
     assert not health.well
     health.good("watch")
     assert [record.message.partition(" after")[0] for record in caplog.records] == [
-        "node a: not accepted", "node a: gone", "node a: works again"]  # fmt: skip
+        "node a: not accepted",
+        "node a: gone",
+        "node a: works again",
+    ]
     assert health.condition == "published"
 
 
@@ -269,8 +280,22 @@ def test_in_cluster(tmp_path: Path) -> None:
 
 
 def test_end_of_a_certificate(tmp_path: Path) -> None:
-    command = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-keyout", "/dev/null", "-out",
-               str(tmp_path / "c.pem"), "-days", "10", "-subj", "/CN=x"]  # fmt: skip
+    command = [
+        "openssl",
+        "req",
+        "-x509",
+        "-newkey",
+        "rsa:2048",
+        "-nodes",
+        "-keyout",
+        "/dev/null",
+        "-out",
+        str(tmp_path / "c.pem"),
+        "-days",
+        "10",
+        "-subj",
+        "/CN=x",
+    ]
     subprocess.run(command, check=True, capture_output=True)
     end = certificate_end((tmp_path / "c.pem").read_bytes())
     assert end is not None

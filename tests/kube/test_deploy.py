@@ -36,7 +36,10 @@ def test_what_is_too_new_has_only_fields_that_exist() -> None:
     broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
     assert [line.partition(": ")[0] for line in problems(broken)] == [
-        ".extenders[0].weight", ".extenders[0].httpTimeout", ".extenders[0].enableHttps"]  # fmt: skip
+        ".extenders[0].weight",
+        ".extenders[0].httpTimeout",
+        ".extenders[0].enableHttps",
+    ]
 
 
 def test_kustomize_has_every_object() -> None:
@@ -53,8 +56,11 @@ def test_kustomize_has_every_object() -> None:
 
 @pytest.mark.parametrize("name", ["carico-agent", "carico-extender", "carico-aggregator"])
 def test_configurations_are_valid(name: str) -> None:
-    maps = {d["metadata"]["name"]: d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
-            if d["kind"] == "ConfigMap"}  # fmt: skip
+    maps = {
+        d["metadata"]["name"]: d
+        for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
+        if d["kind"] == "ConfigMap"
+    }
     table = tomllib.loads(maps[name]["data"]["config.toml"])
     try:
         parse(table)
@@ -91,11 +97,18 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
     """The sample as it is, but for paths and addresses: only Pods that ask for a place are sent, over mTLS."""
     f = cluster.folder
     certificate, key = cluster.client_certificate("scheduler-of-extender", "kube-scheduler")
-    extender = ExtenderProcess(tmp_path, cluster.kubeconfig("extender-token"), tls_ca=str(cluster.ca),
-                               tls_cert=f"{f}/server.crt", tls_key=f"{f}/server.key")  # fmt: skip
+    extender = ExtenderProcess(
+        tmp_path,
+        cluster.kubeconfig("extender-token"),
+        tls_ca=str(cluster.ca),
+        tls_cert=f"{f}/server.crt",
+        tls_key=f"{f}/server.key",
+    )
     config = sample("v1beta1")["extenders"][0]
-    config |= {"urlPrefix": f"https://127.0.0.1:{extender.port}",
-               "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)}}  # fmt: skip
+    config |= {
+        "urlPrefix": f"https://127.0.0.1:{extender.port}",
+        "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)},
+    }
     context = ssl.create_default_context(cafile=str(cluster.ca))
     context.load_cert_chain(certificate, key)
     try:
@@ -120,8 +133,10 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
         notes = {"carico.dev/slots": "2", "carico.dev/status": said}
         # As an agent writes it. An annotation alone would not wake kube-scheduler, a change of allocatable does.
         amount = {"carico.dev/pods": "3"}
-        cluster.admin.merge("/api/v1/nodes/n1/status", {
-            "metadata": {"annotations": notes}, "status": {"capacity": amount, "allocatable": amount}})  # fmt: skip
+        cluster.admin.merge(
+            "/api/v1/nodes/n1/status",
+            {"metadata": {"annotations": notes}, "status": {"capacity": amount, "allocatable": amount}},
+        )
         wait_for(lambda: cluster.admin.bound() == {"n1": 2}, "the extender bound it")
     finally:
         extender.stop()

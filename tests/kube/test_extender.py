@@ -52,9 +52,10 @@ def binding(uid: str, node: str) -> Object:
 async def test_wire_format() -> None:
     extender, _ = replica(SmallServer(), {"a": 8, "b": 0.5, "c": 4})
     assert filtered(extender, arguments("u", "a", "b", "gone")) == {
-        "NodeNames": ["a"], "Error": "",
+        "NodeNames": ["a"],
+        "Error": "",
         "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
-    }  # fmt: skip
+    }
     assert extender.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
     assert extender.prioritize(arguments("u")) == b"[]"
     odd = json.loads(extender.prioritize(arguments("u", "\\", "ü")))

@@ -46,8 +46,16 @@ def kubelet(cluster: Plane) -> Iterator[real.Kubelet]:
 def agent(cluster: Plane, kubelet: real.Kubelet, tmp_path: Path) -> Iterator[AgentProcess]:
     config = tmp_path / "config.toml"
     config.write_text(CONFIG.format(folder=tmp_path, socket=kubelet.containerd.socket))
-    one = AgentProcess(tmp_path, "--config", str(config), "--node", "real", "--quiet", "--kubeconfig",
-                       str(cluster.kubeconfig("agent-token")))  # fmt: skip
+    one = AgentProcess(
+        tmp_path,
+        "--config",
+        str(config),
+        "--node",
+        "real",
+        "--quiet",
+        "--kubeconfig",
+        str(cluster.kubeconfig("agent-token")),
+    )
     yield one
     one.stop()
 

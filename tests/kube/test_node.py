@@ -43,8 +43,10 @@ def amounts(node: Any) -> tuple[str | None, str | None]:
 
 def published(cluster: Plane, name: str) -> Any:
     """The node, once something has been published on it."""
-    return wait_for(lambda: (node := cluster.admin.node(name)) and "carico.dev/slots" in annotations(node) and node,
-                    f"{name} has published")  # fmt: skip
+    return wait_for(
+        lambda: (node := cluster.admin.node(name)) and "carico.dev/slots" in annotations(node) and node,
+        f"{name} has published",
+    )
 
 
 def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: Start) -> None:
@@ -165,8 +167,13 @@ def test_api_server_away_and_back(cluster: Plane, start_agents: Start) -> None:
     time.sleep(6)
     asked = [entry for entry in cluster.audit()[since:] if "carico-agent" in entry["user"]["username"]]
     for name, agent in agents.items():
-        first_s = min(when(entry) for entry in asked if entry["verb"] == "patch" and entry["objectRef"]["name"] == name
-                      and entry["responseStatus"]["code"] == 200)  # fmt: skip
+        first_s = min(
+            when(entry)
+            for entry in asked
+            if entry["verb"] == "patch"
+            and entry["objectRef"]["name"] == name
+            and entry["responseStatus"]["code"] == 200
+        )
         print(f"{name}: published {first_s - back_s:+.1f} s from the moment the server was ready")
         assert first_s - back_s < 5
         log = agent.log.read_text()
@@ -267,17 +274,26 @@ RIGHTS = {("list", "nodes"), ("watch", "nodes"), ("patch", "nodes/status"), ("li
 
 
 @pytest.mark.parametrize(("verb", "what"), [("patch", "nodes/status"), ("list", "pods"), ("list", "nodes")])
-def test_missing_right(cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str], verb: str,
-                       what: str) -> None:  # fmt: skip
+def test_missing_right(
+    cluster: Plane, start_agents: Start, capsys: pytest.CaptureFixture[str], verb: str, what: str
+) -> None:
     cluster.admin.add_node("n1")
     group, meta = "rbac.authorization.k8s.io", {"name": f"all-but-{verb}-{what.replace('/', '-')}"}
     granted = sorted(RIGHTS - {(verb, what)})
     user = f"nobody-{meta['name']}"
-    role = {"apiVersion": f"{group}/v1", "kind": "ClusterRole", "metadata": meta,
-            "rules": [{"apiGroups": [""], "resources": [on], "verbs": [may]} for may, on in granted]}  # fmt: skip
-    binding = {"apiVersion": f"{group}/v1", "kind": "ClusterRoleBinding", "metadata": meta,
-               "roleRef": {"apiGroup": group, "kind": "ClusterRole", **meta},
-               "subjects": [{"apiGroup": group, "kind": "User", "name": user}]}  # fmt: skip
+    role = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRole",
+        "metadata": meta,
+        "rules": [{"apiGroups": [""], "resources": [on], "verbs": [may]} for may, on in granted],
+    }
+    binding = {
+        "apiVersion": f"{group}/v1",
+        "kind": "ClusterRoleBinding",
+        "metadata": meta,
+        "roleRef": {"apiGroup": group, "kind": "ClusterRole", **meta},
+        "subjects": [{"apiGroup": group, "kind": "User", "name": user}],
+    }
     cluster.admin.post(f"/apis/{group}/v1/clusterroles", role)
     cluster.admin.post(f"/apis/{group}/v1/clusterrolebindings", binding)
     certificate, key = cluster.client_certificate(meta["name"], user)

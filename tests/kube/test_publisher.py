@@ -44,15 +44,32 @@ class Bench:
 
     def tell(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
         slots = None if capacity is None else capacity + pods
-        self.board.publish({"time": "2024-01-01T00:00:00.000Z", "pod_capacity": capacity, "slots": slots, "pods": pods,
-                            "mode": mode, "low": 0.0, "high": None, "limiting": "cpu"})  # fmt: skip
+        self.board.publish(
+            {
+                "time": "2024-01-01T00:00:00.000Z",
+                "pod_capacity": capacity,
+                "slots": slots,
+                "pods": pods,
+                "mode": mode,
+                "low": 0.0,
+                "high": None,
+                "limiting": "cpu",
+            }
+        )
 
     def bind(self, *uids: str, places: int = 1) -> None:
         for uid in uids:
-            self.publisher._pod_changed(False, facts({
-                "metadata": {"uid": uid, "name": uid}, "status": {"phase": "Pending"},
-                "spec": {"nodeName": "a", "containers": [{"resources": {"requests": {RESOURCE: str(places)}}}]},
-            }, RESOURCE))  # fmt: skip
+            self.publisher._pod_changed(
+                False,
+                facts(
+                    {
+                        "metadata": {"uid": uid, "name": uid},
+                        "status": {"phase": "Pending"},
+                        "spec": {"nodeName": "a", "containers": [{"resources": {"requests": {RESOURCE: str(places)}}}]},
+                    },
+                    RESOURCE,
+                ),
+            )
 
     def end(self, uid: str) -> None:
         self.publisher._pod_changed(True, facts({"metadata": {"uid": uid}}))
@@ -200,8 +217,12 @@ async def test_foreign_writes_are_answered() -> None:
     bench.tell(8.4)
     await bench.step()
     mine = bench.annotations["carico.dev/status"]
-    for foreign in (NodeFacts("a", "0", "0", mine), NodeFacts("a", None, None, mine), NodeFacts("a", "8", "7", mine),
-                    NodeFacts("a", "8", "8", None)):  # fmt: skip
+    for foreign in (
+        NodeFacts("a", "0", "0", mine),
+        NodeFacts("a", None, None, mine),
+        NodeFacts("a", "8", "7", mine),
+        NodeFacts("a", "8", "8", None),
+    ):
         bench.publisher._node_changed(False, foreign)
         assert await bench.step(1) is None
         assert await bench.step(4)

@@ -78,16 +78,33 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
 
 def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeView:
     slots, said_s, assigned, starting, strangers, prior_slots, known, share = numbers
-    return NodeView("x", slots, said_s, 150.0, assigned, starting=starting, strangers=strangers,
-                    known={"job-a"} if known else (), starting_share=share, prior_slots=prior_slots)  # fmt: skip
+    return NodeView(
+        "x",
+        slots,
+        said_s,
+        150.0,
+        assigned,
+        starting=starting,
+        strangers=strangers,
+        known={"job-a"} if known else (),
+        starting_share=share,
+        prior_slots=prior_slots,
+    )
 
 
 FEW = st.integers(0, 9)
 SLOTS = st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 9.0, 40.0]) | st.floats(0.0, 20.0)
 ASSIGNED = FEW | st.integers(34, 40)  # nearly full: where strangers need more room than others
-VIEWS = st.tuples(SLOTS, st.sampled_from([40.0, 0.0, -50.0, -inf, 500.0]), ASSIGNED, FEW | st.just(0), FEW | st.just(0),
-                  st.sampled_from([4.0, 8.0, inf]), st.booleans(),
-                  st.sampled_from([nan, 0.0, 0.1, 0.5]) | st.floats(0.0, 1.0)).map(of)  # fmt: skip
+VIEWS = st.tuples(
+    SLOTS,
+    st.sampled_from([40.0, 0.0, -50.0, -inf, 500.0]),
+    ASSIGNED,
+    FEW | st.just(0),
+    FEW | st.just(0),
+    st.sampled_from([4.0, 8.0, inf]),
+    st.booleans(),
+    st.sampled_from([nan, 0.0, 0.1, 0.5]) | st.floats(0.0, 1.0),
+).map(of)
 
 
 def table_of(views: list[NodeView]) -> tuple[Table, list[str]]:
@@ -98,8 +115,9 @@ def table_of(views: list[NodeView]) -> tuple[Table, list[str]]:
     return table, names
 
 
-@given(st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]),
-       st.randoms())  # fmt: skip
+@given(
+    st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]), st.randoms()
+)
 def test_many_are_answered_as_one_by_one(
     views: list[NodeView], stale: bool, ratio: float, least: float, random: Random
 ) -> None:

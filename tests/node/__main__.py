@@ -45,10 +45,24 @@ def wheels(cache: Path, wheel: Path) -> Path:
     folder = cache / f"wheels-{hashlib.sha256(needs).hexdigest()[:12]}"  # other dependencies, other wheels
     if not folder.exists():
         fresh = Path(tempfile.mkdtemp(dir=cache))
-        platforms = [part for version in ("2014", "_2_17", "_2_28") for part in
-                     ("--platform", f"manylinux{version}_x86_64")]
-        run(sys.executable, "-m", "pip", "download", "-q", "--only-binary", ":all:", "--python-version", "3.11",
-            *platforms, "-d", str(fresh), str(wheel))
+        platforms = [
+            part for version in ("2014", "_2_17", "_2_28") for part in ("--platform", f"manylinux{version}_x86_64")
+        ]
+        run(
+            sys.executable,
+            "-m",
+            "pip",
+            "download",
+            "-q",
+            "--only-binary",
+            ":all:",
+            "--python-version",
+            "3.11",
+            *platforms,
+            "-d",
+            str(fresh),
+            str(wheel),
+        )
         fresh.rename(folder)
     return folder
 
@@ -61,8 +75,9 @@ def payload(cache: Path, work: Path, guests: tuple[Path, ...]) -> Path:
     skip = shutil.ignore_patterns(".git", ".venv", "build", "*.egg-info", ".*_cache", "out")
     shutil.copytree(ROOT, copy, ignore=skip)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(copy))
-    shutil.copytree(wheels(cache, next(folder.glob("*.whl"))), folder / "wheels",
-                    ignore=shutil.ignore_patterns("carico*"))
+    shutil.copytree(
+        wheels(cache, next(folder.glob("*.whl"))), folder / "wheels", ignore=shutil.ignore_patterns("carico*")
+    )
     for path in (HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
         shutil.copy(path, folder)
     for number, guest in enumerate(guests):
@@ -77,12 +92,35 @@ def payload(cache: Path, work: Path, guests: tuple[Path, ...]) -> Path:
 def boot(image: Path, disk: Path, work: Path, guests: int) -> int:
     """Run the machine; its console is our output. Returns 0 only if every guest says PASSED."""
     machine = subprocess.Popen(
-        ["qemu-system-x86_64", "-accel", "tcg,thread=multi", "-smp", "2", "-cpu", "max", "-m", "2048", "-nographic",
-         "-no-reboot", "-nic", "none", "-kernel", str(image / "vmlinuz"), "-initrd", str(image / "initrd"),
-         "-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3",
-         "-drive", f"file={image}/disk.ext4,if=virtio,format=raw,snapshot=on",
-         "-drive", f"file={disk},if=virtio,format=raw,readonly=on"],
-        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, env={**os.environ, "TMPDIR": str(work)})
+        [
+            "qemu-system-x86_64",
+            "-accel",
+            "tcg,thread=multi",
+            "-smp",
+            "2",
+            "-cpu",
+            "max",
+            "-m",
+            "2048",
+            "-nographic",
+            "-no-reboot",
+            "-nic",
+            "none",
+            "-kernel",
+            str(image / "vmlinuz"),
+            "-initrd",
+            str(image / "initrd"),
+            "-append",
+            "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3",
+            "-drive",
+            f"file={image}/disk.ext4,if=virtio,format=raw,snapshot=on",
+            "-drive",
+            f"file={disk},if=virtio,format=raw,readonly=on",
+        ],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "TMPDIR": str(work)},
+    )
     assert machine.stdout is not None
     passed, end_s, rest = 0, time.monotonic() + TIMEOUT_S, b""
     with selectors.DefaultSelector() as selector:

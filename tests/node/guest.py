@@ -43,6 +43,7 @@ window_s = 12
 """
 HIGH = (8 * MI + (40 - 8) * MI // 2) // 4096 * 4096  # KEP-2570 with factor 0.5
 
+
 def say(line):
     print(line, flush=True)
 
@@ -83,8 +84,13 @@ def run(name, script, *flags):
 def remove(*names):
     for name in names:
         ctr("tasks", "kill", "-s", "9", name, ok=False)
-        until(lambda name=name: subprocess.run(["ctr", "tasks", "delete", name], capture_output=True).returncode == 0
-              or name not in ctr("tasks", "list", "-q").split(), 20)
+        until(
+            lambda name=name: (
+                subprocess.run(["ctr", "tasks", "delete", name], capture_output=True).returncode == 0
+                or name not in ctr("tasks", "list", "-q").split()
+            ),
+            20,
+        )
         ctr("containers", "delete", name, ok=False)
 
 
@@ -118,14 +124,26 @@ def ask(path):
 
 def start_service():
     sh("systemctl", "start", "carico-agent")
-    return until(lambda: {p["name"]: p["state"] for p in ask("/v1/plugins").get("plugins", [])}.items()
-                 >= {"memory_qos": "running", "cpu_pinning": "running", "throttling": "running"}.items())
+    return until(
+        lambda: (
+            {p["name"]: p["state"] for p in ask("/v1/plugins").get("plugins", [])}.items()
+            >= {"memory_qos": "running", "cpu_pinning": "running", "throttling": "running"}.items()
+        )
+    )
 
 
 def pip_install():
     wheel = next(Path("/payload").glob("carico_agent-*.whl"))
-    sh("/opt/carico/bin/pip", "install", "-q", "--no-compile",  # compiling takes minutes under TCG
-       "--no-index", "--find-links", "/payload/wheels", str(wheel))
+    sh(
+        "/opt/carico/bin/pip",
+        "install",
+        "-q",
+        "--no-compile",  # compiling takes minutes under TCG
+        "--no-index",
+        "--find-links",
+        "/payload/wheels",
+        str(wheel),
+    )
 
 
 def install():
@@ -145,8 +163,11 @@ def install():
         (ROOTFS / "bin" / applet).symlink_to("busybox")
     sh("systemctl", "daemon-reload")
     until(lambda: subprocess.run(["ctr", "version"], capture_output=True).returncode == 0)
-    check("the wheel is installed with pip, plugins by entry point", "memory_qos" in sh(
-        "/opt/carico/bin/python", "-c", "from carico_agent.plugin_host.load import find; print(list(find()))"))
+    check(
+        "the wheel is installed with pip, plugins by entry point",
+        "memory_qos"
+        in sh("/opt/carico/bin/python", "-c", "from carico_agent.plugin_host.load import find; print(list(find()))"),
+    )
 
 
 # -- the latency model against a real process ------------------------------------------------------------------------
@@ -185,12 +206,20 @@ def response_ms(quota_ms, threads):
 def latency():
     for threads in (1, 2):
         model = 500 + (math.ceil(500 * threads / 50) - 1) * (100 - 50 / threads)
-        told = float(sh("/opt/carico/bin/python", "-c", "from carico_plugins.throttling.latency import response_ms;"
-                        f"print(response_ms(500, 50, 100, {threads}))"))
+        told = float(
+            sh(
+                "/opt/carico/bin/python",
+                "-c",
+                "from carico_plugins.throttling.latency import response_ms;"
+                f"print(response_ms(500, 50, 100, {threads}))",
+            )
+        )
         measured, runs = response_ms(50, threads)
-        check(f"latency model, {threads} thread(s), 500 ms under 50/100 ms: within 15 %",
-              told == model and abs(measured - told) <= 0.15 * told,
-              f"model {told:.0f} ms, measured {measured:.0f} ms: {runs}")
+        check(
+            f"latency model, {threads} thread(s), 500 ms under 50/100 ms: within 15 %",
+            told == model and abs(measured - told) <= 0.15 * told,
+            f"model {told:.0f} ms, measured {measured:.0f} ms: {runs}",
+        )
 
 
 # -- plugins -----------------------------------------------------------------------------------------------------------
@@ -207,20 +236,30 @@ def memory_high():
         os.fsync(file.fileno())
         os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
     run("cache", READ)
-    check("memory.high is set to the formula's value",
-          until(lambda: value("cache", "memory.high") == str(HIGH)), value("cache", "memory.high"))
+    check(
+        "memory.high is set to the formula's value",
+        until(lambda: value("cache", "memory.high") == str(HIGH)),
+        value("cache", "memory.high"),
+    )
     met = until(lambda: int(value("cache", "memory.events").split("high ")[1].split()[0]) > 5)
     current = max(int(value("cache", "memory.current")) for _ in range(50) if not time.sleep(0.1))
-    check("memory.high is effective: a Pod that reads 64 MiB keeps near it", met and current < HIGH + 2 * MI,
-          f"{current / MI:.1f} MiB, high {HIGH / MI:.1f} MiB")
-    check("reclaimable memory does no harm: memory.high stays", value("cache", "memory.high") == str(HIGH),
-          memory_row("cache"))
+    check(
+        "memory.high is effective: a Pod that reads 64 MiB keeps near it",
+        met and current < HIGH + 2 * MI,
+        f"{current / MI:.1f} MiB, high {HIGH / MI:.1f} MiB",
+    )
+    check(
+        "reclaimable memory does no harm: memory.high stays",
+        value("cache", "memory.high") == str(HIGH),
+        memory_row("cache"),
+    )
     remove("cache")
     sh("sh", "-c", "echo 1 > /proc/sys/vm/drop_caches")
     run("free", READ)
     beyond = until(lambda: int(value("free", "memory.current")) > HIGH + 8 * MI)
-    check("the same Pod without memory.high goes beyond", beyond,
-          f"{int(value('free', 'memory.current')) / MI:.1f} MiB")
+    check(
+        "the same Pod without memory.high goes beyond", beyond, f"{int(value('free', 'memory.current')) / MI:.1f} MiB"
+    )
     remove("free")
 
 
@@ -234,8 +273,9 @@ def harm_guard():
     check("memory.high is set on the Pod that will grow", until(lambda: value("grow", "memory.high") == str(HIGH)))
     undone = until(lambda: value("grow", "memory.high") == "max", 120)
     time.sleep(2)  # until the plugin's tick has ended
-    check("the harm guard undoes memory.high when anonymous memory grows over it without swap", undone,
-          memory_row("grow"))
+    check(
+        "the harm guard undoes memory.high when anonymous memory grows over it without swap", undone, memory_row("grow")
+    )
     check("it is left alone afterwards", not until(lambda: value("grow", "memory.high") != "max", 8))
     remove("grow")
 
@@ -250,12 +290,18 @@ def pinning():
         return next(line.split()[1] for line in status.splitlines() if line.startswith("Cpus_allowed_list"))
 
     ok = until(lambda: (allowed("pinned"), allowed("other")) == ("1", "0"))
-    check("cpuset pinning is effective: Cpus_allowed_list of both", ok,
-          f"pinned {allowed('pinned')}, other {allowed('other')}")
+    check(
+        "cpuset pinning is effective: Cpus_allowed_list of both",
+        ok,
+        f"pinned {allowed('pinned')}, other {allowed('other')}",
+    )
     remove("pinned")
     ok = until(lambda: allowed("other") == "0-1")
-    check("when the pinned one ends the other gets all CPUs back", ok,
-          f"{allowed('other')}, cpuset.cpus = {value('other', 'cpuset.cpus')!r}")
+    check(
+        "when the pinned one ends the other gets all CPUs back",
+        ok,
+        f"{allowed('other')}, cpuset.cpus = {value('other', 'cpuset.cpus')!r}",
+    )
     remove("other")
 
 
@@ -269,13 +315,19 @@ def diagnosis():
 
     until(lambda: row() is not None and row()["parallel"] == 2)
     got = row() or {}
-    check("throttling: own quota, limit 0.5, two threads at once, raise the limit to 2",
-          (got.get("cause"), got.get("remedy"), got.get("limit_cores"), got.get("parallel"), got.get("raise_to_cores"))
-          == ("own quota", "raise the limit", 0.5, 2, 2.0), got.get("text"))
+    check(
+        "throttling: own quota, limit 0.5, two threads at once, raise the limit to 2",
+        (got.get("cause"), got.get("remedy"), got.get("limit_cores"), got.get("parallel"), got.get("raise_to_cores"))
+        == ("own quota", "raise the limit", 0.5, 2, 2.0),
+        got.get("text"),
+    )
     check("its latency model for 500 ms", (got.get("latency") or {}).get("parallel_ms") == 1925.0, got.get("latency"))
     told = sh("/opt/carico/bin/carico", "throttling", "starved", "--request-ms", "500", "--socket", SOCKET)
-    check("`carico throttling starved --request-ms 500` says the same", "Raise the limit to 2 CPUs" in told
-          and "1925 ms" in told, " / ".join(told.split("\n")))
+    check(
+        "`carico throttling starved --request-ms 500` says the same",
+        "Raise the limit to 2 CPUs" in told and "1925 ms" in told,
+        " / ".join(told.split("\n")),
+    )
     remove("starved")
 
 
@@ -289,13 +341,18 @@ def written():
 def original():
     """memory.high "max"; cpuset.cpus empty again, or what the parent has where the kernel does not take empty."""
     everywhere = (group("keep-pinned").parent / "cpuset.cpus.effective").read_text().strip()
-    return (value("cache-keep", "memory.high") == "max" and value("keep-pinned", "cpuset.cpus") in ("", everywhere)
-            and value("cache-keep", "cpuset.cpus") in ("", everywhere))
+    return (
+        value("cache-keep", "memory.high") == "max"
+        and value("keep-pinned", "cpuset.cpus") in ("", everywhere)
+        and value("cache-keep", "cpuset.cpus") in ("", everywhere)
+    )
 
 
 def now():
-    return (f"memory.high {value('cache-keep', 'memory.high')}, cpuset.cpus {value('keep-pinned', 'cpuset.cpus')!r} "
-            f"and {value('cache-keep', 'cpuset.cpus')!r}")
+    return (
+        f"memory.high {value('cache-keep', 'memory.high')}, cpuset.cpus {value('keep-pinned', 'cpuset.cpus')!r} "
+        f"and {value('cache-keep', 'cpuset.cpus')!r}"
+    )
 
 
 def restores():

@@ -11,8 +11,15 @@ from carico_agent.plugin_host.cgroupfs import CgroupFiles
 from carico_agent.plugin_host.journal import Journal
 from carico_agent.supervise.tasks import guard_call
 
-FRESH = {"memory.high": "max", "memory.low": "0", "memory.min": "0", "cpuset.cpus": "", "cpu.max": "max 100000",
-         "cpu.max.burst": "0", "memory.reclaim": ""}
+FRESH = {
+    "memory.high": "max",
+    "memory.low": "0",
+    "memory.min": "0",
+    "cpuset.cpus": "",
+    "cpu.max": "max 100000",
+    "cpu.max.burst": "0",
+    "memory.reclaim": "",
+}
 
 
 class PowerLoss(BaseException):

@@ -87,7 +87,8 @@ def test_all_errors_of_all_plugins_at_once(tmp_path):
         "plugins.settings.plain.size: 10 is not between 1 and 9",
         "plugins.settings.plain.sise: unknown key, did you mean size?",
         "plugins.enabled: no plugin plan; there are plain",
-        "plugins.settings.other: no plugin of that name"]
+        "plugins.settings.other: no plugin of that name",
+    ]
 
 
 def test_the_section_is_part_of_the_settings():
@@ -131,8 +132,12 @@ def test_refusing_failing_and_unloadable_plugins_are_shown_and_harm_nobody(tmp_p
         return {row["name"]: (row["state"], row["detail"]) for row in made.overview()["plugins"]}
 
     eventually(lambda: "starting" not in {state for state, _ in states().values()})
-    assert states() == {"refusing": ("refused", "not on this node"), "failing": ("failing", "RuntimeError: broken"),
-                        "plain": ("running", ""), "unloadable": ("refused", "ImportError: no module named nothing")}
+    assert states() == {
+        "refusing": ("refused", "not on this node"),
+        "failing": ("failing", "RuntimeError: broken"),
+        "plain": ("running", ""),
+        "unloadable": ("refused", "ImportError: no module named nothing"),
+    }
     made.stop()
 
 
@@ -286,9 +291,14 @@ def test_site_plugins_are_found_and_run(tmp_path):
         Host(replace(settings, settings={"mine": {"a": "x"}}), view_of, tmp_path / "journal", str(tmp_path))
 
 
-@pytest.mark.parametrize(("code", "mode", "why"), [
-    (SITE, 0o777, "can be written by everybody"), ("x = 1", 0o755, "has no class Plugin"),
-    ("import nothing_there", 0o755, "nothing_there")])
+@pytest.mark.parametrize(
+    ("code", "mode", "why"),
+    [
+        (SITE, 0o777, "can be written by everybody"),
+        ("x = 1", 0o755, "has no class Plugin"),
+        ("import nothing_there", 0o755, "nothing_there"),
+    ],
+)
 def test_bad_site_plugins_are_refused(tmp_path, code, mode, why):
     folder = site(tmp_path, code)
     os.chmod(folder / "mine", mode)

@@ -75,7 +75,7 @@ def test_a_damaged_line_in_the_middle_is_skipped_and_counted(journal):
 def test_lines_are_json_that_others_can_read(journal):
     import json
 
-    journal.intent(knob("/cg/a", 1), "max", "4096", "memory_qos", "why: \"quoted\"\n")
+    journal.intent(knob("/cg/a", 1), "max", "4096", "memory_qos", 'why: "quoted"\n')
     record = json.loads(journal.path.read_text())
     assert {"kind", "time", "cgroup", "inode", "key", "old", "new", "plugin", "reason", "boot"} <= set(record)
     assert decode(encode({"a": "~crc"})) == {"a": "~crc"} and decode(b"") is None and decode(b"{}\n") is None
@@ -145,9 +145,14 @@ def test_restore_puts_back_what_is_ours_and_only_that(tmp_path):
     make_cgroup(tmp_path / "reborn", memory_high="8192")
     (tmp_path / "gone").rename(tmp_path / "grave2")
     done = {(r.entry.knob.cgroup.rpartition("/")[2], r.entry.knob.key): r.how for r in restore(path, kernel)}
-    assert done == {("ours", "memory.high"): "restored", ("foreign", "memory.high"): "foreign",
-                    ("reborn", "memory.high"): "gone", ("gone", "memory.high"): "gone",
-                    ("already", "memory.high"): "already", ("ours", "memory.low"): "gone"}
+    assert done == {
+        ("ours", "memory.high"): "restored",
+        ("foreign", "memory.high"): "foreign",
+        ("reborn", "memory.high"): "gone",
+        ("gone", "memory.high"): "gone",
+        ("already", "memory.high"): "already",
+        ("ours", "memory.low"): "gone",
+    }
     values = [value_of(tmp_path / name, "memory.high") for name in ("ours", "foreign", "reborn")]
     assert values == ["max", "4096", "8192"]
     assert restore(path, kernel) == [], "calling it twice is the same as once"

@@ -23,10 +23,18 @@ from carico_agent.plugin_host.writer import CgroupWriter, Limits
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, make_cgroup, no_sync, value_of
 
-OURS = {"memory.high": ["1000000", "3000000", "7777777"], "cpuset.cpus": ["2", "2-3", "3,5"],
-        "cpu.max": ["50000 100000", "70000 100000"], "cpu.max.burst": ["10000", "20000"]}
-THEIRS = {"memory.high": ["max", "4096", "8192000"], "cpuset.cpus": ["", "0-1", "7"],
-          "cpu.max": ["max 100000", "90000 100000"], "cpu.max.burst": ["0", "500"]}
+OURS = {
+    "memory.high": ["1000000", "3000000", "7777777"],
+    "cpuset.cpus": ["2", "2-3", "3,5"],
+    "cpu.max": ["50000 100000", "70000 100000"],
+    "cpu.max.burst": ["10000", "20000"],
+}
+THEIRS = {
+    "memory.high": ["max", "4096", "8192000"],
+    "cpuset.cpus": ["", "0-1", "7"],
+    "cpu.max": ["max 100000", "90000 100000"],
+    "cpu.max.burst": ["0", "500"],
+}
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # 20,000 steps: spare the disk
 GROUPS = ("pod", "pod/box", "other")
 
@@ -66,8 +74,9 @@ class Agent(RuleBasedStateMachine):
         self.journal = FakeDisk(self.folder / "journal", self.fuse)
         restore_all(self.journal, self.kernel)
         limits = Limits(rewrite_after_s=0, min_step_ratio=0)
-        self.writer = CgroupWriter(self.journal, dry_run=False, limits=limits, files=self.kernel,
-                                   clock=lambda: self.clock_s)
+        self.writer = CgroupWriter(
+            self.journal, dry_run=False, limits=limits, files=self.kernel, clock=lambda: self.clock_s
+        )
 
     def _live(self, deed, kept_ratio: float = 0.0) -> None:
         """Do it; if the power fails meanwhile, start again."""
@@ -84,29 +93,42 @@ class Agent(RuleBasedStateMachine):
         self._live(lambda: self._write(where))
 
     def _write(self, where) -> None:
-        self.writer.write("machine", [
-            Change(str(self.tree / group), self.inodes[group], key, OURS[key][n % len(OURS[key])], "test")
-            for group, key, n in where])
+        self.writer.write(
+            "machine",
+            [
+                Change(str(self.tree / group), self.inodes[group], key, OURS[key][n % len(OURS[key])], "test")
+                for group, key, n in where
+            ],
+        )
 
     @rule(group=groups, key=keys)
     def undo(self, group, key) -> None:
         self._live(lambda: self.writer.undo("machine", str(self.tree / group), self.inodes[group], key, "test"))
 
-    @rule(where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=4),
-          left=st.integers(0, 12), kept=st.floats(0, 1), after=st.booleans())
+    @rule(
+        where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=4),
+        left=st.integers(0, 12),
+        kept=st.floats(0, 1),
+        after=st.booleans(),
+    )
     def write_and_power_loss(self, where, left, kept, after) -> None:
         self.fuse.arm(left, PowerLoss(), after)
         self._live(lambda: self._write(where), kept)
 
     @precondition(lambda self: self.inodes and self.journal.entries)
-    @rule(which=st.integers(0, 20), n=st.integers(0, 2), left=st.integers(0, 7), kept=st.floats(0, 1),
-          after=st.booleans())
+    @rule(
+        which=st.integers(0, 20), n=st.integers(0, 2), left=st.integers(0, 7), kept=st.floats(0, 1), after=st.booleans()
+    )
     def rewrite_and_power_loss(self, which, n, left, kept, after) -> None:
         knob = list(self.journal.entries)[which % len(self.journal.entries)]
         self.write_and_power_loss([(os.path.relpath(knob.cgroup, self.tree), knob.key, n)], left, kept, after)
 
-    @rule(where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=4),
-          left=st.integers(0, 12), number=faults, after=st.booleans())
+    @rule(
+        where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=4),
+        left=st.integers(0, 12),
+        number=faults,
+        after=st.booleans(),
+    )
     def write_and_fault(self, where, left, number, after) -> None:
         self.fuse.arm(left, OSError(number, os.strerror(number)), after)
         self._live(lambda: self._write(where))
@@ -150,8 +172,13 @@ class Agent(RuleBasedStateMachine):
     def a_wish_for_a_cgroup_that_was_reborn(self, where) -> None:
         """The plugin has not noticed yet: it names the old inode, which lives on in the grave."""
         old = self.buried[-1][0].stat().st_ino
-        outcomes = self.writer.write("machine", [
-            Change(str(self.tree / group), old, key, OURS[key][n % len(OURS[key])], "test") for group, key, n in where])
+        outcomes = self.writer.write(
+            "machine",
+            [
+                Change(str(self.tree / group), old, key, OURS[key][n % len(OURS[key])], "test")
+                for group, key, n in where
+            ],
+        )
         assert {outcome.state for outcome in outcomes} == {"gone"}
 
     @rule(group=groups, ours=st.booleans())

@@ -12,25 +12,43 @@ def node(root, files):
     return Ownership(root)
 
 
-@pytest.mark.parametrize(("files", "key", "who"), [
-    ({"var/lib/kubelet/config.yaml": "featureGates:\n  MemoryQoS: true\n"}, "memory.high", "MemoryQoS"),
-    ({"etc/kubernetes/kubelet/config.json": '{"featureGates": {"MemoryQoS": true}}'}, "memory.min", "MemoryQoS"),
-    ({"proc/7/comm": "kubelet\n", "proc/7/cmdline": "kubelet\0--feature-gates=MemoryQoS=true\0"}, "memory.low", "7"),
-    ({"var/lib/kubelet/cpu_manager_state": '{"policyName":"static","defaultCpuSet":"0-3"}'}, "cpuset.cpus", "static"),
-    ({"opt/nri/plugins/10-topology-aware": ""}, "cpuset.cpus", "NRI plugin 10-topology-aware"),
-    ({"proc/9/comm": "koordlet\n"}, "cpu.max", "koordlet"),
-    ({"proc/9/comm": "nri-resource-po\n"}, "cpuset.cpus", "nri-resource-po"),
-    ({"proc/9/comm": "katalyst-agent\n"}, "memory.high", "katalyst-agent"),
-])
+@pytest.mark.parametrize(
+    ("files", "key", "who"),
+    [
+        ({"var/lib/kubelet/config.yaml": "featureGates:\n  MemoryQoS: true\n"}, "memory.high", "MemoryQoS"),
+        ({"etc/kubernetes/kubelet/config.json": '{"featureGates": {"MemoryQoS": true}}'}, "memory.min", "MemoryQoS"),
+        (
+            {"proc/7/comm": "kubelet\n", "proc/7/cmdline": "kubelet\0--feature-gates=MemoryQoS=true\0"},
+            "memory.low",
+            "7",
+        ),
+        (
+            {"var/lib/kubelet/cpu_manager_state": '{"policyName":"static","defaultCpuSet":"0-3"}'},
+            "cpuset.cpus",
+            "static",
+        ),
+        ({"opt/nri/plugins/10-topology-aware": ""}, "cpuset.cpus", "NRI plugin 10-topology-aware"),
+        ({"proc/9/comm": "koordlet\n"}, "cpu.max", "koordlet"),
+        ({"proc/9/comm": "nri-resource-po\n"}, "cpuset.cpus", "nri-resource-po"),
+        ({"proc/9/comm": "katalyst-agent\n"}, "memory.high", "katalyst-agent"),
+    ],
+)
 def test_owners(tmp_path, files, key, who):
     said = node(tmp_path, files).owner_of(key)
     assert said is not None and who in said and key in said
 
 
-@pytest.mark.parametrize("files", [
-    {}, {"var/lib/kubelet/config.yaml": "featureGates:\n  MemoryQoS: false\n"},
-    {"var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}'}, {"var/lib/kubelet/cpu_manager_state": "torn{"},
-    {"var/run/nri/nri.sock": ""}, {"proc/9/comm": "bash\n"}])
+@pytest.mark.parametrize(
+    "files",
+    [
+        {},
+        {"var/lib/kubelet/config.yaml": "featureGates:\n  MemoryQoS: false\n"},
+        {"var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}'},
+        {"var/lib/kubelet/cpu_manager_state": "torn{"},
+        {"var/run/nri/nri.sock": ""},
+        {"proc/9/comm": "bash\n"},
+    ],
+)
 def test_no_owner(tmp_path, files):
     ownership = node(tmp_path, files)
     assert [ownership.owner_of(key) for key in ("memory.high", "cpuset.cpus", "cpu.max")] == [None] * 3

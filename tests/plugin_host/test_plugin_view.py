@@ -21,8 +21,10 @@ def node(root, v2=True):
     (root / "proc/meminfo").write_text("MemTotal: 1024 kB\nSwapTotal: 0 kB\n")
     inode = os.stat(f"{root}/sys/fs/cgroup{POD}").st_ino
     members = (Member("abc123", "main", 41), Member("pause9", "pause", 40, sandbox=True), Member("dead", "late", 99))
-    return {"k": Pod("k", "web", "default", "11111111-2222", members, cgroup=POD, inode=inode),
-            "new": Pod("new", "new", "default")}
+    return {
+        "k": Pod("k", "web", "default", "11111111-2222", members, cgroup=POD, inode=inode),
+        "new": Pod("new", "new", "default"),
+    }
 
 
 def test_pods_containers_and_counters(tmp_path):

@@ -74,8 +74,12 @@ def test_cpusets_move_over_their_union(bench):
     for name in ("pod", "pod/box"):
         bench.make(name, cpuset_cpus="0-1")
     assert bench.states(("pod/box", "cpuset.cpus", "1-2"), ("pod", "cpuset.cpus", "1-2")) == ["written", "written"]
-    assert bench.kernel.log == [("pod", "cpuset.cpus", "0-2"), ("box", "cpuset.cpus", "0-2"),
-                                ("box", "cpuset.cpus", "1-2"), ("pod", "cpuset.cpus", "1-2")]
+    assert bench.kernel.log == [
+        ("pod", "cpuset.cpus", "0-2"),
+        ("box", "cpuset.cpus", "0-2"),
+        ("box", "cpuset.cpus", "1-2"),
+        ("pod", "cpuset.cpus", "1-2"),
+    ]
     assert {e.original for e in bench.journal.entries.values()} == {"0-1"}
 
 
@@ -86,10 +90,16 @@ def test_burst_shrinks_before_and_grows_after_the_quota(bench):
     assert [key for _, key, _ in bench.kernel.log] == ["cpu.max", "cpu.max.burst", "cpu.max.burst", "cpu.max"]
 
 
-@pytest.mark.parametrize(("key", "value", "why"), [
-    ("memory.max", "4096", "not a file we write"), ("memory.high", "-1", "not a whole number"),
-    ("memory.high", "lots", "not a whole number"), ("cgroup.kill", "1", "not a file we write"),
-    ("../memory.high", "4096", "not a file we write")])
+@pytest.mark.parametrize(
+    ("key", "value", "why"),
+    [
+        ("memory.max", "4096", "not a file we write"),
+        ("memory.high", "-1", "not a whole number"),
+        ("memory.high", "lots", "not a whole number"),
+        ("cgroup.kill", "1", "not a file we write"),
+        ("../memory.high", "4096", "not a file we write"),
+    ],
+)
 def test_refused_files_and_values(bench, key, value, why):
     bench.make("pod")
     [(state, detail)] = bench.write(("pod", key, value))
@@ -188,6 +198,7 @@ def test_enodev_means_it_died_after_we_opened_it(bench):
 
     def read(cgroup, inode, key):
         from carico_agent.plugin_host.cgroupfs import _folder
+
         with _folder(cgroup, inode):
             return real(cgroup, inode, key)
 

@@ -54,8 +54,9 @@ async def test_a_number_from_before_a_suspend_is_void(monkeypatch: pytest.Monkey
     """CLOCK_MONOTONIC stands still while the machine sleeps, CLOCK_BOOTTIME does not."""
     asleep_s = 0.0
     real = time.clock_gettime
-    monkeypatch.setattr(time, "clock_gettime",
-                        lambda clock: real(clock) + (asleep_s if clock == time.CLOCK_BOOTTIME else 0.0))  # fmt: skip
+    monkeypatch.setattr(
+        time, "clock_gettime", lambda clock: real(clock) + (asleep_s if clock == time.CLOCK_BOOTTIME else 0.0)
+    )
     board = Board(ttl_s=5)
     board.publish({})
     assert board.fresh

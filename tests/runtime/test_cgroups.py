@@ -40,8 +40,15 @@ def test_a_pod_is_the_directory_around_its_containers(fake, driver):
     assert (group.path, group.inode) == (pod_path, os.stat(f"{directory}{pod_path}").st_ino)
 
 
-@pytest.mark.parametrize("path", [f"/docker/{ID}", f"/system.slice/docker-{ID}.scope", f"/docker/{ID}/init.scope",
-                                  f"/../../system.slice/docker-{ID}.scope/system.slice/ssh.service"])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/docker/{ID}",
+        f"/system.slice/docker-{ID}.scope",
+        f"/docker/{ID}/init.scope",
+        f"/../../system.slice/docker-{ID}.scope/system.slice/ssh.service",
+    ],
+)
 def test_a_plain_container_is_the_directory_with_its_id(fake, path):
     fake.group(path.replace("/../..", ""))
     fake.process(10, path)
@@ -161,15 +168,22 @@ def test_the_end_of_a_real_group_is_the_end_of_the_pod():
     reader.close()
 
 
-@pytest.mark.parametrize(("text", "values"), [
-    (b"usage_usec 5\nuser_usec 3\nsystem_usec 2\n", {"cpu_usage_usec": 5}),  # v2, cpu controller not enabled
-    (b"usage_usec 5\nuser_usec 3\nsystem_usec 2\nnice_usec 0\ncore_sched.force_idle_usec 0\nnr_periods 1\n"
-     b"nr_throttled 1\nthrottled_usec 9\nnr_bursts 0\nburst_usec 0\n",
-     {"cpu_usage_usec": 5, "nr_periods": 1, "nr_throttled": 1, "throttled_usec": 9}),
-    (b"nr_periods 0\nnr_throttled 0\nthrottled_time 0\nwait_sum 12\n",
-     {"nr_periods": 0, "nr_throttled": 0, "throttled_usec": 0}),
-    (b"", {}),
-])
+@pytest.mark.parametrize(
+    ("text", "values"),
+    [
+        (b"usage_usec 5\nuser_usec 3\nsystem_usec 2\n", {"cpu_usage_usec": 5}),  # v2, cpu controller not enabled
+        (
+            b"usage_usec 5\nuser_usec 3\nsystem_usec 2\nnice_usec 0\ncore_sched.force_idle_usec 0\nnr_periods 1\n"
+            b"nr_throttled 1\nthrottled_usec 9\nnr_bursts 0\nburst_usec 0\n",
+            {"cpu_usage_usec": 5, "nr_periods": 1, "nr_throttled": 1, "throttled_usec": 9},
+        ),
+        (
+            b"nr_periods 0\nnr_throttled 0\nthrottled_time 0\nwait_sum 12\n",
+            {"nr_periods": 0, "nr_throttled": 0, "throttled_usec": 0},
+        ),
+        (b"", {}),
+    ],
+)
 def test_cpu_stat_of_odd_kernels(text, values):
     usage = PodUsage(1.0)
     parse_cpu_stat(text, usage)

@@ -115,8 +115,12 @@ async def test_the_agent_killed_in_the_middle(containerd):
         "asyncio.run(runtime.run())"
     )
     containerd.run("early")
-    agent = subprocess.Popen([sys.executable, "-c", code, containerd.socket], cwd=Path(__file__).parents[2],
-                             stdout=subprocess.PIPE, text=True)
+    agent = subprocess.Popen(
+        [sys.executable, "-c", code, containerd.socket],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
     try:
         burst = asyncio.create_task(asyncio.to_thread(lambda: [containerd.run(f"b{n}") for n in range(8)]))
         for _ in range(6):  # it is in the middle of the burst now

@@ -35,6 +35,14 @@ async def test_a_waiting_reader_is_woken_and_replay_comes_first():
 def test_as_dict_is_for_json():
     row = Event(1.5, 0.0, "/tasks/exit", "k8s.io", "a", "uid", "web", "prod", 3, True, {"pid": 7}).as_dict()
     assert row == {
-        "time": "1970-01-01T00:00:01.500000Z", "topic": "/tasks/exit", "namespace": "k8s.io", "container_id": "a",
-        "pod": "uid", "pod_name": "web", "pod_namespace": "prod", "count": 3, "churn": True, "pid": 7,
+        "time": "1970-01-01T00:00:01.500000Z",
+        "topic": "/tasks/exit",
+        "namespace": "k8s.io",
+        "container_id": "a",
+        "pod": "uid",
+        "pod_name": "web",
+        "pod_namespace": "prod",
+        "count": 3,
+        "churn": True,
+        "pid": 7,
     }

@@ -32,27 +32,38 @@ def feed(table: PodTable, *lines: str, namespace: str = "default") -> None:
     for line in lines:
         verb, name, *rest = line.split()
         topic = f"/containers/{verb}" if verb in ("create", "delete") else f"/tasks/{verb.removeprefix('task-')}"
-        table.apply(Change(topic, (namespace, name), 100.0, int(rest[0]) if rest else 0,
-                           rest[1] if len(rest) > 1 else "", {} if verb == "create" else None))
+        table.apply(
+            Change(
+                topic,
+                (namespace, name),
+                100.0,
+                int(rest[0]) if rest else 0,
+                rest[1] if len(rest) > 1 else "",
+                {} if verb == "create" else None,
+            )
+        )
 
 
-@pytest.mark.parametrize(("lines", "count"), [
-    (["create a"], 0),  # a container without a task
-    (["create a", "task-create a 7"], 0),
-    (["create a", "task-create a 7", "start a 7"], 1),
-    (["create a", "start a 7", "exit a 7 a"], 0),  # some shims name the container as the process
-    (["create a", "start a 7", "exit a 9 probe-1"], 1),  # the end of an exec is not the end
-    (["create a", "start a 7", "task-delete a 9 probe-1"], 1),
-    (["create a", "start a 7", "paused a"], 1),
-    (["create a", "start a 7", "paused a", "resumed a"], 1),
-    (["create a", "start a 7", "exit a 7", "resumed a"], 0),
-    (["create a", "start a 7", "start a 7"], 1),  # told twice
-    (["create a", "task-create a 7", "exit a 7", "start a 7"], 0),  # a retried start after its exit
-    (["create a", "start a 7", "exit a 7", "task-delete a 7", "delete a", "create a", "start a 8"], 1),
-    (["create a", "start a 8", "exit a 7", "task-delete a 7"], 1),  # late news of an earlier life
-    (["exit a 7", "delete a", "paused a"], 0),
-    (["create a", "start a 7", "create b", "start b 8", "exit a 7"], 1),
-])
+@pytest.mark.parametrize(
+    ("lines", "count"),
+    [
+        (["create a"], 0),  # a container without a task
+        (["create a", "task-create a 7"], 0),
+        (["create a", "task-create a 7", "start a 7"], 1),
+        (["create a", "start a 7", "exit a 7 a"], 0),  # some shims name the container as the process
+        (["create a", "start a 7", "exit a 9 probe-1"], 1),  # the end of an exec is not the end
+        (["create a", "start a 7", "task-delete a 9 probe-1"], 1),
+        (["create a", "start a 7", "paused a"], 1),
+        (["create a", "start a 7", "paused a", "resumed a"], 1),
+        (["create a", "start a 7", "exit a 7", "resumed a"], 0),
+        (["create a", "start a 7", "start a 7"], 1),  # told twice
+        (["create a", "task-create a 7", "exit a 7", "start a 7"], 0),  # a retried start after its exit
+        (["create a", "start a 7", "exit a 7", "task-delete a 7", "delete a", "create a", "start a 8"], 1),
+        (["create a", "start a 8", "exit a 7", "task-delete a 7"], 1),  # late news of an earlier life
+        (["exit a 7", "delete a", "paused a"], 0),
+        (["create a", "start a 7", "create b", "start b 8", "exit a 7"], 1),
+    ],
+)
 def test_counts(lines, count):
     table = PodTable()
     feed(table, *lines)
@@ -67,8 +78,11 @@ def test_execs_come_and_go_without_a_doubt():
 
 
 def test_unexplained_events_raise_a_doubt():
-    for lines in (["create a", "start a 7"], ["create a", "task-create a 8", "start a 8", "exit a 7"],
-                  ["create a", "task-create a 8", "start a 8", "delete a"]):
+    for lines in (
+        ["create a", "start a 7"],
+        ["create a", "task-create a 8", "start a 8", "exit a 7"],
+        ["create a", "task-create a 8", "start a 8", "delete a"],
+    ):
         table = PodTable()
         feed(table, *lines)
         assert table.doubtful, lines
@@ -86,7 +100,9 @@ def test_a_kubernetes_pod_is_its_sandbox():
     pod = table.pods["u1"]
     assert (table.count, pod.name, pod.namespace, pod.uid, pod.started_s) == (1, "web", "prod", "u1", 100.0)
     assert [(m.id, m.name, m.pid, m.sandbox) for m in pod.containers] == [
-        ("s1", "s1", 10, True), ("c1", "app", 11, False)]
+        ("s1", "s1", 10, True),
+        ("c1", "app", 11, False),
+    ]
     feed(table, "exit c1 11", namespace="k8s.io")
     assert table.count == 1, "its container ended, the Pod did not"
     feed(table, "exit s1 10", namespace="k8s.io")
@@ -141,8 +157,11 @@ def test_an_update_may_change_the_pod():
 
 def test_selectors():
     table = PodTable(Selector(skip_namespaces=("kube-*",), skip_names=("exporter-?",)))
-    for name, labels in (("s1", cri("sandbox", "u1", "dns", "kube-system")), ("s2", cri("sandbox", "u2", "exporter-1")),
-                         ("s3", cri("sandbox", "u3"))):
+    for name, labels in (
+        ("s1", cri("sandbox", "u1", "dns", "kube-system")),
+        ("s2", cri("sandbox", "u2", "exporter-1")),
+        ("s3", cri("sandbox", "u3")),
+    ):
         table.apply(Change("/containers/create", ("k8s.io", name), labels=labels))
         table.apply(Change("/tasks/start", ("k8s.io", name), pid=hash(name) % 1000 + 2))
     assert (table.count, len(table.pods)) == (1, 3)

@@ -41,26 +41,40 @@ def varint(value: int) -> bytes:
 def envelope(topic: str, payload: bytes, kind: str) -> bytes:
     """containerd.types.Envelope (2.x) and containerd.services.events.v1.Envelope (1.6): timestamp, namespace, …"""
     stamp = field(1, 1700000000) + field(2, 500_000_000)
-    return field(1, stamp) + field(2, b"k8s.io") + field(3, topic.encode()) + field(
-        4, field(1, f"containerd.events.{kind}".encode()) + field(2, payload))
+    return (
+        field(1, stamp)
+        + field(2, b"k8s.io")
+        + field(3, topic.encode())
+        + field(4, field(1, f"containerd.events.{kind}".encode()) + field(2, payload))
+    )
 
 
-@pytest.mark.parametrize(("topic", "kind", "payload", "pid", "process", "of_exec"), [
-    ("/containers/create", "ContainerCreate", field(1, b"a") + field(2, b"image") + field(3, b""), 0, "", False),
-    ("/containers/update", "ContainerUpdate", field(1, b"a"), 0, "", False),
-    ("/containers/delete", "ContainerDelete", field(1, b"a"), 0, "", False),
-    ("/tasks/create", "TaskCreate", field(1, b"a") + field(2, b"/bundle") + field(6, 300), 300, "", False),
-    ("/tasks/start", "TaskStart", field(1, b"a") + field(2, 300), 300, "", False),
-    ("/tasks/exit", "TaskExit", field(1, b"a") + field(2, b"a") + field(3, 300) + field(4, 137), 300, "a", False),
-    ("/tasks/exit", "TaskExit", field(1, b"a") + field(2, b"probe") + field(3, 301) + field(6, 1), 301, "probe", True),
-    ("/tasks/delete", "TaskDelete", field(1, b"a") + field(2, 300) + field(3, 0), 300, "", False),
-    ("/tasks/delete", "TaskDelete", field(1, b"a") + field(2, 301) + field(5, b"probe"), 301, "probe", True),
-    ("/tasks/exec-added", "TaskExecAdded", field(1, b"a") + field(2, b"probe"), 0, "probe", True),
-    ("/tasks/exec-started", "TaskExecStarted", field(1, b"a") + field(2, b"probe") + field(3, 9), 9, "probe", True),
-    ("/tasks/paused", "TaskPaused", field(1, b"a"), 0, "", False),
-    ("/tasks/resumed", "TaskResumed", field(1, b"a"), 0, "", False),
-    ("/tasks/oom", "TaskOOM", field(1, b"a"), 0, "", False),
-])
+@pytest.mark.parametrize(
+    ("topic", "kind", "payload", "pid", "process", "of_exec"),
+    [
+        ("/containers/create", "ContainerCreate", field(1, b"a") + field(2, b"image") + field(3, b""), 0, "", False),
+        ("/containers/update", "ContainerUpdate", field(1, b"a"), 0, "", False),
+        ("/containers/delete", "ContainerDelete", field(1, b"a"), 0, "", False),
+        ("/tasks/create", "TaskCreate", field(1, b"a") + field(2, b"/bundle") + field(6, 300), 300, "", False),
+        ("/tasks/start", "TaskStart", field(1, b"a") + field(2, 300), 300, "", False),
+        ("/tasks/exit", "TaskExit", field(1, b"a") + field(2, b"a") + field(3, 300) + field(4, 137), 300, "a", False),
+        (
+            "/tasks/exit",
+            "TaskExit",
+            field(1, b"a") + field(2, b"probe") + field(3, 301) + field(6, 1),
+            301,
+            "probe",
+            True,
+        ),
+        ("/tasks/delete", "TaskDelete", field(1, b"a") + field(2, 300) + field(3, 0), 300, "", False),
+        ("/tasks/delete", "TaskDelete", field(1, b"a") + field(2, 301) + field(5, b"probe"), 301, "probe", True),
+        ("/tasks/exec-added", "TaskExecAdded", field(1, b"a") + field(2, b"probe"), 0, "probe", True),
+        ("/tasks/exec-started", "TaskExecStarted", field(1, b"a") + field(2, b"probe") + field(3, 9), 9, "probe", True),
+        ("/tasks/paused", "TaskPaused", field(1, b"a"), 0, "", False),
+        ("/tasks/resumed", "TaskResumed", field(1, b"a"), 0, "", False),
+        ("/tasks/oom", "TaskOOM", field(1, b"a"), 0, "", False),
+    ],
+)
 def test_events_as_containerd_sends_them(topic, kind, payload, pid, process, of_exec):
     change = change_of(types_pb2.Envelope.FromString(envelope(topic, payload, kind)))
     assert (change.topic, change.ref, change.time_s) == (topic, ("k8s.io", "a"), 1700000000.5)

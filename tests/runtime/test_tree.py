@@ -29,20 +29,32 @@ def test_kubernetes_pods(fake, driver):
     assert (pod.cgroup, pod.uid, pod.counts, pod.inode > 0) == (pod_path, UID, True, True)
 
 
-@pytest.mark.parametrize("path", [
-    f"/docker/{ID}", f"/system.slice/docker-{ID}.scope", f"/system.slice/cri-containerd-{ID}.scope",
-    f"/machine.slice/libpod-{ID}.scope", f"/libpod_parent/{ID}", "/default/my-container",
-    f"/machine.slice/machine-libpod_pod_{ID}.slice/libpod-{'a' * 64}.scope",
-    f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope",
-])
+@pytest.mark.parametrize(
+    "path",
+    [
+        f"/docker/{ID}",
+        f"/system.slice/docker-{ID}.scope",
+        f"/system.slice/cri-containerd-{ID}.scope",
+        f"/machine.slice/libpod-{ID}.scope",
+        f"/libpod_parent/{ID}",
+        "/default/my-container",
+        f"/machine.slice/machine-libpod_pod_{ID}.slice/libpod-{'a' * 64}.scope",
+        f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope",
+    ],
+)
 def test_containers_outside_of_pods(fake, path):
     fake.group(path)
     assert len(scan(fake).pods) == 1
 
 
 def test_a_machine_without_containers(fake):
-    for path in ("/system.slice/ssh.service", "/user.slice/user-1000.slice/session-1.scope", "/init.scope",
-                 f"/machine.slice/libpod-conmon-{ID}.scope", "/kubepods.slice/kubepods-burstable.slice"):
+    for path in (
+        "/system.slice/ssh.service",
+        "/user.slice/user-1000.slice/session-1.scope",
+        "/init.scope",
+        f"/machine.slice/libpod-conmon-{ID}.scope",
+        "/kubepods.slice/kubepods-burstable.slice",
+    ):
         fake.group(path)
     assert scan(fake).pods == {}
 

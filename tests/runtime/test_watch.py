@@ -39,7 +39,9 @@ async def test_pods_come_and_go_in_the_tree(tmp_path):
         shutil.rmtree(f"{tmp_path}/sys/fs/cgroup{pod_path}")
         await until(lambda: runtime.count == 0)
         assert [(e.topic, e.pod, e.count, e.churn) for e in heard] == [
-            ("/cgroups/create", UID, 1, True), ("/cgroups/delete", UID, 0, True)]
+            ("/cgroups/create", UID, 1, True),
+            ("/cgroups/delete", UID, 0, True),
+        ]
         assert runtime.log.recent() == heard
 
 

@@ -7,11 +7,15 @@ ID = "f" * 64
 V1 = {"cpu": "cpu,cpuacct", "cpuacct": "cpu,cpuacct", "memory": "memory"}
 
 POD_PATHS = {
-    "systemd": (f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice",
-                f"cri-containerd-{ID}.scope"),
+    "systemd": (
+        f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{UID.replace('-', '_')}.slice",
+        f"cri-containerd-{ID}.scope",
+    ),
     "cgroupfs": (f"/kubepods/burstable/pod{UID}", ID),
-    "nested": (f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice",
-               f"cri-containerd-{ID}.scope/init.scope"),
+    "nested": (
+        f"/kubelet.slice/kubelet-kubepods.slice/kubelet-kubepods-pod{UID.replace('-', '_')}.slice",
+        f"cri-containerd-{ID}.scope/init.scope",
+    ),
 }
 
 
@@ -34,8 +38,11 @@ class FakeRoot:
     def process(self, pid: int, path: str) -> None:
         folder = self.root / f"proc/{pid}"
         folder.mkdir()
-        lines = {"v2": [f"0::{path}"], "v1": [f"4:memory:{path}", f"3:cpu,cpuacct:{path}"],
-                 "hybrid": [f"4:memory:{path}", f"3:cpu,cpuacct:{path}", f"0::{path}"]}[self.kind]
+        lines = {
+            "v2": [f"0::{path}"],
+            "v1": [f"4:memory:{path}", f"3:cpu,cpuacct:{path}"],
+            "hybrid": [f"4:memory:{path}", f"3:cpu,cpuacct:{path}", f"0::{path}"],
+        }[self.kind]
         (folder / "cgroup").write_text("\n".join(lines) + "\n")
         (folder / "stat").write_text(f"{pid} (a b) c) S " + " ".join(["0"] * 18) + " 4200 0 0\n")
 
@@ -52,8 +59,10 @@ class FakeRoot:
         if name == "":
             files = {"cpu.pressure": pressure.format(70), "memory.pressure": pressure.format(80)}
             if self.kind == "v2":
-                files["cpu.stat"] = (f"usage_usec {usage_usec}\nuser_usec 1\nsystem_usec 1\n"
-                                     "nr_periods 10\nnr_throttled 4\nthrottled_usec 99\n")
+                files["cpu.stat"] = (
+                    f"usage_usec {usage_usec}\nuser_usec 1\nsystem_usec 1\n"
+                    "nr_periods 10\nnr_throttled 4\nthrottled_usec 99\n"
+                )
                 files["memory.current"] = "4096\n"
             return files
         return {

@@ -44,10 +44,23 @@ def test_ends_by_release_by_time_and_by_the_start_of_its_pod() -> None:
 
 
 BAD = [
-    {"pods": 0}, {"pods": -1}, {"pods": 1.0}, {"pods": True}, {"pods": "1"}, {"pods": None}, {"pods": 10_001},
-    {"ttl_s": 0}, {"ttl_s": -1}, {"ttl_s": 601}, {"ttl_s": float("nan")}, {"ttl_s": "5"}, {"ttl_s": True},
-    {"holder": 5}, {"holder": "x" * 254}, {"pod_uid": []},
-]  # fmt: skip
+    {"pods": 0},
+    {"pods": -1},
+    {"pods": 1.0},
+    {"pods": True},
+    {"pods": "1"},
+    {"pods": None},
+    {"pods": 10_001},
+    {"ttl_s": 0},
+    {"ttl_s": -1},
+    {"ttl_s": 601},
+    {"ttl_s": float("nan")},
+    {"ttl_s": "5"},
+    {"ttl_s": True},
+    {"holder": 5},
+    {"holder": "x" * 254},
+    {"pod_uid": []},
+]
 
 
 @pytest.mark.parametrize("change", BAD, ids=str)

@@ -45,8 +45,9 @@ def check(name, ok, detail=""):
 
 
 def sh(command, timeout=600):
-    done = subprocess.run(command, shell=True, capture_output=True, text=True, stdin=subprocess.DEVNULL,
-                          timeout=timeout)
+    done = subprocess.run(
+        command, shell=True, capture_output=True, text=True, stdin=subprocess.DEVNULL, timeout=timeout
+    )
     return done.returncode, done.stdout + done.stderr
 
 
@@ -104,12 +105,16 @@ def field(name):
 
 def first_minutes():
     """Two commands from nothing to a number: install, and start."""
-    code, said = sh("python3 -m venv /opt/carico && PIP_NO_COMPILE=1 /opt/carico/bin/pip install -q --no-index "
-                    "--find-links /payload/wheels /payload/carico_agent-*.whl", 1500)
+    code, said = sh(
+        "python3 -m venv /opt/carico && PIP_NO_COMPILE=1 /opt/carico/bin/pip install -q --no-index "
+        "--find-links /payload/wheels /payload/carico_agent-*.whl",
+        1500,
+    )
     check("one command installs", code == 0, said)
     terminal = {name: value for name, value in os.environ.items() if name != "INVOCATION_ID"}  # systemd's, not a user's
-    agent = subprocess.Popen([CARICO, "agent"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                             env=terminal)
+    agent = subprocess.Popen(
+        [CARICO, "agent"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=terminal
+    )
     try:
         check("the second answers", answers())
         code, said = sh(f"{CARICO} status")
@@ -119,8 +124,11 @@ def first_minutes():
     finally:
         agent.terminate()
         said = agent.communicate(timeout=120)[0]
-    check("it ends when told to, and printed a line a second", agent.returncode == 0 and "Pod-Capacity" in said,
-          said.splitlines()[-1:])
+    check(
+        "it ends when told to, and printed a line a second",
+        agent.returncode == 0 and "Pod-Capacity" in said,
+        said.splitlines()[-1:],
+    )
 
 
 def service():
@@ -133,11 +141,20 @@ def service():
     check("without capabilities", int(field("CapEff"), 16) == 0 and int(field("CapBnd"), 16) == 0, field("CapEff"))
     check("with no new privileges, under seccomp", field("NoNewPrivs") == "1" and field("Seccomp") == "2")
     classes = [os.sched_getscheduler(int(task)) & ~os.SCHED_RESET_ON_FORK for task in os.listdir(f"/proc/{main}/task")]
-    check("one thread samples in real time, the others do not",
-          classes.count(os.SCHED_RR) == 1 and classes.count(os.SCHED_OTHER) == len(classes) - 1, classes)
+    check(
+        "one thread samples in real time, the others do not",
+        classes.count(os.SCHED_RR) == 1 and classes.count(os.SCHED_OTHER) == len(classes) - 1,
+        classes,
+    )
     code, said = sh("systemctl show -p CPUQuotaPerSecUSec,MemoryMax,WatchdogUSec,NRestarts " + UNIT)
-    check("limited and watched", "CPUQuotaPerSecUSec=500ms" in said and "MemoryMax=167772160" in said
-          and "WatchdogUSec=30s" in said and "NRestarts=0" in said, said)
+    check(
+        "limited and watched",
+        "CPUQuotaPerSecUSec=500ms" in said
+        and "MemoryMax=167772160" in said
+        and "WatchdogUSec=30s" in said
+        and "NRestarts=0" in said,
+        said,
+    )
     code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
     check("exposure at most 2.0", code == 0 and float(said.split(":")[1].split()[0]) <= 2.0, said)
 
@@ -160,8 +177,11 @@ def reloads():
     CONFIG.write_text(head + mark + rest.replace("\nttl_s = 5.0\n", "\nttl_s = 9.0\n", 1))
     sh(f"systemctl reload {UNIT}")
     said = logged("configuration read again")
-    check("SIGHUP: the new configuration is taken over, by the next number", "socket.ttl_s: 5.0 → 9.0" in said
-          and until(lambda: ask().get("ttl_s") == 9, 60), said)
+    check(
+        "SIGHUP: the new configuration is taken over, by the next number",
+        "socket.ttl_s: 5.0 → 9.0" in said and until(lambda: ask().get("ttl_s") == 9, 60),
+        said,
+    )
     CONFIG.write_text(config + "\n[nonsense]\n")
     sh(f"systemctl reload {UNIT}")
     said = logged("the old one stays")
@@ -206,12 +226,18 @@ def learns_and_resumes():
     busy = pod("python3", "-c", "while True: pass")
     seen = {}
     status = measured_for(3, seen)
-    check("with a busy Pod it learns: mode measured, three times in a row", status,
-          f"{status['pod_capacity']} Pods, a Pod takes {status['cost_vector']}" if status else list(seen.items())[-3:])
+    check(
+        "with a busy Pod it learns: mode measured, three times in a row",
+        status,
+        f"{status['pod_capacity']} Pods, a Pod takes {status['cost_vector']}" if status else list(seen.items())[-3:],
+    )
     before = pid()
     sh(f"systemctl stop {UNIT}")
-    check("what was learned is kept, for its user only", sh(f"stat -c '%U %a' {LEARNED}/model.json")[1].strip()
-          == "carico 600", sh(f"ls -la {LEARNED}")[1])
+    check(
+        "what was learned is kept, for its user only",
+        sh(f"stat -c '%U %a' {LEARNED}/model.json")[1].strip() == "carico 600",
+        sh(f"ls -la {LEARNED}")[1],
+    )
     sh(f"systemctl start --no-block {UNIT}")
     until(lambda: os.path.exists(SOCKET))
     there_s, seen = time.monotonic(), {}
@@ -224,8 +250,11 @@ def learns_and_resumes():
 
     resumed, took_s = until(measured), time.monotonic() - there_s
     # Numbers come once a second: by the second one. The emulator may take longer to answer the first request.
-    check("a restart resumes in measured mode within 2 s", resumed and pid() != before
-          and (took_s <= 2 or max(seen) <= 2), seen)
+    check(
+        "a restart resumes in measured mode within 2 s",
+        resumed and pid() != before and (took_s <= 2 or max(seen) <= 2),
+        seen,
+    )
     end(busy)
 
 
@@ -236,8 +265,11 @@ def comes_back():
     before, frozen_s = pid(), time.monotonic()
     os.kill(before, 19)
     back = another(before)
-    check("frozen, the watchdog brings it back", back and logged("Watchdog timeout"),
-          f"{before} → {pid()} after {time.monotonic() - frozen_s:.0f} s")
+    check(
+        "frozen, the watchdog brings it back",
+        back and logged("Watchdog timeout"),
+        f"{before} → {pid()} after {time.monotonic() - frozen_s:.0f} s",
+    )
 
 
 def high():
@@ -248,8 +280,11 @@ def tuning():
     CONFIG.write_text(TUNING)
     code, said = sh(f"{CARICO} install --systemd --tuning --containerd")
     check("the tuning variant runs", code == 0 and answers(), said)
-    check("with one capability, as its own user", int(field("CapEff"), 16) == 2 and int(field("CapBnd"), 16) == 2
-          and Path(f"/proc/{pid()}").owner() == "carico", field("CapEff"))
+    check(
+        "with one capability, as its own user",
+        int(field("CapEff"), 16) == 2 and int(field("CapBnd"), 16) == 2 and Path(f"/proc/{pid()}").owner() == "carico",
+        field("CapEff"),
+    )
     code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
     check("exposure at most 3.0", code == 0 and float(said.split(":")[1].split()[0]) <= 3.0, said)
     heard = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
@@ -270,15 +305,20 @@ def tuning():
 
 def home_and_away():
     CONFIG.unlink()
-    code, said = sh("cp -a /opt/carico /root/carico && sed -i 's|/opt/carico|/root/carico|g' /root/carico/bin/carico "
-                    "&& /root/carico/bin/carico install --systemd")
+    code, said = sh(
+        "cp -a /opt/carico /root/carico && sed -i 's|/opt/carico|/root/carico|g' /root/carico/bin/carico "
+        "&& /root/carico/bin/carico install --systemd"
+    )
     check("it runs from below a home folder", code == 0 and answers(), said)
     seen = sh(f"nsenter -t {pid()} -m -- ls /root")[1].split()
     check("which it otherwise does not see", seen == ["carico"], seen)
     code, said = sh("/root/carico/bin/carico uninstall --purge")
     left = sh("find /etc /run /var/lib /usr/lib/systemd -name 'carico*'")[1].split()
-    check("uninstall leaves nothing", code == 0 and not left and sh(f"systemctl is-active {UNIT}")[0] != 0,
-          f"{left} {said}")
+    check(
+        "uninstall leaves nothing",
+        code == 0 and not left and sh(f"systemctl is-active {UNIT}")[0] != 0,
+        f"{left} {said}",
+    )
     sh("rm -r /root/carico")
 
 

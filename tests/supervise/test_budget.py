@@ -33,8 +33,12 @@ def test_down_to_once_a_second_and_no_further() -> None:
 
 
 def test_each_reason_is_said() -> None:
-    for measured, word in [({"cpu_ratio": 0.2}, "of a core"), ({"resident_bytes": 500e6}, "500 MB"),
-                           ({"memory": 0.99}, "99% of its memory used"), ({"missed": 3}, "3 ticks missed")]:
+    for measured, word in [
+        ({"cpu_ratio": 0.2}, "of a core"),
+        ({"resident_bytes": 500e6}, "500 MB"),
+        ({"memory": 0.99}, "99% of its memory used"),
+        ({"missed": 3}, "3 ticks missed"),
+    ]:
         pace = Pace(Allowance())
         run(pace, 10, **measured)
         assert (pace.multiple, word in pace.why) == (2, True)

@@ -33,24 +33,33 @@ def test_default_reads_neither_disks_nor_links(fake):
 
 
 def test_pyroute2_is_loaded_only_for_the_network():
-    code = ("import sys; from carico_agent.telemetry import NodeReader, Root; NodeReader(Root('/'), io=True);"
-            "assert not any(name.startswith('pyroute2') for name in sys.modules)")
+    code = (
+        "import sys; from carico_agent.telemetry import NodeReader, Root; NodeReader(Root('/'), io=True);"
+        "assert not any(name.startswith('pyroute2') for name in sys.modules)"
+    )
     assert os.spawnv(os.P_WAIT, sys.executable, [sys.executable, "-c", code]) == 0
 
 
-@pytest.mark.parametrize(("without", "changed", "signal", "says"), [
-    (("proc/pressure/cpu",), {}, "cpu.pressure", "cpu.pressure: boot with psi=1"),
-    (("proc/pressure/io",), {}, "io.pressure", "io.pressure: boot with psi=1"),
-    (("proc/stat",), {}, "cpu", "set node.root"),
-    (("proc/meminfo",), {}, "memory", "set node.root"),
-    (("proc/diskstats",), {}, "io.disks", "mount proc"),
-    (("sys/block",), {}, "io.disks", "mount sysfs"),
-    (("sys/class/net/eth0",), {}, "network", "host's network namespace"),
-    ((), {"sys/class/net/eth0/speed": "-1\n"}, "network", "ethtool -s eth0 speed 1000"),
-    (("sys/class/net/eth0/speed",), {}, "network", "ethtool -s eth0"),
-    ((), {"proc/meminfo": "MemTotal: 9 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 3 kB\nShmem: 1 kB\n"},
-     "memory.available", "Linux 3.14"),
-])
+@pytest.mark.parametrize(
+    ("without", "changed", "signal", "says"),
+    [
+        (("proc/pressure/cpu",), {}, "cpu.pressure", "cpu.pressure: boot with psi=1"),
+        (("proc/pressure/io",), {}, "io.pressure", "io.pressure: boot with psi=1"),
+        (("proc/stat",), {}, "cpu", "set node.root"),
+        (("proc/meminfo",), {}, "memory", "set node.root"),
+        (("proc/diskstats",), {}, "io.disks", "mount proc"),
+        (("sys/block",), {}, "io.disks", "mount sysfs"),
+        (("sys/class/net/eth0",), {}, "network", "host's network namespace"),
+        ((), {"sys/class/net/eth0/speed": "-1\n"}, "network", "ethtool -s eth0 speed 1000"),
+        (("sys/class/net/eth0/speed",), {}, "network", "ethtool -s eth0"),
+        (
+            (),
+            {"proc/meminfo": "MemTotal: 9 kB\nMemFree: 1 kB\nBuffers: 1 kB\nCached: 3 kB\nShmem: 1 kB\n"},
+            "memory.available",
+            "Linux 3.14",
+        ),
+    ],
+)
 def test_absent_is_named_and_not_fatal(fake, without, changed, signal, says):
     reader = NodeReader(fake(without, changed), io=True, network=True)
     assert list(reader.absent) == [signal] and says in reader.absent[signal]
@@ -64,8 +73,15 @@ def test_an_empty_root_still_answers(tmp_path):
     reader = NodeReader(Root(tmp_path), io=True, network=True)
     usage = derive(reader.read(0.0), reader.read(1.0), reader.resources)
     assert all(map(math.isnan, usage.values)) and reader.cores >= 1
-    assert set(reader.absent) == {"cpu", "cpu.pressure", "memory", "memory.percpu", "io.pressure", "io.disks",
-                                  "network"}  # fmt: skip
+    assert set(reader.absent) == {
+        "cpu",
+        "cpu.pressure",
+        "memory",
+        "memory.percpu",
+        "io.pressure",
+        "io.disks",
+        "network",
+    }
     reader.close()
 
 
@@ -162,9 +178,16 @@ def test_no_descriptor_is_left_behind(fake):
     assert len(os.listdir("/proc/self/fd")) == before
 
 
-@pytest.mark.parametrize(("files", "mode"), [
-    ((), "none"), (("cgroup.controllers",), "v2"), (("cpu/tasks", "unified/cgroup.controllers"), "hybrid"),
-    (("cpu,cpuacct/tasks", "memory/tasks"), "v1"), (("systemd/tasks",), "v1")])
+@pytest.mark.parametrize(
+    ("files", "mode"),
+    [
+        ((), "none"),
+        (("cgroup.controllers",), "v2"),
+        (("cpu/tasks", "unified/cgroup.controllers"), "hybrid"),
+        (("cpu,cpuacct/tasks", "memory/tasks"), "v1"),
+        (("systemd/tasks",), "v1"),
+    ],
+)
 def test_cgroup_mode(tmp_path, files, mode):
     for name in files:
         (tmp_path / "sys/fs/cgroup" / name).parent.mkdir(parents=True, exist_ok=True)

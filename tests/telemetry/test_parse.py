@@ -15,8 +15,11 @@ GOOD = [
     (stat.parse, b"cpu  18446744073709551 0 0 1 1\n", Stat(18446744073709553, 2, 1)),
     (stat.parse_runnable, b"cpu 1\nintr 3 0 0\nprocs_running 17\nprocs_blocked 0\nsoftirq 1\n", 17),
     (meminfo.parse, b"MemTotal: 10 kB\nMemFree: 1 kB\nMemAvailable: 0 kB\n", Memory(10, 0)),
-    (meminfo.parse, b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 40 kB\nShmem: 30 kB\n",
-     Memory(100, 25, True)),  # before 3.14; tmpfs is not free
+    (
+        meminfo.parse,
+        b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 40 kB\nShmem: 30 kB\n",
+        Memory(100, 25, True),
+    ),  # before 3.14; tmpfs is not free
     (meminfo.parse, b"MemTotal: 100 kB\nMemFree: 10 kB\nBuffers: 5 kB\nCached: 40 kB\n", Memory(100, 55, True)),
     (pressure.parse, b"some avg10=0.00 avg60=0.00 avg300=0.00 total=0\n", pressure.Pressure(0)),  # cpu before 5.13
     (pressure.parse, b"some avg10=99.00 total=18446744073709551615\nfull total=1\n", pressure.Pressure(2**64 - 1)),
@@ -33,8 +36,11 @@ GOOD = [
 ]
 
 BAD = [
-    *[(parse, text) for parse in (stat.parse, stat.parse_runnable, meminfo.parse, pressure.parse, link.parse,
-                                  link.parse_speed) for text in (b"", b"\n", b"garbage", b"\x00\xff\n")],
+    *[
+        (parse, text)
+        for parse in (stat.parse, stat.parse_runnable, meminfo.parse, pressure.parse, link.parse, link.parse_speed)
+        for text in (b"", b"\n", b"garbage", b"\x00\xff\n")
+    ],
     (stat.parse, b"cpu  1 2 3 4"),  # cut off: perhaps 4 was 42
     (stat.parse, b"cpu  1 2 3\n"),
     (stat.parse, b"cpu  1 2 x 4\n"),
@@ -80,11 +86,39 @@ def test_only_wanted_disks():
     assert diskstats.parse(text, {"sdb"}) == {"sdb": 20}
 
 
-PARSERS = [stat.parse, stat.parse_runnable, meminfo.parse, pressure.parse, zoneinfo.parse, diskstats.parse, link.parse,
-           link.parse_speed]
-WORDS = [b"cpu  ", b"cpu0 ", b"\nprocs_running ", b"MemTotal:", b"\nMemAvailable:", b"\nMemFree:", b" kB\n", b"some ",
-         b" total=", b"\n", b" ", b"0", b"17", b"-1", b"9" * 25, b"8 0 sda 1 2 3 4 5 6 7 8 9 ", b"\xff", b"1_0", b"x",
-         b"Node 0", b" count:"]
+PARSERS = [
+    stat.parse,
+    stat.parse_runnable,
+    meminfo.parse,
+    pressure.parse,
+    zoneinfo.parse,
+    diskstats.parse,
+    link.parse,
+    link.parse_speed,
+]
+WORDS = [
+    b"cpu  ",
+    b"cpu0 ",
+    b"\nprocs_running ",
+    b"MemTotal:",
+    b"\nMemAvailable:",
+    b"\nMemFree:",
+    b" kB\n",
+    b"some ",
+    b" total=",
+    b"\n",
+    b" ",
+    b"0",
+    b"17",
+    b"-1",
+    b"9" * 25,
+    b"8 0 sda 1 2 3 4 5 6 7 8 9 ",
+    b"\xff",
+    b"1_0",
+    b"x",
+    b"Node 0",
+    b" count:",
+]
 
 
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(WORDS), max_size=25).map(b"".join)))
@@ -99,8 +133,11 @@ def test_fuzz_only_value_errors(text):
 @given(st.integers(0, 300))
 def test_truncation_never_changes_a_number(length):
     """A text cut anywhere gives the true values or an error, never other ones."""
-    wholes = [(stat.parse, b"cpu  11 22 33 44 55 66 77 88 0 0\n"), (pressure.parse, b"some avg10=1.00 total=4711\n"),
-              (meminfo.parse, b"MemTotal:  1000 kB\nMemFree: 123 kB\nMemAvailable:  700 kB\n")]
+    wholes = [
+        (stat.parse, b"cpu  11 22 33 44 55 66 77 88 0 0\n"),
+        (pressure.parse, b"some avg10=1.00 total=4711\n"),
+        (meminfo.parse, b"MemTotal:  1000 kB\nMemFree: 123 kB\nMemAvailable:  700 kB\n"),
+    ]
     for parse, whole in wholes:
         try:
             assert parse(whole[:length]) == parse(whole)

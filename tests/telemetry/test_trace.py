@@ -41,7 +41,7 @@ def test_a_running_writer_can_be_read(tmp_path):
         for row in SECONDS:
             writer.write(*row)
         seen = as_rows(tmp_path / name)  # not closed: a .gz has no end yet
-        assert 90 <= len(seen) <= 100 and seen == SECONDS[:len(seen)]
+        assert 90 <= len(seen) <= 100 and seen == SECONDS[: len(seen)]
         writer.close()
         writer.close()
         assert as_rows(tmp_path / name) == SECONDS
@@ -54,7 +54,7 @@ def test_cut_anywhere_keeps_the_lines_before(tmp_path):
     first = whole.index(b"\n") + 1
     for length in range(first, len(whole) + 1):
         path.write_bytes(whole[:length])
-        assert as_rows(path) == SECONDS[:whole[first:length].count(b"\n")]
+        assert as_rows(path) == SECONDS[: whole[first:length].count(b"\n")]
 
 
 def test_a_cut_gzip_keeps_what_was_flushed(tmp_path):
@@ -62,25 +62,39 @@ def test_a_cut_gzip_keeps_what_was_flushed(tmp_path):
     record(path, SECONDS)
     path.write_bytes(path.read_bytes()[:-20])
     seen = as_rows(path)
-    assert len(seen) >= 80 and seen == SECONDS[:len(seen)]
+    assert len(seen) >= 80 and seen == SECONDS[: len(seen)]
 
 
 HEADER = {"carico_trace": 1, "node": "n", "cores": 2, "resources": ["cpu"]}
 ROW = {"t": 1.0, "pods": 0, "churn": False}
 
 
-@pytest.mark.parametrize(("lines", "says"), [
-    ([], "line 1: empty"), (["garbage"], "line 1: not JSON"), (["[1]"], "line 1: an object"),
-    ([{**HEADER, "carico_trace": 2}], "line 1: carico_trace is 2"), ([{**HEADER, "cores": "2"}], "line 1: cores"),
-    ([{**HEADER, "resources": "cpu"}], "line 1: resources"), ([{**HEADER, "node": 3}], "line 1: node"),
-    ([HEADER, "{"], "line 2: not JSON"), ([HEADER, ROW, "\x00"], "line 3: not JSON"),
-    ([HEADER, ROW, {**ROW, "t": .5}], "line 3: t: 0.5 is before 1.0"), ([HEADER, {**ROW, "t": None}], "line 2: t"),
-    ([HEADER, '{"t":NaN,"pods":0,"churn":false}'], "line 2: t"), ([HEADER, {**ROW, "pods": -1}], "line 2: pods"),
-    ([HEADER, {**ROW, "churn": 1}], "line 2: churn"), ([HEADER, {**ROW, "cpu_total": 1.5}], "line 2: cpu_total"),
-    ([HEADER, {**ROW, "cpu_totl": 1}], "line 2: unknown field cpu_totl"), ([HEADER, {**ROW, "disks": 1}], "disks"),
-    ([HEADER, {**ROW, "disks": {"a": "b"}}], "line 2: a:"), ([HEADER, {**ROW, "links": {"e": [1]}}], "links.e"),
-    ([HEADER, {**ROW, "lacks": "x"}], "line 2: lacks"), ([HEADER, "[" * 100_000], "line 2: not JSON"),
-])
+@pytest.mark.parametrize(
+    ("lines", "says"),
+    [
+        ([], "line 1: empty"),
+        (["garbage"], "line 1: not JSON"),
+        (["[1]"], "line 1: an object"),
+        ([{**HEADER, "carico_trace": 2}], "line 1: carico_trace is 2"),
+        ([{**HEADER, "cores": "2"}], "line 1: cores"),
+        ([{**HEADER, "resources": "cpu"}], "line 1: resources"),
+        ([{**HEADER, "node": 3}], "line 1: node"),
+        ([HEADER, "{"], "line 2: not JSON"),
+        ([HEADER, ROW, "\x00"], "line 3: not JSON"),
+        ([HEADER, ROW, {**ROW, "t": 0.5}], "line 3: t: 0.5 is before 1.0"),
+        ([HEADER, {**ROW, "t": None}], "line 2: t"),
+        ([HEADER, '{"t":NaN,"pods":0,"churn":false}'], "line 2: t"),
+        ([HEADER, {**ROW, "pods": -1}], "line 2: pods"),
+        ([HEADER, {**ROW, "churn": 1}], "line 2: churn"),
+        ([HEADER, {**ROW, "cpu_total": 1.5}], "line 2: cpu_total"),
+        ([HEADER, {**ROW, "cpu_totl": 1}], "line 2: unknown field cpu_totl"),
+        ([HEADER, {**ROW, "disks": 1}], "disks"),
+        ([HEADER, {**ROW, "disks": {"a": "b"}}], "line 2: a:"),
+        ([HEADER, {**ROW, "links": {"e": [1]}}], "links.e"),
+        ([HEADER, {**ROW, "lacks": "x"}], "line 2: lacks"),
+        ([HEADER, "[" * 100_000], "line 2: not JSON"),
+    ],
+)
 def test_bad_lines_are_named(tmp_path, lines, says):
     path = tmp_path / "a"
     path.write_text("".join((line if isinstance(line, str) else json.dumps(line)) + "\n" for line in lines))
