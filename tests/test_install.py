@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.cli import main
-from carico_agent.cli.units import CannotInstall, Wish, plan
+from carico_agent.cli._units import CannotInstall, Wish, plan
 
 TREE = Path(__file__).parent.parent
 OPT = Path("/opt/carico/bin/carico")

@@ -2,30 +2,13 @@
 
 import argparse
 import importlib
+import pkgutil
 import sys
 
 from carico_agent import __version__
 
-COMMANDS = (
-    "agent",
-    "status",
-    "top",
-    "events",
-    "doctor",
-    "replay",
-    "aggregator",
-    "extender",
-    "kube",
-    "plugins",
-    "throttling",
-    "journal",
-    "restore",
-    "check_config",
-    "print_config",
-    "install",
-    "uninstall",
-    "completion",
-)
+COMMANDS = tuple(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
+"""Every module here is a command, except those whose name begins with an underscore."""
 
 EXAMPLES = """examples:
   carico agent                          run here, print a line a second

@@ -6,7 +6,7 @@ examples:
 
 import argparse
 
-from carico_agent.cli.common import load_settings
+from carico_agent.cli._common import load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,7 +11,7 @@ import argparse
 import json
 from typing import Any
 
-from carico_agent.cli.common import add_socket, ask, complain
+from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.client import AgentError, AgentUnavailable
 
 

@@ -12,7 +12,7 @@ import asyncio
 import logging
 import sys
 
-from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.cli._common import add_config, complain, load_settings
 from carico_agent.settings import override
 
 

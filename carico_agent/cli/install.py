@@ -18,8 +18,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from carico_agent.cli.common import complain, load_settings
-from carico_agent.cli.units import AGENT, CONFIG, DROP_INS, CannotInstall, Wish, installed, plan, under
+from carico_agent.cli._common import complain, load_settings
+from carico_agent.cli._units import AGENT, CONFIG, DROP_INS, CannotInstall, Wish, installed, plan, under
 from carico_agent.settings import example
 
 AFTERWARDS = (

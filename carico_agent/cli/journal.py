@@ -10,7 +10,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.cli._common import add_config, complain, load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

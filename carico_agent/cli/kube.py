@@ -11,7 +11,7 @@ examples:
 import argparse
 import asyncio
 
-from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.cli._common import add_config, complain, load_settings
 from carico_agent.settings import Kubernetes, override
 
 

@@ -11,7 +11,7 @@ import argparse
 import json
 import os
 
-from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.cli._common import add_config, complain, load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -9,7 +9,7 @@ examples:
 
 import argparse
 
-from carico_agent.cli.common import add_config, complain, load_settings
+from carico_agent.cli._common import add_config, complain, load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

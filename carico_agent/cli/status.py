@@ -10,7 +10,7 @@ examples:
 import argparse
 import json
 
-from carico_agent.cli.common import add_socket, ask, complain
+from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.client import AgentError, AgentUnavailable, Status
 
 

@@ -12,7 +12,7 @@ import json
 from typing import Any
 from urllib.parse import urlencode
 
-from carico_agent.cli.common import add_socket, ask, complain
+from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.client import AgentError, AgentUnavailable
 
 

@@ -13,7 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Iterable
 
-from carico_agent.cli.common import add_socket, ask, complain
+from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.cli.status import headline, number
 from carico_agent.client import AgentError, AgentUnavailable, Status
 
