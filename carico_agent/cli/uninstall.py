@@ -15,8 +15,8 @@ from contextlib import suppress
 from pathlib import Path
 
 from carico_agent.cli._common import complain
-from carico_agent.cli.install import after
 from carico_agent.cli._units import CONFIG, SERVICES, installed, under
+from carico_agent.cli.install import after
 
 LEARNED = Path("/var/lib/carico")
 
