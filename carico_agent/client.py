@@ -1,7 +1,7 @@
 """A tiny client of a node's agent, for schedulers and scripts. Standard library only.
 
-    from carico_agent.client import Agent
-    agent = Agent()                       # or Agent("/run/carico/agent.sock")
+    from carico_agent.client import AgentClient
+    agent = AgentClient()                       # or AgentClient("/run/carico/agent.sock")
     print(agent.status()["pod_capacity"])
     for status in agent.watch():          # one per update
         ...
@@ -54,7 +54,7 @@ class _UnixConnection(http.client.HTTPConnection):
         self.sock.connect(self._path)
 
 
-class Agent:
+class AgentClient:
     """One node's agent, synchronously. Keeps its connection; not for several threads at once."""
 
     def __init__(self, path: str | None = None, timeout_s: float = 5.0) -> None:
@@ -138,7 +138,7 @@ class Agent:
             self._connection.close()
             self._connection = None
 
-    def __enter__(self) -> "Agent":
+    def __enter__(self) -> "AgentClient":
         return self
 
     def __exit__(self, *_: object) -> None:

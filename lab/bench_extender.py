@@ -26,7 +26,7 @@ from typing import Any
 
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.kube.pods import facts
-from carico_agent.publish.api import LocalApi
+from carico_agent.net.http import HttpServer
 from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
@@ -94,7 +94,7 @@ def serve(count: int, port: int, full_ratio: float, strangers: bool) -> None:
         cluster._pods_are(pods)
         cluster._nodes_watch.synced.set()
         cluster._pods_watch.synced.set()
-        api = LocalApi(server.routes())
+        api = HttpServer(server.routes())
         await api.listen("127.0.0.1", port)
         gc.collect()
         gc.freeze()

@@ -30,9 +30,10 @@ from lab.http2_load import load
 ROOT = Path(__file__).resolve().parents[1]
 SERVER = """
 import asyncio, json, sys
-from carico_agent.settings import Aggregator
+from carico_agent.settings import AggregatorSettings
 from carico_agent.federation.server import serve
-asyncio.run(serve(Aggregator(**json.loads(sys.argv[1])), ready=lambda address: print("ready", address, flush=True)))
+settings = AggregatorSettings(**json.loads(sys.argv[1]))
+asyncio.run(serve(settings, ready=lambda address: print("ready", address, flush=True)))
 """
 
 

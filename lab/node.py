@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.client import Agent, AgentError, AgentUnavailable
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from tests.containerd import PrivateContainerd, missing
 
 PI = ("/bin/busybox", "awk", "BEGIN{while(1){s=0;for(i=0;i<1e6;i++)s+=(i%2?-4:4)/(2*i+1)}}")
@@ -130,7 +130,7 @@ class Lab:
         process = subprocess.Popen(command, env=environment)
         for _ in range(400):
             try:
-                if "containerd" in Agent(self._socket).status()["runtime"]:
+                if "containerd" in AgentClient(self._socket).status()["runtime"]:
                     return process
             except (AgentUnavailable, AgentError):
                 pass
@@ -152,13 +152,13 @@ class Lab:
         """Write down what the agent says, until told to stop."""
 
         def statuses() -> None:
-            asked = Agent(self._socket)
+            asked = AgentClient(self._socket)
             while not stop.wait(0.1):
                 run.statuses.append({**asked.status(), "t": time.monotonic()})
 
         def events() -> None:
             try:
-                for event in Agent(self._socket).lines("/v1/events", timeout_s=None):
+                for event in AgentClient(self._socket).lines("/v1/events", timeout_s=None):
                     run.events.append(event)
             except AgentUnavailable:
                 return

@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.plugin_api import Container, Cpu, NodeFacts, Pod, View, read_usage
+from carico_agent.plugin_api import ContainerView, Cpu, NodeInfo, PodView, View, read_usage
 from carico_agent.plugin_host.facts import read_file
 from carico_agent.plugin_host.journal import Journal
-from carico_agent.plugin_host.writer import CgroupWriter, Limits, PluginWriter
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
 
 EMPTY = {
     "cpuset.cpus": "",
@@ -37,11 +37,13 @@ class FakeNode:
         self.root.mkdir()
         (self.root / "cgroup.controllers").write_text("cpuset cpu io memory pids\n")
         topology = tuple(Cpu(cpu, cpu // 2, 0, 0, 0) for cpu in range(4))
-        self.facts = NodeFacts(4, 8 << 30, 1 << 30, 4096, topology, str(self.root))
-        self.pods: list[Pod] = []
+        self.facts = NodeInfo(4, 8 << 30, 1 << 30, 4096, topology, str(self.root))
+        self.pods: list[PodView] = []
         self.read = read_file
         self.journal = Journal(folder / "journal", boot="boot")
-        self.cgroups = CgroupWriter(self.journal, dry_run=False, limits=Limits(rewrite_after_s=0, min_step_ratio=0))
+        self.cgroups = CgroupWriter(
+            self.journal, dry_run=False, limits=WriteLimits(rewrite_after_s=0, min_step_ratio=0)
+        )
         self.writer = PluginWriter("tested", self.cgroups)
 
     def group(self, path: str, files: Mapping[str, str] | None = None) -> Path:
@@ -69,9 +71,9 @@ class FakeNode:
         members = []
         for inner, inside in (containers or {}).items():
             leaf = self.group(f"{folder.relative_to(self.root)}/{inner}", inside)
-            members.append(Container(inner, inner, str(leaf), leaf.stat().st_ino))
+            members.append(ContainerView(inner, inner, str(leaf), leaf.stat().st_ino))
         self.pods.append(
-            Pod(name, name, "default", f"uid-{name}", str(folder), folder.stat().st_ino, tuple(members), **fields)
+            PodView(name, name, "default", f"uid-{name}", str(folder), folder.stat().st_ino, tuple(members), **fields)
         )  # type: ignore[arg-type]
         return folder
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from carico_agent.client import Agent, AgentError, AgentUnavailable
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 
 TREE = Path(__file__).parent.parent
 
@@ -35,10 +35,10 @@ class AgentProcess:
                 command, cwd=TREE, stdout=log, stderr=log, env={**os.environ, "STATE_DIRECTORY": str(folder / "state")}
             )
 
-    def client(self) -> Agent:
-        return Agent(self.socket)
+    def client(self) -> AgentClient:
+        return AgentClient(self.socket)
 
-    def wait(self, ready: Callable[[Agent], bool] | None = None, timeout_s: float = 60.0) -> Agent:
+    def wait(self, ready: Callable[[AgentClient], bool] | None = None, timeout_s: float = 60.0) -> AgentClient:
         """Until the agent has published and `ready` holds; the bound is generous, only a hang reaches it."""
         agent, deadline_s = self.client(), time.monotonic() + timeout_s
         while time.monotonic() < deadline_s:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import Agent
+from carico_agent.client import AgentClient
 from tests.conftest import AgentProcess
 from tests.containerd import PrivateContainerd, missing
 
@@ -23,7 +23,7 @@ def containerd() -> Iterator[PrivateContainerd]:
         yield private
 
 
-def pods(agent: Agent) -> int:
+def pods(agent: AgentClient) -> int:
     return int(agent.status()["pods"])
 
 
@@ -76,7 +76,7 @@ def test_a_reservation_ends_when_its_pod_starts(
     agent = process.wait()
     uid = "11111111-2222-3333-4444-555555555555"
 
-    def reserved(agent: Agent) -> bool:
+    def reserved(agent: AgentClient) -> bool:
         agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 300, "pod_uid": uid})
         return True
 

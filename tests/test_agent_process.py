@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import Agent, AgentError, AgentUnavailable, AsyncAgent
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable, AsyncAgent
 from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
@@ -102,7 +102,7 @@ def test_watch_and_several_clients(start_agent: Start) -> None:
     process.wait()
     sequences = [status["sequence"] for status in islice(process.client().watch(), 3)]
     assert sequences == sorted(set(sequences))
-    clients = [Agent(process.socket) for _ in range(20)]
+    clients = [AgentClient(process.socket) for _ in range(20)]
     assert all(client.status()["sequence"] >= sequences[-1] for client in clients)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import Agent, AgentError
+from carico_agent.client import AgentClient, AgentError
 from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
@@ -104,7 +104,7 @@ def test_a_thousand_concurrent_requests_never_promise_more_than_there_is(start_a
     lock = threading.Lock()
 
     def many() -> None:
-        client = Agent(process.socket, timeout_s=60)
+        client = AgentClient(process.socket, timeout_s=60)
         for _ in range(50):
             try:
                 client.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 600})

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from carico_agent.client import Agent
+from carico_agent.client import AgentClient
 from tests.conftest import AgentProcess
 from tests.runtime.trees import FakeRoot
 
@@ -59,7 +59,7 @@ def periods(process: AgentProcess, last_s: float) -> list[float]:
     """The sampling periods that the status shows, one after the other, until `last_s`."""
     seen: list[float] = []
 
-    def look(agent: Agent) -> bool:
+    def look(agent: AgentClient) -> bool:
         period_s = agent.status()["sampling"]["period_s"]
         if period_s not in seen[-1:]:
             seen.append(period_s)

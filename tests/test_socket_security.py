@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.client import AgentError
-from carico_agent.publish.limits import Client, Gate, Limits
+from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.settings import BadSettings, parse
 from tests.conftest import TREE, AgentProcess
 from tests.test_reservations_api import roomy
@@ -32,9 +32,9 @@ os.setuid(int(sys.argv[2]))
 
 ASK = """
 import json, sys
-from carico_agent.client import Agent, AgentError, AgentUnavailable
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 #BECOME
-agent, seen = Agent(sys.argv[1]), []
+agent, seen = AgentClient(sys.argv[1]), []
 for method, path, body in json.loads(sys.argv[4]):
     try:
         seen.append([200, agent.request(method, path, body)])
@@ -242,14 +242,14 @@ def test_loopback_addresses() -> None:
 
 
 def test_clients_that_come_and_go_leave_nothing_behind() -> None:
-    gate = Gate(Limits(connections=1, requests_per_s=1, reservations=1))
+    limiter = RateLimiter(Limits(connections=1, requests_per_s=1))
     for number in range(5000):
-        client = Client(f"uid {number}")
-        assert gate.enter(client)
-        assert gate.ask(client, number / 10) == 0.0
-        gate.leave(client)
-    assert len(gate._buckets) <= 257
-    assert not gate._connections
+        peer = Peer(f"uid {number}")
+        assert limiter.connect(peer)
+        assert limiter.request(peer, number / 10) == 0.0
+        limiter.disconnect(peer)
+    assert len(limiter._buckets) <= 257
+    assert not limiter._connections
 
 
 def test_the_agent_error_names_the_status(start_agent: Start) -> None:

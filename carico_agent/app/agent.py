@@ -24,10 +24,12 @@ from carico_agent.app.status import human_line, status_of
 from carico_agent.core import CapacityModel
 from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution, GlobalView
-from carico_agent.publish.api import LocalApi, status_routes
+from carico_agent.net.address import split
+from carico_agent.net.http import HttpServer
+from carico_agent.net.limits import Limits, RateLimiter
+from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.publish.board import Board
-from carico_agent.publish.limits import Gate, Limits
-from carico_agent.publish.peers import server_context
+from carico_agent.publish.status_routes import status_routes
 from carico_agent.runtime.events import Event
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import discover
@@ -49,7 +51,7 @@ UNUSED_S = 60.0
 
 def limits_of(settings: Settings) -> Limits:
     told = settings.clients
-    return Limits(told.connections, told.requests_per_s, told.reservations)
+    return Limits(told.connections, told.requests_per_s)
 
 
 def allowance_of(settings: Settings) -> Allowance:
@@ -87,7 +89,7 @@ class Agent:
         )
         self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
         self.plugins = PluginDesk(settings, self.runtime, self.pod_usage, lambda: self.board.status)
-        self.gate = Gate(limits_of(settings))
+        self.limiter = RateLimiter(limits_of(settings))
         self.pace = Pace(allowance_of(settings))
         self._say = say
         self._notifier = Notifier()
@@ -147,9 +149,9 @@ class Agent:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_or_say_why)
-        api = LocalApi(
+        api = HttpServer(
             {**status_routes(self.board), **Routes(self).all(), **self.desk.routes(), **self.plugins.routes()},
-            self.gate,
+            self.limiter,
         )
         await api.start(self.settings.socket_path, self.settings.socket.group)
         await self._listen_on_tcp(api)
@@ -181,12 +183,11 @@ class Agent:
             await api.stop()
             self._save_state()
 
-    async def _listen_on_tcp(self, api: LocalApi) -> None:
+    async def _listen_on_tcp(self, api: HttpServer) -> None:
         told = self.settings.listen
         if told.address:
-            host, _, port = told.address.rpartition(":")
-            tls = server_context(told.tls_cert, told.tls_key, told.tls_ca) if told.tls_cert else None
-            await api.listen(host.strip("[]"), int(port), tls)
+            tls = server_context(TlsFiles(told.tls_cert, told.tls_key, told.tls_ca)) if told.tls_cert else None
+            await api.listen(*split(told.address), tls)
             log.info("also listening on %s, %s", told.address, "with TLS" if tls else "for reading only")
 
     # ---- a new configuration
@@ -199,7 +200,7 @@ class Agent:
         told = self.settings
         self.board.ttl_s = told.socket.ttl_s
         self.desk.book.allow(told.reservations.most, told.reservations.most_ttl_s, told.clients.reservations)
-        self.gate.limits, self.pace.allowance = limits_of(told), allowance_of(told)
+        self.limiter.limits, self.pace.allowance = limits_of(told), allowance_of(told)
         if isinstance(self.source, Live):
             self.source.settings = told.sampling
         log.info(

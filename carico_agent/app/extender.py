@@ -13,18 +13,19 @@ from typing import Any
 from aiohttp import web
 
 from carico_agent.app.kubernetes import access_of
-from carico_agent.kube.budget import Budget
-from carico_agent.kube.client import Client
+from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
-from carico_agent.publish import metrics
-from carico_agent.publish.api import ApiError, Handler, LocalApi, answer, read_json
-from carico_agent.publish.limits import Gate, Limits
+from carico_agent.net import metrics
+from carico_agent.net.address import is_loopback, split_listen
+from carico_agent.net.buckets import TokenBucket
+from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json
+from carico_agent.net.limits import Limits, RateLimiter
+from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.policy import POLICIES, PodCapacity, Policy
-from carico_agent.settings import Extender as ExtenderSettings
-from carico_agent.settings import Settings
+from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
 
@@ -36,8 +37,9 @@ MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
 MOST_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
-DOOR = Limits(connections=1024, requests_per_s=1000.0)
-"""What one address may ask at the door. An API server opens a connection for every binding that waits: hundreds."""
+WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
+"""What one address may ask of the admission webhook. An API server opens a connection for every binding that waits,
+which may be hundreds."""
 BODY_S = 5.0
 """A body must be here within this [s]."""
 
@@ -66,27 +68,15 @@ def policy_of(settings: ExtenderSettings) -> Policy:
     return kind()
 
 
-def address(listen: str) -> tuple[str, int]:
-    """Host and port; raises ValueError.
-
-    >>> address("127.0.0.1:9750"), address(":80"), address("[::1]:80")
-    (('127.0.0.1', 9750), ('0.0.0.0', 80), ('::1', 80))
-    """
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ValueError(f"{listen!r}: HOST:PORT is expected")
-    return host.strip("[]") or "0.0.0.0", int(port)
-
-
 class ExtenderServer:
     """`run` serves until SIGTERM or SIGINT."""
 
     def __init__(self, settings: Settings) -> None:
         own = settings.extender
-        self._settings, self._listen = own, address(own.listen)
-        self._admission_listen = address(own.admission_listen) if own.admission_listen else None
+        self._settings, self._listen = own, split_listen(own.listen)
+        self._admission_listen = split_listen(own.admission_listen) if own.admission_listen else None
         # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
-        self.client = Client(access_of(settings.kubernetes), Budget(per_s=1000.0, burst=1000))
+        self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource)
         config = logic.ExtenderConfig(own.open_when_unknown, kube.book_namespace, kube.resource, own.claim_s)
@@ -99,12 +89,12 @@ class ExtenderServer:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = LocalApi(self.routes(), read_bytes=READ_BYTES)
-        await api.listen(*self._listen, tls_of(self._settings, self._listen[0]))
+        api = HttpServer(self.routes(), read_bytes=READ_BYTES)
+        await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
-        door = LocalApi({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, Gate(DOOR))
+        webhook = HttpServer({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, RateLimiter(WEBHOOK_LIMITS))
         if self._admission_listen is not None:
-            await door.listen(*self._admission_listen, server_tls(self._settings))
+            await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("house", self.extender.keep_house)
         self.supervisor.start("memory", self._freeze)
@@ -113,7 +103,7 @@ class ExtenderServer:
             await self._stopping.wait()
         finally:
             await api.stop()
-            await door.stop()
+            await webhook.stop()
             await self.supervisor.stop()
             await self.client.close()
 
@@ -218,14 +208,11 @@ async def _body(request: web.BaseRequest, most_bytes: int) -> dict[str, Any]:
         raise ApiError(408, f"the body was not here within {BODY_S:g} s") from error
 
 
-def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
-    """How to serve, and to whom; None for plain http, which must be asked for beyond this machine."""
+def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
+    """How to serve kube-scheduler, and only it; None for plain http, which must be asked for beyond this machine."""
     if settings.tls_cert:
-        context = server_tls(settings)
-        context.load_verify_locations(settings.tls_ca)
-        context.verify_mode = ssl.CERT_REQUIRED
-        return context
-    if host not in ("localhost", "127.0.0.1", "::1") and not settings.allow_plaintext:
+        return server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.tls_ca))
+    if not is_loopback(split_listen(settings.listen)[0]) and not settings.allow_plaintext:
         raise ValueError(
             f"{settings.listen} without TLS: anyone who can connect may bind Pods; "
             "set extender.tls_* or allow_plaintext"
@@ -233,11 +220,9 @@ def tls_of(settings: ExtenderSettings, host: str) -> ssl.SSLContext | None:
     return None
 
 
-def server_tls(settings: ExtenderSettings) -> ssl.SSLContext:
+def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
     """Who we are. Whoever comes need not say who they are: API servers have no certificate for admission webhooks
-    unless told, and all that can be asked there is to hold a place for a Pod for some seconds."""
+    unless configured, and all that can be asked there is to hold a place for a Pod for some seconds."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
-    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
-    context.load_cert_chain(settings.tls_cert, settings.tls_key)
-    return context
+    return server_context(TlsFiles(settings.tls_cert, settings.tls_key))

@@ -1,25 +1,27 @@
 """The agent's side of Kubernetes: a client and a publisher, built from the settings."""
 
 from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
-from carico_agent.kube.budget import Budget
-from carico_agent.kube.client import Client
+from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.rights import AGENT, Right, allowed, book_rights
+from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.gate import ThrottleConfig
 from carico_agent.publish.node import Counted, NodeConfig, NodePublisher
-from carico_agent.settings import Kubernetes
+from carico_agent.settings import KubernetesSettings
 
 
-def access_of(settings: Kubernetes) -> Access:
+def access_of(settings: KubernetesSettings) -> Access:
     """How these settings say to reach the API server; raises BadAccess."""
     if settings.kubeconfig:
         return from_kubeconfig(settings.kubeconfig, settings.context)
     return in_cluster()
 
 
-def node_config(settings: Kubernetes, node: str) -> NodeConfig:
-    gate = GateConfig(min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s)
+def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
+    gate = ThrottleConfig(
+        min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
+    )
     return NodeConfig(node, settings.resource, settings.book_namespace, gate)
 
 
@@ -28,11 +30,11 @@ class KubeSide:
 
     def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
         # two watches, and a write of the node and two of its book every 5 s at most
-        self.client = Client(access, Budget(per_s=1.0, burst=10))
+        self.client = KubeClient(access, TokenBucket(per_s=1.0, burst=10))
         self.publisher = NodePublisher(self.client, board, config, counted)
 
     @classmethod
-    def of(cls, settings: Kubernetes, node: str, board: Board, counted: Counted) -> "KubeSide | None":
+    def of(cls, settings: KubernetesSettings, node: str, board: Board, counted: Counted) -> "KubeSide | None":
         """None when the settings ask for no Kubernetes. Raises BadAccess when they cannot work."""
         if not settings.enabled and not settings.kubeconfig:
             return None
@@ -50,10 +52,10 @@ class KubeSide:
         await self.client.close()
 
 
-async def examine(settings: Kubernetes, node: str) -> list[tuple[str, str, str]]:
+async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, str, str]]:
     """For `carico doctor`: what, what about it, and the remedy (none when it is fine)."""
     try:
-        async with Client(access_of(settings), timeout_s=5.0) as client:
+        async with KubeClient(access_of(settings), timeout_s=5.0) as client:
             version = (await client.get("/version")).get("gitVersion", "")
             rights = [await _examine_right(client, right) for right in AGENT]
             rights += await _examine_book(client, settings)
@@ -62,13 +64,13 @@ async def examine(settings: Kubernetes, node: str) -> list[tuple[str, str, str]]
         return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
 
 
-async def _examine_right(client: Client, right: Right) -> tuple[str, str, str]:
+async def _examine_right(client: KubeClient, right: Right) -> tuple[str, str, str]:
     if await allowed(client, right):
         return "right", f"{right} is granted", ""
     return "right", f"missing right: {right}", f"grant {right} to this user (deploy/base/10-rbac.yaml does)"
 
 
-async def _examine_book(client: Client, settings: Kubernetes) -> list[tuple[str, str, str]]:
+async def _examine_book(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
     """No remedy: without extenders nobody misses it."""
     missing = [
         right
@@ -78,7 +80,7 @@ async def _examine_book(client: Client, settings: Kubernetes) -> list[tuple[str,
     return [("right", f"missing right: {right} (only for clusters with carico extender)", "") for right in missing]
 
 
-async def _examine_node(client: Client, node: str) -> tuple[str, str, str]:
+async def _examine_node(client: KubeClient, node: str) -> tuple[str, str, str]:
     try:
         found = await client.get("/api/v1/nodes", {"fieldSelector": f"metadata.name={node}", "limit": "1"})
     except Refused as error:

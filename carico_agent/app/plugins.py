@@ -5,10 +5,10 @@ from typing import Any
 
 from aiohttp import web
 
+from carico_agent.net.http import ApiError, Handler, answer, request_id
+from carico_agent.net.metrics import Family
 from carico_agent.plugin_host.host import Host
 from carico_agent.plugin_host.view import ViewMaker
-from carico_agent.publish.api import ApiError, Handler, answer, request_id
-from carico_agent.publish.metrics import Family
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import Runtime
 from carico_agent.settings import Settings

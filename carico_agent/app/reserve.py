@@ -15,9 +15,9 @@ from typing import Any
 from aiohttp import web
 
 from carico_agent.app.state import set_aside
-from carico_agent.publish.api import ApiError, Handler, answer, client, read_json, request_id
+from carico_agent.net.http import ApiError, Handler, answer, peer, read_json, request_id
+from carico_agent.net.openapi import Operation, operation
 from carico_agent.publish.board import boottime_s
-from carico_agent.publish.openapi import Operation, operation
 from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
 from carico_agent.supervise.files import replace_file
 
@@ -97,7 +97,7 @@ class ReservationDesk:
     @operation(Operation(needs="reserve", gives=201, body=WANTED, errors=NO_ROOM))
     async def _reserve(self, request: web.BaseRequest) -> web.StreamResponse:
         """hold room for Pods on their way"""
-        wanted, who = await read_json(request), client(request)
+        wanted, who = await read_json(request), peer(request)
         if unknown := sorted(wanted.keys() - FIELDS):
             raise ApiError(400, f"unknown field {unknown[0]}; known are {', '.join(sorted(FIELDS))}")
         for name in ("pods", "ttl_s"):
@@ -123,7 +123,7 @@ class ReservationDesk:
     @operation(Operation(needs="reserve"))
     async def _release(self, request: web.BaseRequest) -> web.StreamResponse:
         """give it back"""
-        released, who = self._find(request), client(request)
+        released, who = self._find(request), peer(request)
         if not who.trusted and released.owner != who.name:
             raise ApiError(403, f"{who.name} did not make this reservation")
         self.book.release(released.id)

@@ -8,9 +8,9 @@ from aiohttp import web
 
 from carico_agent.app.kubernetes import KubeSide
 from carico_agent.app.status import self_body, self_metrics, status_metrics
-from carico_agent.publish import metrics
-from carico_agent.publish.api import ApiError, Handler, answer, stream_lines
-from carico_agent.publish.openapi import LINES, TEXT, Operation, operation
+from carico_agent.net import metrics
+from carico_agent.net.http import ApiError, Handler, answer, stream_lines
+from carico_agent.net.openapi import LINES, TEXT, Operation, operation
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.settings import BadSettings
@@ -105,7 +105,7 @@ class Routes:
         events.add(agent.runtime.log.total)
         refused = metrics.Family("carico_refused_total", "counter", "Beyond a client's limits.")
         for what in ("connections", "requests"):
-            refused.add(agent.gate.refused[what], what=what)
+            refused.add(agent.limiter.refused[what], what=what)
         period = metrics.Family("carico_sampling_period_seconds", "gauge", "Time between samples; longer when slowed.")
         period.add(agent.board.status.get("sampling", {}).get("period_s"))
         text = metrics.render([*families, absent, events, refused, period, *agent.plugins.metrics()])

@@ -18,7 +18,7 @@ from typing import Protocol
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
-from carico_agent.settings import Sampling as SamplingSettings
+from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker

@@ -1,12 +1,12 @@
 """What the agent says about itself and its node, as plain data: status, metrics, and one line for humans."""
 
 from collections.abc import Iterable, Mapping
-from datetime import UTC, datetime
 from math import isfinite
 from typing import Any
 
 from carico_agent.core import Estimate
-from carico_agent.publish.metrics import Family, histogram
+from carico_agent.net.metrics import Family, histogram
+from carico_agent.net.times import rfc3339
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import LATENESS_BOUNDS_S, Lateness
 
@@ -24,7 +24,7 @@ def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | 
 
 def status_of(node: str, resources: tuple[str, ...], e: Estimate, detail: Mapping[str, float]) -> dict[str, Any]:
     """The body of /v1/status, as far as the estimate knows it."""
-    now = datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    now = rfc3339()
     return {
         "node": node,
         "time": now,

@@ -4,7 +4,7 @@ import argparse
 import sys
 
 from carico_agent import settings
-from carico_agent.client import Agent, default_path
+from carico_agent.client import AgentClient, default_path
 
 
 def complain(text: str) -> None:
@@ -17,8 +17,8 @@ def add_socket(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def ask(given: argparse.Namespace) -> Agent:
-    return Agent(given.socket or default_path())
+def ask(given: argparse.Namespace) -> AgentClient:
+    return AgentClient(given.socket or default_path())
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -56,12 +56,12 @@ def serve(settings: Settings) -> int:
 
 
 def ask_status(settings: Settings, as_json: bool) -> int:
-    from carico_agent.federation.address import Tls
     from carico_agent.federation.status import describe, fetch_status
+    from carico_agent.net.tls import TlsFiles
 
     told = settings.aggregator
     try:
-        tls = Tls.of(told.tls_ca, told.tls_cert, told.tls_key)
+        tls = TlsFiles.mutual(told.tls_ca, told.tls_cert, told.tls_key)
         status = asyncio.run(fetch_status(told.listen, tls))
     except (OSError, ValueError) as error:
         complain(f"no aggregator answers: {error}")

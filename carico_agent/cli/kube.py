@@ -12,7 +12,7 @@ import argparse
 import asyncio
 
 from carico_agent.cli._common import add_config, complain, load_settings
-from carico_agent.settings import Kubernetes, override
+from carico_agent.settings import KubernetesSettings, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,12 +40,12 @@ def run(given: argparse.Namespace) -> int:
         return 1
 
 
-async def _remove(settings: Kubernetes, nodes: list[str]) -> int:
+async def _remove(settings: KubernetesSettings, nodes: list[str]) -> int:
     from carico_agent.app.kubernetes import access_of
-    from carico_agent.kube.client import Client
+    from carico_agent.kube.client import KubeClient
     from carico_agent.publish.node import marked, remove
 
-    async with Client(access_of(settings)) as client:
+    async with KubeClient(access_of(settings)) as client:
         left = 0
         for node in nodes or await marked(client, settings.resource):
             held = await remove(client, node, settings.resource, settings.book_namespace)

@@ -16,7 +16,7 @@ import numpy as np
 from carico_agent import __version__
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
-from carico_agent.settings import Federation as Settings
+from carico_agent.settings import FederationSettings
 from carico_agent.supervise.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ class FederationClient:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: FederationSettings,
         node: str,
         resources: Sequence[str],
         local: Callable[[], Contribution | None],

@@ -13,7 +13,6 @@ import asyncio
 import time
 from collections.abc import Callable, Mapping
 
-from carico_agent.federation.address import common_name
 from carico_agent.federation.call import UNKNOWN, Call, Method
 from carico_agent.federation.frames import (
     ACK,
@@ -59,6 +58,7 @@ from carico_agent.federation.frames import (
 )
 from carico_agent.federation.hpack import Decoder, HpackError
 from carico_agent.federation.patience import Patience
+from carico_agent.net.tls import common_names
 
 
 class Connection(asyncio.Protocol):
@@ -114,7 +114,7 @@ class Connection(asyncio.Protocol):
         self._transport = transport
         certificate = transport.get_extra_info("peercert")
         if transport.get_extra_info("ssl_object") is not None:
-            self.identity = common_name(certificate or {})
+            self.identity = _node_name(certificate or {})
         limits = (SETTINGS_STREAMS, self._streams), (SETTINGS_HEADER_BYTES, 8192)
         transport.write(frame(SETTINGS, 0, 0, b"".join(k.to_bytes(2, "big") + v.to_bytes(4, "big") for k, v in limits)))
 
@@ -413,3 +413,9 @@ class Connection(asyncio.Protocol):
         self._queued -= sum(map(len, call.queue or ()))
         if not self._queued:
             self.stalled_s = None
+
+
+def _node_name(certificate: Mapping[str, object]) -> str:
+    """The one name a certificate speaks for; "system:node:" is Kubernetes' way to write a node's."""
+    names = common_names(certificate)
+    return names[0].removeprefix("system:node:") if len(names) == 1 else ""

@@ -6,10 +6,11 @@ from typing import Protocol, cast
 
 import grpc
 
-from carico_agent.federation import address as addresses
 from carico_agent.federation import wire
-from carico_agent.federation.address import Tls
-from carico_agent.settings import Federation as Settings
+from carico_agent.federation.channel import open_channel, same
+from carico_agent.net.address import check
+from carico_agent.net.tls import TlsFiles
+from carico_agent.settings import FederationSettings
 
 _OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", 65_536),
@@ -32,21 +33,21 @@ class _Call(Protocol):
 class Link:
     """Opened with `async with`; every failure is LinkLost."""
 
-    def __init__(self, address: str, settings: Settings, unary: bool) -> None:
+    def __init__(self, address: str, settings: FederationSettings, unary: bool) -> None:
         self._address, self._settings, self._unary = address, settings, unary
-        self._tls = Tls.of(settings.tls_ca, settings.tls_cert, settings.tls_key)
-        addresses.check(address, self._tls, settings.allow_plaintext)
+        self._tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
+        check(address, self._tls is not None, settings.allow_plaintext)
         self._certificates: tuple[tuple[int, int, int], ...] = ()
         self._stream: _Call | None = None
 
     async def __aenter__(self) -> "Link":
         try:
-            self._certificates = self._tls.print() if self._tls else ()
-            self._channel = addresses.open_channel(self._address, self._tls, self._settings.tls_server_name, _OPTIONS)
+            self._certificates = self._tls.fingerprint() if self._tls else ()
+            self._channel = open_channel(self._address, self._tls, self._settings.tls_server_name, _OPTIONS)
         except OSError as error:
             raise LinkLost(f"certificates: {error}") from error
-        self._one = self._channel.unary_unary(f"/{wire.SERVICE}/Exchange", addresses.same, addresses.same)
-        self._many = self._channel.stream_stream(f"/{wire.SERVICE}/Stream", addresses.same, addresses.same)
+        self._one = self._channel.unary_unary(f"/{wire.SERVICE}/Exchange", same, same)
+        self._many = self._channel.stream_stream(f"/{wire.SERVICE}/Stream", same, same)
         return self
 
     async def __aexit__(
@@ -86,8 +87,8 @@ class Link:
             raise LinkLost("the aggregator closed the stream")
         return answer
 
-    def _tls_changed(self, tls: Tls) -> bool:
+    def _tls_changed(self, tls: TlsFiles) -> bool:
         try:
-            return tls.print() != self._certificates
+            return tls.fingerprint() != self._certificates
         except OSError:
             return False  # being replaced right now; the old ones work until then

@@ -8,10 +8,12 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from carico_agent.federation.address import Tls, server_context, split
 from carico_agent.federation.call import Method
+from carico_agent.federation.channel import server_context
 from carico_agent.federation.http2 import Connection
-from carico_agent.supervise.sockets import bind_unix
+from carico_agent.net.address import split
+from carico_agent.net.sockets import bind_unix
+from carico_agent.net.tls import TlsFiles
 
 log = logging.getLogger(__name__)
 
@@ -25,7 +27,7 @@ class Listener:
     def __init__(
         self,
         address: str,
-        tls: Tls | None,
+        tls: TlsFiles | None,
         methods: Mapping[bytes, Method],
         message_bytes: int,
         most: int,
@@ -38,8 +40,8 @@ class Listener:
         self._handshakes: set[asyncio.Task[None]] = set()
         self.connections: set[Connection] = set()
         if self._tls is not None:
-            self._print = self._tls.print()
-            self._context = server_context(self._tls.ca, self._tls.cert, self._tls.key)
+            self._print = self._tls.fingerprint()
+            self._context = server_context(self._tls)
         self._socket, self.address = _bind(address)
 
     @property
@@ -82,9 +84,9 @@ class Listener:
         """The certificates as they are now; a broken new one does not replace a good old one."""
         assert self._tls is not None
         try:
-            seen = self._tls.print()
+            seen = self._tls.fingerprint()
             if seen != self._print:
-                self._context = server_context(self._tls.ca, self._tls.cert, self._tls.key)
+                self._context = server_context(self._tls)
                 self._print = seen
                 log.info("certificates: read again, they changed")
         except OSError as error:

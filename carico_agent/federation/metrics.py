@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from aiohttp import web
 
-from carico_agent.federation.address import split
+from carico_agent.net.address import split
 from carico_agent.supervise.cost import OwnCost
 
 if TYPE_CHECKING:

@@ -6,13 +6,14 @@ import time
 
 import grpc
 
-from carico_agent.federation import address as addresses
 from carico_agent.federation import wire
-from carico_agent.federation.address import Tls
+from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.ledger import Ledger
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.settings import Aggregator as Settings
+from carico_agent.net.address import check
+from carico_agent.net.tls import TlsFiles
+from carico_agent.settings import AggregatorSettings
 from carico_agent.supervise.backoff import Backoff
 
 log = logging.getLogger(__name__)
@@ -24,20 +25,20 @@ _OPTIONS: list[tuple[str, int | str]] = [("grpc.initial_reconnect_backoff_ms", 3
 class PeerLink:
     """The calls from here to one other aggregator."""
 
-    def __init__(self, address: str, ledger: Ledger, settings: Settings) -> None:
+    def __init__(self, address: str, ledger: Ledger, settings: AggregatorSettings) -> None:
         self.address = address
         self.name = ""
         self.condition = "not reached yet"
         self._ledger = ledger
         self._settings = settings
-        self._tls = Tls.of(settings.tls_ca, settings.tls_cert, settings.tls_key)
-        addresses.check(address, self._tls, settings.allow_plaintext)
+        self._tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
+        check(address, self._tls is not None, settings.allow_plaintext)
 
     async def run(self) -> None:
         failures = 0
         while True:
             try:
-                async with addresses.open_channel(self.address, self._tls, "", _OPTIONS) as channel:
+                async with open_channel(self.address, self._tls, "", _OPTIONS) as channel:
                     await self._share_while_it_works(channel)
             except (grpc.aio.AioRpcError, Rejected, OSError) as error:
                 failures = 1 if self.condition == "ok" else failures + 1
@@ -47,9 +48,9 @@ class PeerLink:
             await asyncio.sleep(BACKOFF.delay_s(failures))
 
     async def _share_while_it_works(self, channel: grpc.aio.Channel) -> None:
-        call = channel.unary_unary(f"/{wire.SERVICE}/Share", addresses.same, addresses.same)
-        certificates = self._tls.print() if self._tls else ()
-        while not self._tls or self._tls.print() == certificates:  # changed files: a new channel
+        call = channel.unary_unary(f"/{wire.SERVICE}/Share", same, same)
+        certificates = self._tls.fingerprint() if self._tls else ()
+        while not self._tls or self._tls.fingerprint() == certificates:  # changed files: a new channel
             request = self._ledger.partial(self.name)
             raw = await call(request.SerializeToString(), timeout=max(1.0, 2 * self._settings.share_period_s))
             message, sums = wire.read_partial(raw)

@@ -12,9 +12,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from carico_agent.federation import address as addresses
 from carico_agent.federation import peers, state, wire
-from carico_agent.federation.address import Tls
 from carico_agent.federation.call import Method
 from carico_agent.federation.contribution import MOST_NAME_CHARS, Rejected
 from carico_agent.federation.frames import INVALID_ARGUMENT, PERMISSION_DENIED, CallError
@@ -23,7 +21,9 @@ from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.queue import Queue
-from carico_agent.settings import Aggregator as Settings
+from carico_agent.net.address import check
+from carico_agent.net.tls import TlsFiles
+from carico_agent.settings import AggregatorSettings
 from carico_agent.supervise.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -56,10 +56,10 @@ class Refusals:
 class AggregatorServer:
     """The calls, and what they share. Made by `serve`."""
 
-    def __init__(self, settings: Settings, name: str) -> None:
+    def __init__(self, settings: AggregatorSettings, name: str) -> None:
         self.settings = settings
-        self.tls = Tls.of(settings.tls_ca, settings.tls_cert, settings.tls_key)
-        addresses.check(settings.listen, self.tls, settings.allow_plaintext)
+        self.tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
+        check(settings.listen, self.tls is not None, settings.allow_plaintext)
         self.ledger = Ledger(name, Queue() if settings.method == "queue" else Moments(), settings.max_nodes)
         self.refusals = Refusals()
         self.exchanges = 0
@@ -195,7 +195,7 @@ class AggregatorServer:
         return self.listener
 
 
-async def serve(settings: Settings, ready: Callable[[str], None] | None = None) -> None:
+async def serve(settings: AggregatorSettings, ready: Callable[[str], None] | None = None) -> None:
     """Run an aggregator until SIGTERM, SIGINT or cancellation. `ready` gets the address it listens on.
 
     Raises BadAddress (a ValueError) or OSError if it cannot listen.

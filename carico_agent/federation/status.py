@@ -5,20 +5,20 @@ from typing import Any
 import grpc
 from google.protobuf.json_format import MessageToDict
 
-from carico_agent.federation import address as addresses
 from carico_agent.federation import wire
-from carico_agent.federation.address import Tls
+from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.net.tls import TlsFiles
 
 
 async def fetch_status(
-    address: str, tls: Tls | None = None, server_name: str = "", timeout_s: float = 5.0
+    address: str, tls: TlsFiles | None = None, server_name: str = "", timeout_s: float = 5.0
 ) -> dict[str, Any]:
     """The aggregator's status as plain data; raises ConnectionError with the reason if it does not answer."""
     options: list[tuple[str, int | str]] = [("grpc.max_receive_message_length", 4_194_304)]
-    async with addresses.open_channel(address, tls, server_name, options) as channel:
+    async with open_channel(address, tls, server_name, options) as channel:
         try:
-            raw = await channel.unary_unary(f"/{wire.SERVICE}/Status", addresses.same, addresses.same)(
+            raw = await channel.unary_unary(f"/{wire.SERVICE}/Status", same, same)(
                 pb.StatusRequest().SerializeToString(), timeout=timeout_s
             )
         except grpc.aio.AioRpcError as error:

@@ -20,6 +20,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from carico_agent.kube.errors import BadAccess
+from carico_agent.net.address import is_loopback
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -134,7 +135,7 @@ def _check_server(server: str, secret: bool, file: Path) -> None:
     parts = urlsplit(server)
     if parts.scheme == "https" and parts.hostname:
         return
-    if parts.scheme != "http" or parts.hostname not in ("localhost", "127.0.0.1", "::1") or secret:
+    if parts.scheme != "http" or not is_loopback(parts.hostname or "") or secret:
         raise BadAccess(f"{file}: server {server!r}: https is needed (http only to this machine, without credentials)")
 
 

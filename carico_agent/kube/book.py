@@ -19,12 +19,12 @@ whoever leads.
 
 import json
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from math import inf, isfinite
 from typing import Any, NamedTuple
 
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
+from carico_agent.net.times import parse_rfc3339, rfc3339
 
 CLAIMS, OFFER = "carico.dev/claims", "carico.dev/offer"
 
@@ -101,7 +101,7 @@ class Beliefs:
 class Books:
     """The books of all nodes, in one namespace."""
 
-    def __init__(self, client: Client, namespace: str) -> None:
+    def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client, self._namespace = client, namespace
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
 
@@ -115,7 +115,7 @@ class Books:
 
     async def offer(self, node: str, offer: Offer, ttl_s: float, owner: list[Object]) -> Page:
         """What the node offers from now on, whoever else is writing. `owner`: with whom the book is thrown away."""
-        said = {"places": offer.places, "resource": offer.resource, "time": _now(), "ttl_s": ttl_s}
+        said = {"places": offer.places, "resource": offer.resource, "time": rfc3339(), "ttl_s": ttl_s}
         meta: Object = {"annotations": {OFFER: json.dumps(said, separators=(",", ":"))}}
         if owner:
             meta["ownerReferences"] = owner
@@ -172,7 +172,7 @@ SCRIBBLES = (ValueError, KeyError, AttributeError, TypeError, OverflowError, Rec
 def _offer(text: Any) -> tuple[Offer, float]:
     try:
         said: Object = json.loads(text or "{}")
-        until_s = datetime.fromisoformat(said["time"]).timestamp() + float(said["ttl_s"])
+        until_s = parse_rfc3339(said["time"]) + float(said["ttl_s"])
         return Offer(_count(said["places"]), _count(said["resource"])), until_s
     except SCRIBBLES:
         return NO_OFFER, inf
@@ -193,10 +193,6 @@ def _count(number: Any) -> int | None:
     if not isinstance(number, int) or number < 0:
         raise ValueError(f"{number!r} is no count")
     return number
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _least(one: int | None, other: int | None) -> int | None:

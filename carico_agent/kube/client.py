@@ -15,9 +15,9 @@ from typing import Any
 import aiohttp
 
 from carico_agent.kube.access import Access
-from carico_agent.kube.budget import Budget
 from carico_agent.kube.credentials import Credentials, certificate_end
 from carico_agent.kube.errors import KubeError, Refused, Unreachable, explain
+from carico_agent.net.buckets import TokenBucket
 from carico_agent.supervise.backoff import Backoff
 
 Object = dict[str, Any]
@@ -27,24 +27,28 @@ MERGE = "application/merge-patch+json"
 METADATA_ONLY = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 """Of an answer we only want to know that it came: a Node is 10 to 50 kB, its metadata one."""
 
-PATIENCE = Backoff(first_s=0.5, factor=2.0, most_s=3.0, jitter_ratio=0.3)
+RETRY_DELAYS = Backoff(first_s=0.5, factor=2.0, most_s=3.0, jitter_ratio=0.3)
 MOST_PAUSE_S = 120.0
 SILENCE_S = 100.0
 """A watch without even a bookmark (one a minute) for this long is dead [s]."""
 
 
-class Client:
+class KubeClient:
     """One API server. Close it; or use `async with`."""
 
     def __init__(
-        self, access: Access, budget: Budget | None = None, timeout_s: float = 10.0, patience: Backoff = PATIENCE
+        self,
+        access: Access,
+        budget: TokenBucket | None = None,
+        timeout_s: float = 10.0,
+        retry_delays: Backoff = RETRY_DELAYS,
     ) -> None:
         self.access = access
         self.credentials = Credentials(access)
         self.requests = 0
         """Sent so far, for metrics."""
-        self._budget = budget or Budget(per_s=5.0, burst=20)
-        self._timeout_s, self._patience = timeout_s, patience
+        self._budget = budget or TokenBucket(per_s=5.0, burst=20)
+        self._timeout_s, self._retry_delays = timeout_s, retry_delays
         self._session: aiohttp.ClientSession | None = None
         self._tls: Any = None
         self._tls_pair = b""
@@ -52,7 +56,7 @@ class Client:
         self._resume_s = 0.0
         self._trying = asyncio.Lock()
 
-    async def __aenter__(self) -> "Client":
+    async def __aenter__(self) -> "KubeClient":
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -172,7 +176,7 @@ class Client:
 
     @asynccontextmanager
     async def _turn(self) -> AsyncIterator[None]:
-        await asyncio.sleep(self._budget.wait_s(time.monotonic()))
+        await asyncio.sleep(self._budget.reserve(time.monotonic()))
         if not self._failures and time.monotonic() >= self._resume_s:
             yield
             return
@@ -183,7 +187,9 @@ class Client:
 
     def _troubled(self, retry_after_s: float | None) -> None:
         self._failures += 1
-        pause_s = self._patience.delay_s(self._failures) if retry_after_s is None else min(retry_after_s, MOST_PAUSE_S)
+        pause_s = (
+            self._retry_delays.delay_s(self._failures) if retry_after_s is None else min(retry_after_s, MOST_PAUSE_S)
+        )
         self._resume_s = time.monotonic() + pause_s
 
     async def _refusal(self, response: aiohttp.ClientResponse, method: str, path: str) -> KubeError:

@@ -11,6 +11,7 @@ from typing import Any
 
 from carico_agent.kube.access import Access, Exec
 from carico_agent.kube.errors import BadAccess
+from carico_agent.net.times import parse_rfc3339
 
 REREAD_S = 30.0
 """A projected token is replaced at 80 % of its life (of at least 10 minutes): half a minute is often enough."""
@@ -103,10 +104,10 @@ def _left_s(timestamp: Any) -> float:
     if not timestamp:
         return float("inf")
     try:
-        until = datetime.fromisoformat(str(timestamp))
+        until_s = parse_rfc3339(str(timestamp))
     except ValueError:
         return REREAD_S
-    return max(1.0, (until - datetime.now(UTC)).total_seconds() - EARLY_S)
+    return max(1.0, until_s - time.time() - EARLY_S)
 
 
 def certificate_end(pem: bytes) -> datetime | None:

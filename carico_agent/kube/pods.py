@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.kube.client import Object
+from carico_agent.plugin_api.formats import parse_quantity
 
 MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static Pod's mirror: the UID that the kubelet and containerd know it by."""
@@ -93,15 +94,13 @@ def is_name(text: Any) -> bool:
     return isinstance(text, str) and _NAME.fullmatch(text) is not None
 
 
-_SUFFIXES = {"": 1, "k": 10**3, "M": 10**6, "Ki": 2**10, "Mi": 2**20}
-
-
 def whole(quantity: Any) -> int:
     """An extended resource's quantity, which is always whole.
 
     >>> whole("12"), whole("2k"), whole(3), whole("")
     (12, 2000, 3, 0)
     """
-    text = str(quantity)
-    digits = text.rstrip("kMKi")
-    return int(digits) * _SUFFIXES.get(text[len(digits) :], 1) if digits.isdecimal() else 0
+    try:
+        return int(parse_quantity(str(quantity)))
+    except ValueError:
+        return 0

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from carico_agent.kube.client import Client
+from carico_agent.kube.client import KubeClient
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ def book_rights(namespace: str) -> tuple[Right, ...]:
     return tuple(Right(verb, "leases", "", "coordination.k8s.io", namespace) for verb in ("create", "patch"))
 
 
-async def allowed(client: Client, right: Right) -> bool:
+async def allowed(client: KubeClient, right: Right) -> bool:
     """Whether these credentials have `right`. Everybody who is known may ask that."""
     attributes = {
         "verb": right.verb,

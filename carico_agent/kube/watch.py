@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.health import Health
 from carico_agent.supervise.backoff import Backoff
@@ -21,7 +21,7 @@ LEAST_S = 1.0
 """A watch that ends sooner is not opened again before [s]."""
 
 
-class Watch(Generic[T]):
+class ResourceWatch(Generic[T]):
     """Calls `snapshot` with everything, then `event` per change; a new snapshot may come at any time.
 
     `event(gone, thing)`: gone is True for a deleted object, or one that left the selection.
@@ -29,7 +29,7 @@ class Watch(Generic[T]):
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         path: str,
         pick: Callable[[Object], T],
         snapshot: Callable[[list[T]], None],

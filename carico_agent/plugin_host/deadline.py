@@ -11,10 +11,12 @@ from collections.abc import Callable
 from carico_agent.supervise.tasks import guard_call
 
 
-class Call:
+class BoundedCall:
     """One call under way; `error` is None while it runs and when it went well."""
 
-    def __init__(self, name: str, work: Callable[[], object], landed: Callable[["Call"], None] | None = None) -> None:
+    def __init__(
+        self, name: str, work: Callable[[], object], landed: Callable[["BoundedCall"], None] | None = None
+    ) -> None:
         self.error: str | None = None
         self._name, self._work, self._landed = name, work, landed
         self._done = threading.Event()

@@ -3,18 +3,18 @@
 import os
 from pathlib import Path
 
-from carico_agent.plugin_api import Cpu, NodeFacts, parse_cpus, parse_flat
+from carico_agent.plugin_api import Cpu, NodeInfo, parse_cpus, parse_flat
 
 PIECE_BYTES = 65536
 FULL_BYTES = 2048
 
 
-def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/cgroup") -> NodeFacts:
+def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/cgroup") -> NodeInfo:
     """Cores, memory, swap and topology of this node."""
     base = Path(root)
     meminfo = parse_flat(_text(base / "proc/meminfo").replace(":", "").replace(" kB", ""))
     topology = read_topology(base)
-    return NodeFacts(
+    return NodeInfo(
         cores=len(topology) or os.cpu_count() or 1,
         topology=topology,
         memory_total_bytes=meminfo.get("MemTotal", 0) * 1024,

@@ -12,15 +12,15 @@ from pathlib import Path
 from typing import Any
 
 from carico_agent.plugin_api import Metric, Plugin, Refuse, View
-from carico_agent.plugin_host import kit
+from carico_agent.plugin_host import restore_zipapp
 from carico_agent.plugin_host.cgroupfs import CgroupFiles
 from carico_agent.plugin_host.journal import Journal, JournalBusy
-from carico_agent.plugin_host.load import Found, find
+from carico_agent.plugin_host.load import FoundPlugin, find
 from carico_agent.plugin_host.ownership import Ownership
 from carico_agent.plugin_host.restore import Restored, restore_all
 from carico_agent.plugin_host.runner import Runner
-from carico_agent.plugin_host.writer import CgroupWriter, Limits, PluginWriter
-from carico_agent.settings import BadSettings, Plugins, build
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
+from carico_agent.settings import BadSettings, PluginsSettings, build
 from carico_agent.supervise.tasks import guard_call
 
 log = logging.getLogger(__name__)
@@ -38,11 +38,11 @@ class Host:
 
     def __init__(
         self,
-        settings: Plugins,
+        settings: PluginsSettings,
         view_of: Callable[[], View],
         journal_path: Path,
         root: str = "/",
-        found: Mapping[str, Found] | None = None,
+        found: Mapping[str, FoundPlugin] | None = None,
     ) -> None:
         self._settings, self._path = settings, journal_path
         self._views = _Shared(view_of)
@@ -88,7 +88,7 @@ class Host:
     def start(self) -> list[Restored]:
         """Put back what an earlier life left behind, then start every plugin in its own thread."""
         left_behind = self._open_journal()
-        limits = Limits(
+        limits = WriteLimits(
             self._settings.write_deadline_s,
             self._settings.rewrite_after_s,
             self._settings.writes_per_minute,
@@ -109,7 +109,7 @@ class Host:
             return []
         try:
             self._journal = Journal(self._path)
-            kit.write(self._path.parent)
+            restore_zipapp.write(self._path.parent)
         except (OSError, JournalBusy) as error:
             log.error("plugins: no journal, nothing will be written: %s", error)
             return []

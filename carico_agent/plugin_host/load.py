@@ -20,7 +20,7 @@ GROUP = "carico_agent.plugins"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundPlugin:
     """A plugin that could be loaded; nothing of it has run yet."""
 
     name: str
@@ -28,21 +28,21 @@ class Found:
     load: Callable[[], type[Plugin]]
 
 
-def find(site_folder: str | os.PathLike[str] | None = None) -> dict[str, Found]:
+def find(site_folder: str | os.PathLike[str] | None = None) -> dict[str, FoundPlugin]:
     """All plugins by name; one in the site folder replaces an installed one of the same name."""
-    found = {point.name: Found(point.name, point.value, point.load) for point in entry_points(group=GROUP)}
+    found = {point.name: FoundPlugin(point.name, point.value, point.load) for point in entry_points(group=GROUP)}
     found.update({item.name: item for item in _site_plugins(Path(site_folder))} if site_folder else {})
     return dict(sorted(found.items()))
 
 
-def _site_plugins(folder: Path) -> Iterator[Found]:
+def _site_plugins(folder: Path) -> Iterator[FoundPlugin]:
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return
     for name in names:
         if (folder / name / "__init__.py").is_file() and name.isidentifier():
-            yield Found(name, str(folder / name), lambda path=folder / name: _load_site(path))  # type: ignore[misc]
+            yield FoundPlugin(name, str(folder / name), lambda path=folder / name: _load_site(path))  # type: ignore[misc]
 
 
 def _load_site(path: Path) -> type[Plugin]:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carico_agent import plugin_api
-from carico_agent.plugin_api import Container, Stall, Usage, View
+from carico_agent.plugin_api import CgroupUsage, ContainerView, Stall, View
 from carico_agent.plugin_host.facts import read_facts, read_file
 from carico_agent.runtime.cgroups import layout, parse
 from carico_agent.runtime.pods import Member, Pod
@@ -52,9 +52,9 @@ class ViewMaker:
         self._places = {key: place for key, place in self._places.items() if key in live}
         return View(now_s, self._facts, shown, self._read, self._status())
 
-    def _show(self, pod: Pod, counters: PodUsage | None) -> plugin_api.Pod:
+    def _show(self, pod: Pod, counters: PodUsage | None) -> plugin_api.PodView:
         members = [self._container(member) for member in pod.containers if not member.sandbox]
-        return plugin_api.Pod(
+        return plugin_api.PodView(
             pod.key,
             pod.name,
             pod.namespace,
@@ -66,12 +66,12 @@ class ViewMaker:
             pod.labels,
         )
 
-    def _container(self, member: Member) -> Container | None:
+    def _container(self, member: Member) -> ContainerView | None:
         key = (member.id, member.pid)
         if key not in self._places:
             self._places[key] = self._find(member)
         place = self._places[key]
-        return Container(member.id, member.name, *place, member.pid) if place else None
+        return ContainerView(member.id, member.name, *place, member.pid) if place else None
 
     def _find(self, member: Member) -> tuple[str, int] | None:
         """The container's group: the directory that bears its id, or else where its process is."""
@@ -85,12 +85,12 @@ class ViewMaker:
             return None
 
 
-def usage_of(counters: PodUsage | None) -> Usage:
+def usage_of(counters: PodUsage | None) -> CgroupUsage:
     """The runtime's counters in the plugins' words."""
     if counters is None:
-        return Usage()
+        return CgroupUsage()
     stalls = {"cpu": counters.cpu_pressure_usec, "memory": counters.memory_pressure_usec}
-    return Usage(
+    return CgroupUsage(
         counters.cpu_usage_usec,
         counters.nr_periods,
         counters.nr_throttled,

@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from carico_agent.plugin_api import Change, Outcome, State
 from carico_agent.plugin_host import knobs
 from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
-from carico_agent.plugin_host.deadline import Call
+from carico_agent.plugin_host.deadline import BoundedCall
 from carico_agent.plugin_host.journal import Entry, Journal, Knob
 from carico_agent.plugin_host.restore import PAGE_BYTES, Restored, ordered, put_back, settle, spelled
 
@@ -30,7 +30,7 @@ KEPT_LATEST = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class WriteLimits:
     """How gently we write; see the [plugins] section of the settings."""
 
     write_deadline_s: float = 2.0
@@ -66,7 +66,7 @@ class CgroupWriter:
         self,
         journal: Journal | None,
         dry_run: bool = True,
-        limits: Limits | None = None,
+        limits: WriteLimits | None = None,
         owner_of: Callable[[str], str | None] = lambda key: None,
         files: CgroupFiles | None = None,
         clock: Callable[[], float] = time.monotonic,
@@ -76,9 +76,9 @@ class CgroupWriter:
         self.recent: deque[tuple[str, Outcome]] = deque(maxlen=KEPT_OUTCOMES)
         self._latest: dict[tuple[str, str], tuple[State, str]] = {}
         self._journal, self._files, self._clock = journal, files or CgroupFiles(), clock
-        self._limits, self._owner_of = limits or Limits(), owner_of
+        self._limits, self._owner_of = limits or WriteLimits(), owner_of
         self._lock = threading.RLock()
-        self._flying: dict[Knob, Call] = {}
+        self._flying: dict[Knob, BoundedCall] = {}
         self._yielded: dict[Knob, str] = {}
         self._abandoned: set[Knob] = set()
         self._stopped = False
@@ -225,13 +225,13 @@ class CgroupWriter:
             return f"not there any more: {error}"
         return None if now == before else f"changed to {now!r} while we were about to write"
 
-    def _launch(self, knob: Knob, work: Callable[[], object]) -> Call:
+    def _launch(self, knob: Knob, work: Callable[[], object]) -> BoundedCall:
         """Start a write. While it is in `_flying` nobody else writes this file, except to put the original back."""
-        call = Call(f"{knob.cgroup}/{knob.key}", work, landed=lambda ended: self._landed(knob, ended))
+        call = BoundedCall(f"{knob.cgroup}/{knob.key}", work, landed=lambda ended: self._landed(knob, ended))
         self._flying[knob] = call
         return call
 
-    def _landed(self, knob: Knob, call: Call) -> None:
+    def _landed(self, knob: Knob, call: BoundedCall) -> None:
         """A write came back after its deadline. If the original was put back meanwhile, it is put back once more."""
         with self._lock:
             if self._flying.get(knob) is not call:
@@ -284,7 +284,7 @@ class CgroupWriter:
     def _put_back_in_time(self, entry: Entry) -> Restored:
         box: list[Restored] = []
         boot = entry.knob.boot
-        call = Call(
+        call = BoundedCall(
             f"restore {entry.knob.cgroup}/{entry.knob.key}", lambda: box.append(put_back(entry, self._files, boot))
         )
         if not call.wait(self._limits.write_deadline_s):

@@ -4,8 +4,8 @@ A node's number changes ten times a second; etcd should hear of it once a minute
 than once in five seconds. What consumers need is `slots`, so only that decides: it hardly moves when Pods come and go.
 
 Two stages. `steady` turns the real number into a whole one that does not flap: 7.9, 8.1, 7.9 … stays what it was. The
-Gate then lets a change through when the last write is old enough, and repeats itself (heartbeat) well before the TTL
-ends, because consumers close a node whose number has expired.
+WriteThrottle then lets a change through when the last write is old enough, and repeats itself (heartbeat) well before
+the TTL ends, because consumers close a node whose number has expired.
 
 Why a fall is let through sooner than a rise (0.1 against 0.3 of a Pod): too many places hurt running Pods, too few cost
 a little throughput. Why no relative threshold (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on
@@ -22,7 +22,7 @@ from math import floor, inf
 
 
 @dataclass(frozen=True, slots=True)
-class GateConfig:
+class ThrottleConfig:
     """When to write. The defaults keep a quiet node at one write a minute."""
 
     min_interval_s: float = 5.0
@@ -61,10 +61,10 @@ class News:
     mode: str = ""
 
 
-def steady(slots: float, said: int | None, config: GateConfig) -> int | None:
+def steady(slots: float, said: int | None, config: ThrottleConfig) -> int | None:
     """The whole number of places to say, given what was `said` last: the floor, with hysteresis around it.
 
-    >>> c = GateConfig()
+    >>> c = ThrottleConfig()
     >>> steady(7.9, None, c), steady(8.1, 7, c), steady(8.4, 7, c), steady(7.95, 8, c), steady(7.8, 8, c)
     (7, 7, 8, 8, 7)
     """
@@ -102,10 +102,10 @@ class Lowest:
         return self._kept[0][1]
 
 
-class Gate:
+class WriteThrottle:
     """Decides whether to write now. Time is an argument; only `wrote` changes it, so a failed write is offered again.
 
-    >>> gate = Gate()
+    >>> gate = WriteThrottle()
     >>> gate.reason(0.0, news := gate.news(7.9, "measured")), gate.wrote(0.0, news)
     ('first', None)
     >>> gate.reason(2.0, gate.news(6.2, "measured")), gate.reason(5.0, gate.news(6.2, "measured"))
@@ -114,8 +114,8 @@ class Gate:
     (None, 'heartbeat')
     """
 
-    def __init__(self, config: GateConfig | None = None) -> None:
-        self.config = config or GateConfig()
+    def __init__(self, config: ThrottleConfig | None = None) -> None:
+        self.config = config or ThrottleConfig()
         if problems := self.config.problems():
             raise ValueError("; ".join(problems))
         self._said: News | None = None

@@ -28,14 +28,15 @@ from math import nan
 from typing import Any
 
 from carico_agent.kube.book import Books, Offer
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Unreachable
 from carico_agent.kube.health import Health
 from carico_agent.kube.names import POD_CAPACITY, RESOURCE, SLOTS, STATUS
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
-from carico_agent.kube.watch import Watch
+from carico_agent.kube.watch import ResourceWatch
+from carico_agent.net.times import rfc3339
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import Gate, GateConfig, Lowest, News, steady
+from carico_agent.publish.gate import Lowest, News, ThrottleConfig, WriteThrottle, steady
 from carico_agent.publish.own_book import OwnBook
 from carico_agent.supervise.backoff import Backoff
 
@@ -55,7 +56,7 @@ class NodeConfig:
     """Name of the extended resource; empty: annotations only."""
     book_namespace: str = ""
     """Where extenders write which Pods they are about to bind; empty: nowhere."""
-    gate: GateConfig = field(default_factory=GateConfig)
+    gate: ThrottleConfig = field(default_factory=ThrottleConfig)
 
     @property
     def path(self) -> str:
@@ -78,7 +79,7 @@ class NodePublisher:
 
     def __init__(
         self,
-        client: Client,
+        client: KubeClient,
         board: Board,
         config: NodeConfig,
         counted: Counted = dict,
@@ -86,7 +87,7 @@ class NodePublisher:
     ) -> None:
         self._client, self._board, self._config, self._counted, self._clock = client, board, config, counted, clock
         self.health = Health(f"Kubernetes node {config.node}", "published")
-        self.gate = Gate(config.gate)
+        self.gate = WriteThrottle(config.gate)
         self.writes = 0
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
         self._failures, self._not_before_s = 0, 0.0
@@ -103,7 +104,7 @@ class NodePublisher:
         self._said_status: str | None = None
         self._wrote_s = -float("inf")
         self._stir = asyncio.Event()
-        self._watch_node = Watch(
+        self._watch_node = ResourceWatch(
             client,
             "/api/v1/nodes",
             self._pick_node,
@@ -113,7 +114,7 @@ class NodePublisher:
             f"metadata.name={config.node}",
         )
         here = f"spec.nodeName={config.node},{UNFINISHED}"
-        self._watch_pods = Watch(
+        self._watch_pods = ResourceWatch(
             client,
             "/api/v1/pods",
             lambda pod: facts(pod, config.resource),
@@ -241,7 +242,7 @@ class NodePublisher:
             said |= {key: status[key] for key in ("time", "low", "high", "limiting", "pods", "slots")}
             said["places"] = offer.places
         else:
-            said["time"] = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+            said["time"] = rfc3339(digits="seconds")
         return json.dumps(said, separators=(",", ":"))
 
     # ---- when we say it
@@ -350,7 +351,7 @@ def removal(resource: str) -> Object:
     }
 
 
-async def remove(client: Client, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
+async def remove(client: KubeClient, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
     """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
     pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
     held = sum(facts(pod, resource).holds for pod in pods.get("items") or ())
@@ -364,7 +365,7 @@ async def remove(client: Client, node: str, resource: str = RESOURCE, book_names
     return held
 
 
-async def marked(client: Client, resource: str = RESOURCE) -> list[str]:
+async def marked(client: KubeClient, resource: str = RESOURCE) -> list[str]:
     """Nodes that carry something of ours."""
     nodes = (await client.get("/api/v1/nodes")).get("items") or ()
     return [node["metadata"]["name"] for node in nodes if _is_marked(node, resource)]

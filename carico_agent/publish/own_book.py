@@ -13,7 +13,7 @@ log = logging.getLogger(__name__)
 BELIEVED_S = 15.0
 """How long a claim holds the number up after we first read of it [s]. A binding takes 4 s at most."""
 
-PATIENCE = Backoff(first_s=5.0, factor=4.0, most_s=600.0)
+RETRY_DELAYS = Backoff(first_s=5.0, factor=4.0, most_s=600.0)
 """Without a namespace for books, or the right to write ours, we ask again after this long. Soon at first: an API server
 that has just started refuses everybody for a second or two."""
 
@@ -71,7 +71,7 @@ class OwnBook:
 
     def _miss(self, why: KubeError) -> None:
         self._refusals += 1
-        self._not_before_s = self._clock() + PATIENCE.delay_s(self._refusals)
+        self._not_before_s = self._clock() + RETRY_DELAYS.delay_s(self._refusals)
         if self._refusals > 1 and str(why) != self._missed:
             self._missed = str(why)
             log.info("no book for extenders, bindings under way are not known when the number falls: %s", why)

@@ -23,7 +23,7 @@ import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
-from carico_agent.runtime.pods import Change, Container, PodTable, Ref, Snapshot, Status, Task
+from carico_agent.runtime.pods import Container, PodChange, PodTable, Ref, Snapshot, Status, Task
 from carico_agent.runtime.proto import containers_pb2, events_pb2, payloads_pb2, tasks_pb2, types_pb2, version_pb2
 
 CALL_TIMEOUT_S = 10.0
@@ -67,14 +67,14 @@ def filters(namespaces: Iterable[str], topics: Iterable[str]) -> list[str]:
     return [f"namespace=={json.dumps(namespace)},topic~={topic}" for namespace in namespaces]
 
 
-def change_of(envelope: types_pb2.Envelope) -> Change | None:
+def change_of(envelope: types_pb2.Envelope) -> PodChange | None:
     """What an envelope says; None for topics we have no use for."""
     kind = PAYLOADS.get(envelope.topic)
     if kind is None:
         return None
     payload = kind.FromString(envelope.event.value)
     is_container = envelope.topic.startswith("/containers/")
-    return Change(
+    return PodChange(
         topic=envelope.topic,
         ref=(envelope.namespace, payload.id if is_container else payload.container_id),
         time_s=envelope.timestamp.seconds + envelope.timestamp.nanos / 1e9,
@@ -92,7 +92,7 @@ def snapshot_of(
     return Snapshot({(namespace, c.id): Container(dict(c.labels)) for c in listed.containers}, tasks)
 
 
-class Client:
+class ContainerdClient:
     """The five calls we need, with plain data on this side."""
 
     def __init__(self, socket: str) -> None:
@@ -127,7 +127,7 @@ class Client:
             tasks.update(found.tasks)
         return Snapshot(containers, tasks)
 
-    async def changes(self, wanted: list[str]) -> AsyncIterator[Change]:
+    async def changes(self, wanted: list[str]) -> AsyncIterator[PodChange]:
         """The event stream, until containerd goes."""
         stream = self._subscribe(events_pb2.SubscribeRequest(filters=wanted))
         try:
@@ -171,13 +171,13 @@ class Session:
 
     def __init__(
         self,
-        client: Client,
+        client: ContainerdClient,
         table: PodTable,
         namespaces: tuple[str, ...],
         topics: tuple[str, ...],
         resync_s: float,
-        hear: Callable[[Change, float], None],
-        tell: Callable[[Change | None, float], None],
+        hear: Callable[[PodChange, float], None],
+        tell: Callable[[PodChange | None, float], None],
     ) -> None:
         """`hear` is called when an event arrives, `tell` when the table has it; with None after a snapshot."""
         self._client, self._table = client, table

@@ -8,9 +8,10 @@ import asyncio
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from types import TracebackType
 from typing import Any, Self
+
+from carico_agent.net.times import rfc3339
 
 RING = 512
 QUEUE = 256
@@ -44,7 +45,7 @@ class Event:
         >>> Event(time_s=0.25, t=0.0, topic="/tasks/start").time
         '1970-01-01T00:00:00.250000Z'
         """
-        return datetime.fromtimestamp(self.time_s, UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+        return rfc3339(self.time_s, "microseconds")
 
     def as_dict(self) -> dict[str, Any]:
         """For JSON; empty fields are left out."""

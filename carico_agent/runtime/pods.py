@@ -63,7 +63,7 @@ class Task:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class PodChange:
     """An event as the state machine needs it."""
 
     topic: str
@@ -136,8 +136,8 @@ class PodTable:
     """Containers and tasks in, Pods and their count out.
 
     >>> table = PodTable()
-    >>> table.apply(Change("/containers/create", ("default", "a"), labels={}))
-    >>> table.apply(Change("/tasks/start", ("default", "a"), pid=7))
+    >>> table.apply(PodChange("/containers/create", ("default", "a"), labels={}))
+    >>> table.apply(PodChange("/tasks/start", ("default", "a"), pid=7))
     >>> table.count, list(table.pods)
     (1, ['default/a'])
     """
@@ -150,9 +150,9 @@ class PodTable:
         self._containers: dict[Ref, Container] = {}
         self._tasks: dict[Ref, Task] = {}
         self._groups: dict[str, set[Ref]] = {}
-        self._kept: list[Change] | None = None
+        self._kept: list[PodChange] | None = None
 
-    def apply(self, change: Change) -> None:
+    def apply(self, change: PodChange) -> None:
         """Take one event into account, at once."""
         if self._kept is not None:
             self._kept.append(change)
@@ -213,7 +213,7 @@ class PodTable:
         """The key of the Pod the container belongs to, running or not; empty when unknown."""
         return self._key(ref) or ""
 
-    def _set(self, change: Change) -> None:
+    def _set(self, change: PodChange) -> None:
         match change.topic:
             case "/containers/create":
                 self._containers[change.ref] = Container(change.labels)
@@ -231,7 +231,7 @@ class PodTable:
             case "/tasks/paused" | "/tasks/resumed":
                 self._pause(change)
 
-    def _start(self, change: Change) -> None:
+    def _start(self, change: PodChange) -> None:
         task = self._tasks.get(change.ref)
         if task is None:
             self.doubtful = True  # late, or its creation came before we subscribed
@@ -239,7 +239,7 @@ class PodTable:
             return  # shims retry events that failed to send: a start may come after its exit
         self._tasks[change.ref] = Task(change.pid, Status.RUNNING, change.time_s)
 
-    def _end(self, change: Change) -> None:
+    def _end(self, change: PodChange) -> None:
         task = self._tasks.get(change.ref)
         if task is None:
             return
@@ -251,7 +251,7 @@ class PodTable:
         else:
             self._tasks[change.ref] = replace(task, status=Status.STOPPED)
 
-    def _pause(self, change: Change) -> None:
+    def _pause(self, change: PodChange) -> None:
         task = self._tasks.get(change.ref)
         if task is not None and task.status is not Status.STOPPED:
             status = Status.PAUSED if change.topic == "/tasks/paused" else Status.RUNNING

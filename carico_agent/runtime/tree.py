@@ -30,7 +30,7 @@ PASSAGES = re.compile(r"^(?:system\.slice|user\.slice|user-\d+\.slice|user@\d+\.
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundGroup:
     """One scan: Pods by key, and whether the tree looks like one that holds containers."""
 
     pods: Mapping[str, Pod]
@@ -48,14 +48,14 @@ class Scanner:
         self._namespaces, self._selector = frozenset(namespaces), selector or Selector()
         self._known: dict[str, Pod] = {}
 
-    def scan(self) -> Found:
+    def scan(self) -> FoundGroup:
         """Look once."""
         pods: dict[str, Pod] = {}
         holders: list[str] = []
         if self._top:
             self._enter(self._top, "", DEPTH, pods, holders)
         self._known = pods
-        return Found(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders))
+        return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders))
 
     def _enter(self, directory: str, path: str, depth: int, pods: dict[str, Pod], holders: list[str]) -> None:
         try:

@@ -18,6 +18,7 @@ import resource
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, fields
 
+from carico_agent.plugin_api.formats import parse_stall_total
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.pods import Pod
 
@@ -62,16 +63,6 @@ def parse_cpu_stat(text: bytes, usage: PodUsage) -> None:
         usage.throttled_usec = int(value) if name == b"throttled_usec" else int(value) // 1000
 
 
-def parse_pressure(text: bytes) -> int:
-    """The total of the `some` line [usec].
-
-    >>> parse_pressure(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=42\\nfull avg10=0.00 total=7\\n")
-    42
-    """
-    start = text.index(b"total=") + 6
-    return int(text[start : text.index(b"\n", start)])
-
-
 def _cpuacct_usage(text: bytes, usage: PodUsage) -> None:
     usage.cpu_usage_usec = int(text) // 1000
 
@@ -81,11 +72,11 @@ def _memory_current(text: bytes, usage: PodUsage) -> None:
 
 
 def _cpu_pressure(text: bytes, usage: PodUsage) -> None:
-    usage.cpu_pressure_usec = parse_pressure(text)
+    usage.cpu_pressure_usec = parse_stall_total(text)
 
 
 def _memory_pressure(text: bytes, usage: PodUsage) -> None:
-    usage.memory_pressure_usec = parse_pressure(text)
+    usage.memory_pressure_usec = parse_stall_total(text)
 
 
 UNIFIED_FILES: dict[str, Parse] = {

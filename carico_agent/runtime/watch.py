@@ -20,7 +20,7 @@ from typing import Protocol
 
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event, EventLog
-from carico_agent.runtime.pods import Change, Pod, PodTable, Selector
+from carico_agent.runtime.pods import Pod, PodChange, PodTable, Selector
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodUsage, UsageReader
 from carico_agent.settings import Settings
@@ -61,7 +61,7 @@ class Runtime(Protocol):
 
 def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
     """The runtime of this node; it finds out by itself, when run, what there is."""
-    return Watch(settings, backoff or Backoff(first_s=0.2, most_s=10.0))
+    return RuntimeWatch(settings, backoff or Backoff(first_s=0.2, most_s=10.0))
 
 
 def find_socket(settings: Settings) -> str:
@@ -74,7 +74,7 @@ def find_socket(settings: Settings) -> str:
     )
 
 
-class Watch:
+class RuntimeWatch:
     """The Runtime: one table, filled by whoever knows best."""
 
     def __init__(self, settings: Settings, backoff: Backoff) -> None:
@@ -139,7 +139,7 @@ class Watch:
         await asyncio.to_thread(import_module, "carico_agent.runtime.containerd")
         from carico_agent.runtime import containerd
 
-        wanted, client = self._settings.containerd, containerd.Client(socket)
+        wanted, client = self._settings.containerd, containerd.ContainerdClient(socket)
         try:
             self._version = f"containerd {await client.version()} at {socket}"
             session = containerd.Session(
@@ -152,11 +152,11 @@ class Watch:
             await client.close()
         return ""
 
-    def _hear(self, change: Change, arrived_s: float) -> None:
+    def _hear(self, change: PodChange, arrived_s: float) -> None:
         if _is_churn(change):
             self._churn(arrived_s)
 
-    def _tell(self, change: Change | None, arrived_s: float) -> None:
+    def _tell(self, change: PodChange | None, arrived_s: float) -> None:
         """The table has changed: count first, everything else after."""
         before, first = self.pods, not self._listed
         if change is None:
@@ -172,7 +172,7 @@ class Watch:
         if self._listed:
             self._place()
 
-    def _tell_change(self, change: Change, before: Mapping[str, Pod], arrived_s: float) -> None:
+    def _tell_change(self, change: PodChange, before: Mapping[str, Pod], arrived_s: float) -> None:
         key = self._table.pod_of(change.ref)
         pod = before.get(key)  # the last event of a Pod still bears its name
         detail = {"pid": change.pid} if change.pid else {}
@@ -239,7 +239,7 @@ class Watch:
         now_s = time.monotonic()
         for ref, pid in self._table.live():
             if pid and not (self._locator.root / f"proc/{pid}").exists():
-                change = Change("/tasks/exit", ref, time.time(), pid)
+                change = PodChange("/tasks/exit", ref, time.time(), pid)
                 key = self._table.pod_of(ref)
                 pod = self.pods.get(key)
                 self._table.apply(change)
@@ -296,7 +296,7 @@ class Watch:
         self.source, self.condition, self._said = source, condition + why, condition
 
 
-def _is_churn(change: Change) -> bool:
+def _is_churn(change: PodChange) -> bool:
     """Containers that come or go; the exec of a probe is neither."""
     return change.topic in CHURN_TOPICS and not change.of_exec
 

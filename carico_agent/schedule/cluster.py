@@ -4,15 +4,16 @@ import asyncio
 import json
 import time
 from dataclasses import dataclass, replace
-from datetime import datetime
 from itertools import islice
 from math import inf, isfinite, nan
 
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.names import SLOTS, STATUS
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
-from carico_agent.kube.watch import Watch
+from carico_agent.kube.watch import ResourceWatch
+from carico_agent.net.times import parse_rfc3339
+from carico_agent.plugin_api.formats import parse_quantity
 from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
 from carico_agent.schedule.table import Table
 
@@ -52,7 +53,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         return silent
     try:
         status = json.loads(annotations.get(STATUS) or "{}")
-        said_s = datetime.fromisoformat(status["time"]).timestamp()
+        said_s = parse_rfc3339(status["time"])
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s = float(status["ttl_s"])
@@ -70,9 +71,8 @@ def _cores(capacity: Object) -> float:
     >>> _cores({"cpu": "3500m"}), _cores({"cpu": "4"}), _cores({"cpu": "0"})
     (3.5, 4.0, inf)
     """
-    text = str(capacity.get("cpu", ""))
     try:
-        cores = float(text[:-1]) / 1000 if text.endswith("m") else float(text)
+        cores = parse_quantity(str(capacity.get("cpu", "")))
     except ValueError:
         return inf
     return cores if cores > 0 else inf
@@ -81,7 +81,7 @@ def _cores(capacity: Object) -> float:
 class Cluster:
     """Nodes and places. Times are monotonic seconds."""
 
-    def __init__(self, client: Client, resource: str = "") -> None:
+    def __init__(self, client: KubeClient, resource: str = "") -> None:
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeView] = {}
         self.table = Table()  # the same nodes, see _show
@@ -91,7 +91,7 @@ class Cluster:
         self._assumed: dict[str, float] = {}
         self._unseen: dict[str, float] = {}  # bound, says the API server; since when we wait for the watch to say so
         self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
-        self._nodes_watch = Watch(
+        self._nodes_watch = ResourceWatch(
             client,
             "/api/v1/nodes",
             lambda node: read_node(node, resource=resource),
@@ -99,7 +99,7 @@ class Cluster:
             self._node_changed,
             self.health,
         )
-        self._pods_watch = Watch(
+        self._pods_watch = ResourceWatch(
             client,
             "/api/v1/pods",
             lambda pod: facts(pod, resource),

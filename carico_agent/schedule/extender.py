@@ -16,7 +16,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from carico_agent.kube.book import Beliefs, Books, Claim, Page
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.pods import holds_of, is_name, kind_of
 from carico_agent.schedule.cluster import Cluster
@@ -61,7 +61,7 @@ class Desk:
 class Extender:
     """Answers from what the watches know."""
 
-    def __init__(self, client: Client, cluster: Cluster, policy: Policy, config: ExtenderConfig) -> None:
+    def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy, config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
         self._books = Books(client, config.book_namespace) if config.book_namespace else None
         self._desks: dict[str, Desk] = {}

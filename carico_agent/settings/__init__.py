@@ -4,7 +4,6 @@
 not declared: all errors come at once, each with its path and a suggestion.
 """
 
-import ipaddress
 import os
 import tomllib
 from collections.abc import Mapping
@@ -12,32 +11,42 @@ from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, get_type_hints
 
-from carico_agent.settings.access import Budget, Clients, Listen
-from carico_agent.settings.declare import BadSettings, Range, build, example_table
-from carico_agent.settings.federation import Aggregator, Federation
-from carico_agent.settings.kube import Extender, Kubernetes
-from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservations, Sampling, Socket
-from carico_agent.settings.plugins import Plugins
+from carico_agent.net.address import BadAddress, is_loopback, split
+from carico_agent.plugin_api.declare import Range
+from carico_agent.settings.access import BudgetSettings, ClientsSettings, ListenSettings
+from carico_agent.settings.declare import BadSettings, build, example_table
+from carico_agent.settings.federation import AggregatorSettings, FederationSettings
+from carico_agent.settings.kube import ExtenderSettings, KubernetesSettings
+from carico_agent.settings.node import (
+    ContainerdSettings,
+    ModelSettings,
+    NodeSettings,
+    PodsSettings,
+    ReservationsSettings,
+    SamplingSettings,
+    SocketSettings,
+)
+from carico_agent.settings.plugins import PluginsSettings
 
 __all__ = [
-    "Aggregator",
+    "AggregatorSettings",
     "BadSettings",
-    "Budget",
-    "Clients",
-    "Containerd",
-    "Extender",
-    "Federation",
-    "Kubernetes",
-    "Listen",
-    "Model",
-    "Node",
-    "Plugins",
-    "Pods",
+    "BudgetSettings",
+    "ClientsSettings",
+    "ContainerdSettings",
+    "ExtenderSettings",
+    "FederationSettings",
+    "KubernetesSettings",
+    "ListenSettings",
+    "ModelSettings",
+    "NodeSettings",
+    "PluginsSettings",
+    "PodsSettings",
     "Range",
-    "Reservations",
-    "Sampling",
+    "ReservationsSettings",
+    "SamplingSettings",
     "Settings",
-    "Socket",
+    "SocketSettings",
     "build",
     "example",
     "load",
@@ -69,21 +78,21 @@ def state_dir() -> Path:
 class Settings:
     """The whole configuration, one field per TOML table."""
 
-    node: Node = field(default_factory=Node)
-    sampling: Sampling = field(default_factory=Sampling)
-    model: Model = field(default_factory=Model)
-    containerd: Containerd = field(default_factory=Containerd)
-    pods: Pods = field(default_factory=Pods)
-    socket: Socket = field(default_factory=Socket)
-    listen: Listen = field(default_factory=Listen)
-    clients: Clients = field(default_factory=Clients)
-    budget: Budget = field(default_factory=Budget)
-    federation: Federation = field(default_factory=Federation)
-    aggregator: Aggregator = field(default_factory=Aggregator)
-    reservations: Reservations = field(default_factory=Reservations)
-    plugins: Plugins = field(default_factory=Plugins)
-    kubernetes: Kubernetes = field(default_factory=Kubernetes)
-    extender: Extender = field(default_factory=Extender)
+    node: NodeSettings = field(default_factory=NodeSettings)
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    containerd: ContainerdSettings = field(default_factory=ContainerdSettings)
+    pods: PodsSettings = field(default_factory=PodsSettings)
+    socket: SocketSettings = field(default_factory=SocketSettings)
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    clients: ClientsSettings = field(default_factory=ClientsSettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
+    federation: FederationSettings = field(default_factory=FederationSettings)
+    aggregator: AggregatorSettings = field(default_factory=AggregatorSettings)
+    reservations: ReservationsSettings = field(default_factory=ReservationsSettings)
+    plugins: PluginsSettings = field(default_factory=PluginsSettings)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    extender: ExtenderSettings = field(default_factory=ExtenderSettings)
 
     @property
     def state_path(self) -> Path:
@@ -139,24 +148,18 @@ def _cross_checks(settings: Settings) -> list[str]:
     return errors + _listen_errors(settings.listen)
 
 
-def _listen_errors(listen: Listen) -> list[str]:
+def _listen_errors(listen: ListenSettings) -> list[str]:
     if not listen.address:
         return []
-    host, colon, port = listen.address.rpartition(":")
-    if not (host and colon and port.isdecimal() and int(port) < 65536):
+    try:
+        host, _ = split(listen.address)
+    except BadAddress:
         return [f"listen.address: {listen.address!r} is not host:port"]
     if bool(listen.tls_cert) != bool(listen.tls_key) or (listen.tls_ca and not listen.tls_cert):
         return ["listen.tls_cert, listen.tls_key: both are needed for TLS"]
-    if not listen.tls_cert and not _is_loopback(host.strip("[]")):
+    if not listen.tls_cert and not is_loopback(host):
         return [f"listen.address: {host} is not loopback; anyone could read along: give listen.tls_cert and tls_key"]
     return []
-
-
-def _is_loopback(host: str) -> bool:
-    try:
-        return host == "localhost" or ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def example() -> str:

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from carico_agent.settings.declare import Range
+from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
-class Clients:
+class ClientsSettings:
     """Limits per client of the local API, that is per user id (on TCP: per address or certificate). Root and the
     agent's own user have none."""
 
@@ -22,7 +22,7 @@ class Clients:
 
 
 @dataclass(frozen=True)
-class Listen:
+class ListenSettings:
     """The local API on TCP as well. Nobody is root there: it answers what may be read, and takes reservations only
     from clients with a certificate."""
 
@@ -40,7 +40,7 @@ class Listen:
 
 
 @dataclass(frozen=True)
-class Budget:
+class BudgetSettings:
     """What the agent itself may cost. Above it, or while the node is under pressure, it samples 5, 2 or 1 times a
     second, and says so."""
 

@@ -10,9 +10,11 @@ import inspect
 import textwrap
 import types
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
+
+from carico_agent.plugin_api.declare import Range
 
 
 class BadSettings(ValueError):
@@ -21,14 +23,6 @@ class BadSettings(ValueError):
     def __init__(self, errors: list[str]) -> None:
         super().__init__("\n".join(errors))
         self.errors = errors
-
-
-@dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number, both included."""
-
-    least: float
-    most: float
 
 
 def build(kind: type, table: Mapping[str, Any], path: str = "") -> Any:
@@ -86,7 +80,7 @@ def _problem(hint: Any, value: Any) -> str | None:
     if origin is Annotated:
         problem = _problem(args[0], value)
         bounds = args[1]
-        if problem or not hasattr(bounds, "least"):  # by its fields: plugin_api, a sibling, has a Range of its own
+        if problem or not isinstance(bounds, Range):
             return problem
         if not bounds.least <= value <= bounds.most:
             return f"{value} is not between {bounds.least:g} and {bounds.most:g}"
@@ -137,7 +131,7 @@ def _comment(text: str) -> list[str]:
 
 
 def _bounds_text(hint: Any) -> str:
-    if get_origin(hint) is Annotated and hasattr(get_args(hint)[1], "least"):
+    if get_origin(hint) is Annotated and isinstance(get_args(hint)[1], Range):
         bounds = get_args(hint)[1]
         return f" Between {bounds.least:g} and {bounds.most:g}."
     if get_origin(hint) is Literal:

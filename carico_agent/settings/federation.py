@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated, Literal
 
-from carico_agent.settings.declare import Range
+from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
-class Federation:
+class FederationSettings:
     """Learning from the other nodes through an aggregator. Without one the node works alone."""
 
     aggregators: tuple[str, ...] = ()
@@ -51,7 +51,7 @@ class Federation:
 
 
 @dataclass(frozen=True)
-class Aggregator:
+class AggregatorSettings:
     """The aggregation server, `carico aggregator`."""
 
     listen: str = "127.0.0.1:7420"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import Annotated
 
-from carico_agent.settings.declare import Range
+from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
-class Kubernetes:
+class KubernetesSettings:
     """The node's number on its Node object, and as a resource that kube-scheduler counts by itself."""
 
     enabled: bool = False
@@ -40,7 +40,7 @@ class Kubernetes:
 
 
 @dataclass(frozen=True)
-class Extender:
+class ExtenderSettings:
     """`carico extender`: a webhook through which kube-scheduler asks for nodes with room."""
 
     listen: str = "127.0.0.1:9750"

@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
-from carico_agent.settings.declare import Range
+from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
-class Node:
+class NodeSettings:
     """Who this node is."""
 
     name: str = ""
@@ -22,7 +22,7 @@ class Node:
 
 
 @dataclass(frozen=True)
-class Sampling:
+class SamplingSettings:
     """How the kernel is read."""
 
     period_s: Annotated[float, Range(0.02, 10.0)] = 0.1
@@ -44,7 +44,7 @@ class Sampling:
 
 
 @dataclass(frozen=True)
-class Model:
+class ModelSettings:
     """How usage becomes Pod-Capacity. The defaults are the ones measured in lab/."""
 
     estimator: Literal["resource-space", "redenominated", "paper-dual", "paper-joint", "paper-delta"] = "resource-space"
@@ -65,7 +65,7 @@ class Model:
 
 
 @dataclass(frozen=True)
-class Socket:
+class SocketSettings:
     """The local API: HTTP/1.1 and JSON over a unix socket."""
 
     path: str = ""
@@ -82,7 +82,7 @@ class Socket:
 
 
 @dataclass(frozen=True)
-class Containerd:
+class ContainerdSettings:
     """Where containers are heard of. Without containerd Pods are found in the cgroup tree."""
 
     enabled: bool = True
@@ -112,7 +112,7 @@ class Containerd:
 
 
 @dataclass(frozen=True)
-class Pods:
+class PodsSettings:
     """Which Pods count, and how they are watched."""
 
     skip_namespaces: tuple[str, ...] = ()
@@ -132,7 +132,7 @@ class Pods:
 
 
 @dataclass(frozen=True)
-class Reservations:
+class ReservationsSettings:
     """Room that local schedulers hold for Pods which are on their way."""
 
     most: Annotated[int, Range(0, 100_000)] = 1000

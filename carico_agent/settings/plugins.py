@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Any
 
-from carico_agent.settings.declare import Range
+from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
-class Plugins:
+class PluginsSettings:
     """Plugins look closer at Pods and, when allowed, tune their cgroups. Nothing is written unless dry_run = false."""
 
     enabled: tuple[str, ...] = ()

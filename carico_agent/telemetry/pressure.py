@@ -6,6 +6,8 @@ happened up to the very read, so 10 Hz samples carry 10 Hz information, and spli
 
 from dataclasses import dataclass
 
+from carico_agent.plugin_api.formats import parse_stall_total
+
 from .root import Absent, KernelFile, Root, absence
 
 REMEDY = "boot with psi=1 (needs Linux 4.20 or newer with CONFIG_PSI; in a container, mount the host's proc)"
@@ -23,13 +25,9 @@ def parse(data: bytes) -> Pressure:
     >>> parse(b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=0\n")
     Pressure(some_usec=4711)
     """
-    end = data.find(b"\n")  # a line without its end may hold half a number
-    start = data.find(b" total=", 0, end)
-    if end < 0 or start < 0 or not data.startswith(b"some "):
+    some_usec = parse_stall_total(data)
+    if some_usec is None:
         raise ValueError(f"not a pressure file: {data[:80]!r}")
-    some_usec = int(data[start + 7 : end])
-    if not 0 <= some_usec < 1 << 64:
-        raise ValueError(f"pressure total {some_usec}")
     return Pressure(some_usec)
 
 

@@ -2,7 +2,7 @@
 
 import time
 
-from carico_agent.client import Agent
+from carico_agent.client import AgentClient
 from lab.bench.process import Http, agent, cpu_s
 from lab.bench.table import Row
 
@@ -20,7 +20,7 @@ def measure(count: int) -> list[Row]:
             http.get("/v1/status")
             took_s.append(time.perf_counter() - asked_s)
         elapsed_s, used_s = time.perf_counter() - started_s, cpu_s(own.pid) - used_s
-        with Agent(own.path) as client:
+        with AgentClient(own.path) as client:
             started_s = time.perf_counter()
             for _ in range(count // 4):
                 client.status()
@@ -32,6 +32,6 @@ def measure(count: int) -> list[Row]:
         Row("/v1/status: p50 latency", 1e3 * took_s[count // 2], "ms"),
         Row("/v1/status: p99 latency", 1e3 * took_s[int(count * 0.99)], "ms", P99_BUDGET_MS),
         Row("/v1/status: the agent's CPU per request", 1e6 * used_s / count, "µs"),
-        Row("carico_agent.client, Agent.status()", count // 4 / client_s, "/s"),
+        Row("carico_agent.client, AgentClient.status()", count // 4 / client_s, "/s"),
         Row("ticks missed meanwhile", missed, "", 0),
     ]

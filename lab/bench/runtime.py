@@ -160,7 +160,7 @@ async def _idle_thread(socket: str, seconds: float) -> None:
         events_pb2.SubscribeRequest.SerializeToString,
         types_pb2.Envelope.FromString,
     )
-    wanted = settings.Containerd()
+    wanted = settings.ContainerdSettings()
     stream = subscribe(events_pb2.SubscribeRequest(filters=filters(wanted.namespaces, wanted.topics)))
     threading.Thread(target=lambda: next(stream, None), daemon=True).start()
     await asyncio.sleep(4)

@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 
 from carico_agent.core import ModelConfig
-from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.gate import ThrottleConfig
 from carico_agent.schedule.policy import PodCapacity
 from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
@@ -113,7 +113,7 @@ def _gate(s: Section, which: range) -> None:
     s.say("**Hysteresis** of the publishing gate, on the same workloads, first training seed:")
     rows, base = [], cost(Carico, which)
     for rise, fall in GATES:
-        gate = GateConfig(rise=rise, fall=fall)
+        gate = ThrottleConfig(rise=rise, fall=fall)
         this = cost(lambda gate=gate: Carico(AgentConfig(gate=gate)), which)  # type: ignore[misc]
         rows.append((f"{rise}, {fall}", *(f"{ratio:.3f}" for ratio in _relative(this, base)), this[2]))
     s.table(("rise, fall [Pods]", "JCT / default", "mean PCT / default", "writes per node and minute"), rows)

@@ -10,7 +10,7 @@ from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.queue import Queue
-from carico_agent.publish.gate import Gate, GateConfig
+from carico_agent.publish.gate import ThrottleConfig, WriteThrottle
 from carico_agent.telemetry.contention import contention
 from lab.sim.cluster import Cluster
 
@@ -29,7 +29,7 @@ class Faults:
 @dataclass(frozen=True)
 class AgentConfig:
     estimator: str = "resource-space"
-    gate: GateConfig | None = field(default_factory=GateConfig)
+    gate: ThrottleConfig | None = field(default_factory=ThrottleConfig)
     """None publishes every second, as the paper does."""
     model: dict[str, object] = field(default_factory=dict)
     """Parameters of the ModelConfig that differ from its defaults."""
@@ -51,7 +51,7 @@ class Fleet:
         self.cluster, self.config, self._hear = cluster, config, hear
         model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
         self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
-        self.gates = [Gate(config.gate) if config.gate else None for _ in range(cluster.n)]
+        self.gates = [WriteThrottle(config.gate) if config.gate else None for _ in range(cluster.n)]
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
         self.writes = 0

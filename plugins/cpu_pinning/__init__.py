@@ -11,7 +11,17 @@ from fnmatch import fnmatchcase
 from typing import Any, ClassVar
 
 from carico_agent import plugin_api
-from carico_agent.plugin_api import Change, Container, Metric, Pod, Refuse, View, Writer, format_cpus, parse_cpus
+from carico_agent.plugin_api import (
+    Change,
+    ContainerView,
+    Metric,
+    PodView,
+    Refuse,
+    View,
+    Writer,
+    format_cpus,
+    parse_cpus,
+)
 
 from .allocate import shape, take
 
@@ -39,8 +49,8 @@ class CpuPinningSettings:
 class _Member:
     """One leaf group and what it is to have."""
 
-    pod: Pod
-    container: Container
+    pod: PodView
+    container: ContainerView
     wanted: int = 0
     why: str = ""
     own: frozenset[int] = frozenset()
@@ -100,7 +110,7 @@ class Plugin(plugin_api.Plugin):
     def _members(self, view: View, writer: Writer) -> Iterator[_Member]:
         """Every leaf group of every Pod, with the CPUs it is to have for itself (0 = the shared pool)."""
         for pod in view.pods:
-            for container in pod.containers or (Container(pod.uid, pod.name, pod.cgroup, pod.inode),):
+            for container in pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode),):
                 if "cpuset" in (view.read(container.cgroup, "cgroup.subtree_control") or ""):
                     self._say(pod, container, "", "left alone: it has groups of its own below it")
                     continue
@@ -109,7 +119,7 @@ class Plugin(plugin_api.Plugin):
                 own = view.read(container.cgroup, "cpuset.cpus") if original is None else original
                 yield _Member(pod, container, wanted, why, parse_cpus(own or ""))
 
-    def _wanted(self, view: View, pod: Pod, container: Container) -> tuple[int, str]:
+    def _wanted(self, view: View, pod: PodView, container: ContainerView) -> tuple[int, str]:
         if container.inode in self._spurned:
             return 0, self._spurned[container.inode]
         for pattern, count in self.settings.pods.items():
@@ -186,7 +196,7 @@ class Plugin(plugin_api.Plugin):
             else:
                 self._say(member.pod, member.container, format_cpus(member.own), "left alone: it was confined to these")
 
-    def _say(self, pod: Pod, container: Container, cpus: str, why: str, state: str = "") -> None:
+    def _say(self, pod: PodView, container: ContainerView, cpus: str, why: str, state: str = "") -> None:
         self._decisions.append(_Decision(f"{pod.full_name}/{container.name}", cpus, why, state))
 
     # -- telling -------------------------------------------------------------------------------------------------------

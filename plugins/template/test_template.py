@@ -2,13 +2,13 @@
 
 import pytest
 
-from carico_agent.plugin_api import NodeFacts, Outcome, Pod, Refuse, Usage, View
+from carico_agent.plugin_api import CgroupUsage, NodeInfo, Outcome, PodView, Refuse, View
 
 from . import Plugin, TemplateSettings
 
-BIG = Pod("k1", "big", "default", "u1", "/cg/big", 11, usage=Usage(memory_current=3 << 30))
-SMALL = Pod("k2", "small", "default", "u2", "/cg/small", 12, usage=Usage(memory_current=1 << 20))
-BLIND = Pod("k3", "blind", "default", "u3", "/cg/blind", 13)
+BIG = PodView("k1", "big", "default", "u1", "/cg/big", 11, usage=CgroupUsage(memory_current=3 << 30))
+SMALL = PodView("k2", "small", "default", "u2", "/cg/small", 12, usage=CgroupUsage(memory_current=1 << 20))
+BLIND = PodView("k3", "blind", "default", "u3", "/cg/blind", 13)
 
 
 class Rememberer:
@@ -23,7 +23,7 @@ class Rememberer:
 
 
 def view(*pods, controllers="memory"):
-    return View(0.0, NodeFacts(cores=2), pods, lambda cgroup, key: controllers)
+    return View(0.0, NodeInfo(cores=2), pods, lambda cgroup, key: controllers)
 
 
 def test_lists_large_pods_and_writes_nothing_by_default():

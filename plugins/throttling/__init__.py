@@ -13,12 +13,12 @@ from typing import Annotated, Any, ClassVar
 
 from carico_agent import plugin_api
 from carico_agent.plugin_api import (
-    Container,
+    CgroupUsage,
+    ContainerView,
     Metric,
-    Pod,
+    PodView,
     Range,
     Refuse,
-    Usage,
     View,
     Writer,
     parse_cpus,
@@ -55,7 +55,7 @@ class ThrottlingSettings:
 class _Watched:
     """What is remembered about one Pod; the container with most throttling speaks for it."""
 
-    pod: Pod
+    pod: PodView
     container: str
     groups: list[Group]
     case: Case
@@ -96,9 +96,9 @@ class Plugin(plugin_api.Plugin):
         self._counts = {inode: counts for inode, counts in self._counts.items() if any(inode == i for _, i in seen)}
 
     def _look(
-        self, view: View, pod: Pod, seen: set[tuple[str, int]], parents: dict[str, Group | None]
+        self, view: View, pod: PodView, seen: set[tuple[str, int]], parents: dict[str, Group | None]
     ) -> _Watched | None:
-        members = pod.containers or (Container(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
+        members = pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
         groups = [
             (member, group)
             for member in members
@@ -114,7 +114,9 @@ class Plugin(plugin_api.Plugin):
         windows = {f"{window_s:g}s": spent for window_s in self._windows_s if (spent := history.over(window_s))}
         return _Watched(pod, member.name, [own, *above], case, diagnose(case), windows, counted)
 
-    def _group(self, view: View, cgroup: str, inode: int, usage: Usage, seen: set[tuple[str, int]]) -> Group | None:
+    def _group(
+        self, view: View, cgroup: str, inode: int, usage: CgroupUsage, seen: set[tuple[str, int]]
+    ) -> Group | None:
         key = (cgroup, inode)
         seen.add(key)
         history = self._histories.setdefault(key, History(self._windows_s[-1]))
@@ -132,7 +134,7 @@ class Plugin(plugin_api.Plugin):
         while parent.startswith(root + "/"):
             if parent not in known:
                 stat = parse_flat(view.read(parent, "cpu.stat"))
-                usage = Usage(
+                usage = CgroupUsage(
                     stat.get("usage_usec"), stat.get("nr_periods"), stat.get("nr_throttled"), stat.get("throttled_usec")
                 )
                 known[parent] = self._group(view, parent, 0, usage, seen)
@@ -141,7 +143,9 @@ class Plugin(plugin_api.Plugin):
             parent = os.path.dirname(parent)
         return tuple(found)
 
-    def _threads(self, view: View, member: Container, own: Group, above: tuple[Group, ...]) -> threads.Threads | None:
+    def _threads(
+        self, view: View, member: ContainerView, own: Group, above: tuple[Group, ...]
+    ) -> threads.Threads | None:
         """Threads are looked at only where something is throttled: it costs a file per thread."""
         if not any(group.spent.throttled for group in (own, *above)):
             return None
@@ -153,8 +157,8 @@ class Plugin(plugin_api.Plugin):
     def _case(
         self,
         view: View,
-        pod: Pod,
-        member: Container,
+        pod: PodView,
+        member: ContainerView,
         own: Group,
         above: tuple[Group, ...],
         request_ms: float | None = None,
@@ -230,13 +234,13 @@ class Plugin(plugin_api.Plugin):
             )
 
 
-def _counters(view: View, member: Container) -> Usage:
+def _counters(view: View, member: ContainerView) -> CgroupUsage:
     """What the view knows, or else the two files that matter here."""
     if member.usage.cpu_usage_usec is not None:
         return member.usage
     stat = parse_flat(view.read(member.cgroup, "cpu.stat"))
     stall = parse_stall(view.read(member.cgroup, "cpu.pressure"))
-    return Usage(
+    return CgroupUsage(
         stat.get("usage_usec"),
         stat.get("nr_periods"),
         stat.get("nr_throttled"),
@@ -246,7 +250,7 @@ def _counters(view: View, member: Container) -> Usage:
     )
 
 
-def _matches(pod: Pod, wanted: str) -> bool:
+def _matches(pod: PodView, wanted: str) -> bool:
     return wanted in (pod.key, pod.uid) or fnmatchcase(pod.full_name if "/" in wanted else pod.name, wanted)
 
 

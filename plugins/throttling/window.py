@@ -3,7 +3,7 @@
 from collections import deque
 from dataclasses import dataclass
 
-from carico_agent.plugin_api import Usage
+from carico_agent.plugin_api import CgroupUsage
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class History:
         self._keep_s = keep_s
         self._readings: deque[tuple[float, tuple[int, ...]]] = deque()
 
-    def add(self, now_s: float, usage: Usage) -> None:
+    def add(self, now_s: float, usage: CgroupUsage) -> None:
         stall = usage.pressure.get("cpu")
         counters = (
             usage.nr_periods or 0,

@@ -21,7 +21,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, Phase, given, seed, settings
 
-from carico_agent.client import Agent, AgentError
+from carico_agent.client import AgentClient, AgentError
 from tests.conftest import AgentProcess
 from tests.test_reservations_api import roomy
 
@@ -115,7 +115,7 @@ def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> N
             timeout=300,
         )
     assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-2000:]
-    assert Agent(process.socket).status()["sequence"] > 0
+    assert AgentClient(process.socket).status()["sequence"] > 0
     assert "Traceback" not in process.log.read_text()
     assert json.loads(json.dumps(process.client().request("GET", "/v1/self")))["failed_ticks"] == 0
 
@@ -169,6 +169,6 @@ def test_10_000_cases(start_agent: Start, roomy: list[str]) -> None:
                 try_out(operation, mode, math.ceil(CASES * share / len(operations)))
     print(dict(answered))
     assert answered.total() >= CASES
-    assert Agent(process.socket).status()["sequence"] > 0
+    assert AgentClient(process.socket).status()["sequence"] > 0
     assert "Traceback" not in process.log.read_text()
     assert process.client().request("GET", "/v1/self")["failed_ticks"] == 0

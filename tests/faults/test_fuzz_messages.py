@@ -13,7 +13,7 @@ from carico_agent.federation.server import AggregatorServer
 from carico_agent.runtime.containerd import PAYLOADS, change_of, snapshot_of
 from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodTable
 from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
-from carico_agent.settings import Aggregator
+from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, damaged
 from tests.federation.test_http2 import HELLO, call, connect, frame, headers, message
 
@@ -33,7 +33,7 @@ def contribution(node: str) -> bytes:
 
 
 def server(name: str = "test") -> AggregatorServer:
-    one = AggregatorServer(Aggregator(max_nodes=100), name)
+    one = AggregatorServer(AggregatorSettings(max_nodes=100), name)
     for node in ("a", "b"):
         one.answer(contribution(node), None)
     one.ledger.merge()

@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
+from carico_agent.plugin_api import formats
 from carico_agent.runtime import cgroups, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from tests.faults import damage
@@ -40,16 +41,16 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "telemetry.link.parse": (link.parse, b"4711\n"),
     "telemetry.link.parse_speed": (link.parse_speed, b"1000\n"),
     "runtime.usage.parse_cpu_stat": (lambda data: usage.parse_cpu_stat(data, usage.PodUsage(0.0)), CPU_STAT),
-    "runtime.usage.parse_pressure": (usage.parse_pressure, PSI),
     "runtime.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
     "runtime.cgroups.parse_started": (
         text(cgroups.parse_started),
         b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
     ),
-    "plugin_api.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),
-    "plugin_api.parse_cpus": (text(plugin_api.parse_cpus), b"0-2,5\n"),
-    "plugin_api.parse_bytes": (text(plugin_api.parse_bytes), b"256Mi"),
-    "plugin_api.parse_stall": (text(plugin_api.parse_stall), PSI),
+    "plugin_api.formats.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),
+    "plugin_api.formats.parse_cpus": (text(plugin_api.parse_cpus), b"0-2,5\n"),
+    "plugin_api.formats.parse_quantity": (text(plugin_api.parse_quantity), b"256Mi"),
+    "plugin_api.formats.parse_stall": (text(plugin_api.parse_stall), PSI),
+    "plugin_api.formats.parse_stall_total": (formats.parse_stall_total, PSI),
 }
 CASES = 10_000 // len(PARSERS) + 1
 
@@ -101,7 +102,7 @@ def test_no_parser_is_forgotten() -> None:
         *tree.glob("telemetry/*.py"),
         *tree.glob("runtime/*.py"),
         tree / "plugin_host/facts.py",
-        tree / "plugin_api.py",
+        tree / "plugin_api/formats.py",
     ]:
         module = str(path.relative_to(tree).with_suffix("")).replace("/", ".")
         found |= {f"{module}.{name}" for name in re.findall(r"^def (parse\w*)\(", path.read_text(), re.MULTILINE)}

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import Agent, AgentError, AgentUnavailable
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from tests.conftest import AgentProcess
 from tests.containerd import PrivateContainerd, missing
 from tests.runtime.trees import FakeRoot
@@ -293,4 +293,4 @@ def test_a_client_of_a_stopped_agent_is_told(start_agent: Start) -> None:
     process.wait()
     process.stop(signal.SIGKILL)
     with pytest.raises(AgentUnavailable):
-        Agent(process.socket).status()
+        AgentClient(process.socket).status()

@@ -12,8 +12,8 @@ from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.sampling import Sampling
 from carico_agent.app.status import human_line, status_metrics, status_of
 from carico_agent.core import CapacityModel
+from carico_agent.net.metrics import render
 from carico_agent.publish.board import Board
-from carico_agent.publish.metrics import render
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import Settings

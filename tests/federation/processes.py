@@ -10,24 +10,24 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from carico_agent.settings import Aggregator
+from carico_agent.settings import AggregatorSettings
 
 ROOT = Path(__file__).resolve().parents[2]
 
 MAIN = """
 import asyncio, json, logging, sys
-from carico_agent.settings import Aggregator
+from carico_agent.settings import AggregatorSettings
 from carico_agent.federation.server import serve
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 given = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(sys.argv[1]).items()}
-asyncio.run(serve(Aggregator(**given), ready=lambda address: print("ready", address, flush=True)))
+asyncio.run(serve(AggregatorSettings(**given), ready=lambda address: print("ready", address, flush=True)))
 """
 
 
 class Process:
     """An aggregator in a process of its own, listening on `address`."""
 
-    def __init__(self, settings: Aggregator, prefix: tuple[str, ...] = ()) -> None:
+    def __init__(self, settings: AggregatorSettings, prefix: tuple[str, ...] = ()) -> None:
         self.settings, self.prefix = settings, prefix
         self.address = settings.listen
 
@@ -76,7 +76,7 @@ class Process:
 
 @asynccontextmanager
 async def aggregator(prefix: tuple[str, ...] = (), **settings: Any):
-    process = Process(Aggregator(**{"listen": "127.0.0.1:0", **settings}), prefix)
+    process = Process(AggregatorSettings(**{"listen": "127.0.0.1:0", **settings}), prefix)
     await process.start()
     try:
         yield process

@@ -14,7 +14,7 @@ from carico_agent.federation import wire
 from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
-from carico_agent.settings import Federation
+from carico_agent.settings import FederationSettings
 
 from .processes import aggregator, until
 from .test_hostile import HOSTILE
@@ -80,7 +80,7 @@ async def test_chaos():
         slow = await proxy.start()
         clients = [
             FederationClient(
-                Federation(aggregators=(slow if i % 2 else server.address,)),
+                FederationSettings(aggregators=(slow if i % 2 else server.address,)),
                 node,
                 ("cpu", "memory"),
                 local(node),

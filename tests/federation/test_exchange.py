@@ -19,7 +19,7 @@ from carico_agent.federation.listener import Listener
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.status import describe, fetch_status
-from carico_agent.settings import Federation
+from carico_agent.settings import FederationSettings
 
 from .processes import aggregator, until
 
@@ -31,12 +31,14 @@ def told(cpu: float, memory: float = 0.2, **more) -> Contribution:
     return Contribution(TWO, Subspace.of_batch([[cpu], [memory]]), samples=10, pods=1, **more)
 
 
-def fast(*addresses: str, **more) -> Federation:
-    return Federation(**{"aggregators": addresses, "period_s": 0.1, "heartbeat_s": 0.5, "answer_s": 2.0, **more})
+def fast(*addresses: str, **more) -> FederationSettings:
+    return FederationSettings(
+        **{"aggregators": addresses, "period_s": 0.1, "heartbeat_s": 0.5, "answer_s": 2.0, **more}
+    )
 
 
 @asynccontextmanager
-async def client(settings: Federation, node: str, local, resources=TWO):
+async def client(settings: FederationSettings, node: str, local, resources=TWO):
     """A running client; `views` has what it heard."""
     views = []
     one = FederationClient(settings, node, resources, local if callable(local) else lambda: local, views.append)

@@ -14,7 +14,7 @@ from carico_agent.federation import wire
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.server import AggregatorServer
-from carico_agent.settings import Aggregator
+from carico_agent.settings import AggregatorSettings
 
 from .processes import aggregator
 
@@ -71,7 +71,7 @@ HOSTILE = {
 
 @pytest.fixture
 def server() -> AggregatorServer:
-    one = AggregatorServer(Aggregator(), "test")
+    one = AggregatorServer(AggregatorSettings(), "test")
     one.answer(raw(node="honest"), None)
     one.ledger.merge()
     one.render()
@@ -109,7 +109,7 @@ def test_newer_peers_are_understood(server):
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes(message):
-    server = AggregatorServer(Aggregator(), "test")
+    server = AggregatorServer(AggregatorSettings(), "test")
     pb.View.FromString(server.answer(message, None))
     server.ledger.merge()
     server.render()
@@ -143,7 +143,7 @@ contributions = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(contributions, max_size=5))
 def test_random_messages_leave_a_sound_view(messages):
-    server = AggregatorServer(Aggregator(max_skew_s=86_400), "test")
+    server = AggregatorServer(AggregatorSettings(max_skew_s=86_400), "test")
     for message in messages:
         server.answer(message.SerializeToString(), None)
     server.ledger.merge()
@@ -194,7 +194,7 @@ def test_a_lying_aggregator_is_not_believed(answer):
     ).map(lambda m: m.SerializeToString())
 )
 def test_a_lying_peer_leaves_a_sound_view(partial):
-    server = AggregatorServer(Aggregator(), "test")
+    server = AggregatorServer(AggregatorSettings(), "test")
     server.answer(raw(node="honest"), None)
     with contextlib.suppress(Rejected):
         server.ledger.take(*wire.read_partial(partial), 0.0)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import Agent, AgentError, AgentUnavailable, Status
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable, Status
 
 TREE = Path(__file__).resolve().parents[2]
 CORES = 4
@@ -58,7 +58,7 @@ class Cluster:
             command = [sys.executable, "-m", "carico_agent", *arguments]
             self._processes.append(subprocess.Popen(command, cwd=TREE, stdout=log, stderr=log, env=environment))
 
-    def agent(self, name: str, *phases: tuple[int, float, float]) -> Agent:
+    def agent(self, name: str, *phases: tuple[int, float, float]) -> AgentClient:
         path = trace(self.folder / f"{name}.trace", list(phases))
         self.carico(
             "agent",
@@ -74,9 +74,9 @@ class Cluster:
             "--aggregator",
             self.address,
         )
-        return Agent(f"{self.folder}/{name}")
+        return AgentClient(f"{self.folder}/{name}")
 
-    def wait(self, agent: Agent, ready: Callable[[Status], bool]) -> Status:
+    def wait(self, agent: AgentClient, ready: Callable[[Status], bool]) -> Status:
         deadline_s = time.monotonic() + 120
         while time.monotonic() < deadline_s:
             try:

@@ -6,8 +6,9 @@ import subprocess
 
 import pytest
 
-from carico_agent.federation.address import BadAddress, Tls, check, is_private
 from carico_agent.federation.status import fetch_status
+from carico_agent.net.address import BadAddress, check, is_private
+from carico_agent.net.tls import TlsFiles
 
 from .processes import aggregator, until
 from .test_exchange import client, fast, told
@@ -90,7 +91,7 @@ def authority(tmp_path) -> Authority:
 
 
 async def _status(server, files):
-    return await fetch_status(server.address, Tls(files["tls_ca"], files["tls_cert"], files["tls_key"]))
+    return await fetch_status(server.address, TlsFiles.mutual(files["tls_ca"], files["tls_cert"], files["tls_key"]))
 
 
 async def test_a_certificate_speaks_for_its_own_name_only(authority):

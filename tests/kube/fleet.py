@@ -12,18 +12,18 @@ from datetime import UTC, datetime
 from typing import Any
 
 from carico_agent.kube.access import Access, from_kubeconfig
-from carico_agent.kube.budget import Budget
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError
+from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.gate import ThrottleConfig
 from carico_agent.publish.node import NodeConfig, NodePublisher
 from tests.kube.plane import Plane
 
 SWING_S = 8.0
 """Time from one peak of a node's number to the next [s]: a fall of 2 * swing takes half of it."""
 
-QUICK = GateConfig(min_interval_s=1.0, heartbeat_s=10.0, ttl_s=60.0)
+QUICK = ThrottleConfig(min_interval_s=1.0, heartbeat_s=10.0, ttl_s=60.0)
 
 
 class FakeNode:
@@ -33,7 +33,7 @@ class FakeNode:
         self.name, self.slots = name, slots
         self.running: set[str] = set()
         self.board = Board(ttl_s=5.0)
-        self.client = Client(access, Budget(per_s=20.0, burst=50))
+        self.client = KubeClient(access, TokenBucket(per_s=20.0, burst=50))
         config = NodeConfig(name, book_namespace="carico", gate=QUICK)
         self.publisher = NodePublisher(self.client, self.board, config, self.counted)
 
@@ -70,7 +70,7 @@ class Fleet:
     ) -> None:
         self.plane, self.swing, self.wobble, self.work_s, self._slots = plane, swing, wobble, work_s, slots
         access = from_kubeconfig(plane.kubeconfig("agent-token"))
-        self.admin = Client(from_kubeconfig(plane.kubeconfig("admin-token")), Budget(per_s=1000.0, burst=1000))
+        self.admin = KubeClient(from_kubeconfig(plane.kubeconfig("admin-token")), TokenBucket(per_s=1000.0, burst=1000))
         self.nodes = {name: FakeNode(name, access, slots) for name in (f"node-{n:02d}" for n in range(count))}
         self._tasks: list[asyncio.Task[Any]] = []
         self._lives: set[asyncio.Task[None]] = set()

@@ -17,9 +17,9 @@ from math import inf
 from typing import Any
 
 from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.budget import Budget
-from carico_agent.kube.client import Client, Object
+from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.names import RESOURCE
+from carico_agent.net.buckets import TokenBucket
 from tests.kube.plane import Plane
 
 
@@ -61,7 +61,7 @@ class Recorder:
 
     def __init__(self, plane: Plane) -> None:
         self._plane = plane
-        self._client = Client(from_kubeconfig(plane.kubeconfig("admin-token")), Budget(per_s=100.0, burst=100))
+        self._client = KubeClient(from_kubeconfig(plane.kubeconfig("admin-token")), TokenBucket(per_s=100.0, burst=100))
         self._events: list[tuple[int, str, bool, Object]] = []
         self._before = len(plane.audit())
 

@@ -19,7 +19,7 @@ from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.gate import ThrottleConfig
 from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
 from carico_agent.schedule.cluster import Cluster, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
@@ -47,7 +47,7 @@ class Scene:
         self.bindings = self.refused = 0
         self.board = Board(ttl_s=3600.0)
         client: Any = self.server
-        config = NodeConfig("a", book_namespace="carico" if book else "", gate=GateConfig(hold_s=0.0))
+        config = NodeConfig("a", book_namespace="carico" if book else "", gate=ThrottleConfig(hold_s=0.0))
         self.agent = NodePublisher(client, self.board, config)
         self.agent._watch_pods.synced.set()
         self.agent._node_changed(False, NodeFacts("a"))

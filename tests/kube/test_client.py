@@ -14,12 +14,12 @@ import pytest
 from aiohttp import web
 
 from carico_agent.kube.access import Access, Exec, from_kubeconfig, in_cluster
-from carico_agent.kube.budget import Budget
-from carico_agent.kube.client import Client
+from carico_agent.kube.client import KubeClient
 from carico_agent.kube.credentials import certificate_end
 from carico_agent.kube.errors import BadAccess, Refused, Unreachable
 from carico_agent.kube.health import Health
-from carico_agent.kube.watch import Watch
+from carico_agent.kube.watch import ResourceWatch
+from carico_agent.net.buckets import TokenBucket
 from carico_agent.supervise.backoff import Backoff
 from tests.kube.plane import free_port
 
@@ -74,7 +74,7 @@ async def test_a_rotated_token_is_read_again_after_401(script: Script, tmp_path:
         return web.json_response({"kind": "x"}, status=200 if good else 401)
 
     script.answer = answer
-    async with Client(script.access(token_file=str(file))) as client:
+    async with KubeClient(script.access(token_file=str(file))) as client:
         with pytest.raises(Refused, match="does not accept these credentials"):
             await client.get("/x")
         file.write_text("new\n")
@@ -89,12 +89,12 @@ async def test_exec_plugin(script: Script, tmp_path: Path) -> None:
         "'status': {'token': os.environ['WHO'], 'expirationTimestamp': '2999-01-01T00:00:00Z'}}))"
     )
     plugin = Exec(sys.executable, ("-c", code), {"WHO": "plugged"})
-    async with Client(script.access(exec=plugin)) as client:
+    async with KubeClient(script.access(exec=plugin)) as client:
         await client.get("/x")
         await client.get("/x")
     assert tokens(script) == ["plugged", "plugged"]
     for command, what in (("/no/such/plugin", "No such file"), ("/bin/false", "failed"), ("/bin/echo", "not JSON")):
-        async with Client(script.access(exec=Exec(command))) as client:
+        async with KubeClient(script.access(exec=Exec(command))) as client:
             with pytest.raises(BadAccess, match=what):
                 await client.get("/x")
 
@@ -108,7 +108,7 @@ async def test_retry_after_pauses_the_whole_client(script: Script) -> None:
         return web.json_response({}, status=429 if busy else 200, headers={"Retry-After": "0.5"} if busy else {})
 
     script.answer = answer
-    async with Client(script.access()) as client:
+    async with KubeClient(script.access()) as client:
         with pytest.raises(Refused) as refused:
             await client.get("/x")
         assert refused.value.retry_after_s == 0.5
@@ -119,7 +119,9 @@ async def test_retry_after_pauses_the_whole_client(script: Script) -> None:
 
 async def test_a_server_that_is_down_sees_one_try_at_a_time(script: Script) -> None:
     await script.stop()
-    async with Client(script.access(), patience=Backoff(first_s=0.2, factor=1.0, most_s=0.2, jitter_ratio=0)) as client:
+    async with KubeClient(
+        script.access(), retry_delays=Backoff(first_s=0.2, factor=1.0, most_s=0.2, jitter_ratio=0)
+    ) as client:
 
         async def until_it_works() -> None:
             while True:
@@ -138,7 +140,7 @@ async def test_a_server_that_is_down_sees_one_try_at_a_time(script: Script) -> N
 
 
 async def test_the_budget_holds(script: Script) -> None:
-    async with Client(script.access(), Budget(per_s=20.0, burst=5)) as client:
+    async with KubeClient(script.access(), TokenBucket(per_s=20.0, burst=5)) as client:
         started_s = time.monotonic()
         await asyncio.gather(*(client.get("/x") for _ in range(15)))
         assert time.monotonic() - started_s >= 0.45
@@ -177,8 +179,8 @@ async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:
         return response
 
     script.answer = answer
-    async with Client(script.access(), patience=FAST) as client:
-        watch = Watch(
+    async with KubeClient(script.access(), retry_delays=FAST) as client:
+        watch = ResourceWatch(
             client,
             "/pods",
             lambda o: str(o["metadata"]["name"]),

@@ -10,7 +10,7 @@ from carico_agent.kube.errors import Refused, Unreachable
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import Board
-from carico_agent.publish.gate import GateConfig
+from carico_agent.publish.gate import ThrottleConfig
 from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
 
 
@@ -36,7 +36,7 @@ class Bench:
         self.client = FakeClient()
         self.board = Board(ttl_s=5.0, clock=lambda: self.now_s)
         self.counted: dict[str, bool] = {}
-        config = NodeConfig("a", gate=GateConfig(**gate))
+        config = NodeConfig("a", gate=ThrottleConfig(**gate))
         client: Any = self.client
         self.publisher = NodePublisher(client, self.board, config, lambda: self.counted, lambda: self.now_s)
         self.publisher._watch_pods.synced.set()

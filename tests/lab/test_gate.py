@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.publish.gate import Gate, GateConfig, News, steady
+from carico_agent.publish.gate import News, ThrottleConfig, WriteThrottle, steady
 
-CONFIG = GateConfig()
+CONFIG = ThrottleConfig()
 
 
 @given(st.floats(0, 1e5), st.one_of(st.none(), st.integers(0, 100_000)))
@@ -28,7 +28,7 @@ def test_odd_numbers(odd: float) -> None:
 
 
 def drive(values: list[float], period_s: float = 1.0, fail: bool = False) -> list[tuple[float, News, str]]:
-    gate, writes = Gate(), []
+    gate, writes = WriteThrottle(), []
     for i, value in enumerate(values):
         news = gate.news(value, "measured")
         if reason := gate.reason(i * period_s, news):
@@ -62,7 +62,7 @@ def test_a_failed_write_is_offered_again() -> None:
 
 
 def test_reasons_are_said() -> None:
-    gate = Gate()
+    gate = WriteThrottle()
     gate.wrote(0.0, gate.news(8.4, "learning"))
     assert gate.reason(10.0, gate.news(nan, "measured")) == "slots 8 -> unknown"
     assert gate.reason(10.0, gate.news(8.4, "measured")) == "mode learning -> measured"
@@ -72,7 +72,7 @@ def test_reasons_are_said() -> None:
 
 
 def test_large_nodes_do_not_report_every_pod() -> None:
-    gate = Gate()
+    gate = WriteThrottle()
     gate.wrote(0.0, gate.news(100.5, "measured"))
     assert gate.news(101.9, "measured").slots == 100
     assert gate.news(104.9, "measured").slots == 104
@@ -81,4 +81,4 @@ def test_large_nodes_do_not_report_every_pod() -> None:
 @pytest.mark.parametrize("bad", [{"ttl_s": 100.0}, {"min_interval_s": 0.0}, {"min_interval_s": 61.0}, {"rise": 1.0}])
 def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
-        Gate(GateConfig(**bad))
+        WriteThrottle(ThrottleConfig(**bad))

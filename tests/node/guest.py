@@ -388,7 +388,7 @@ def restores():
     check("written again before uninstall and kill -9", start_service() and written(), now())
     sh("/opt/carico/bin/pip", "uninstall", "-q", "-y", "carico-agent")
     sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-agent")
-    check("after pip uninstall and kill -9: the kit has put the old values back", until(original, 60), now())
+    check("after pip uninstall and kill -9: the zipapp has put the old values back", until(original, 60), now())
     sh("systemctl", "stop", "carico-agent", ok=False)
     kinds = [json.loads(line)["kind"] for line in JOURNAL.read_text().splitlines()]
     check("the journal tells the whole story", {"intent", "applied", "closed"} <= set(kinds), f"{len(kinds)} lines")

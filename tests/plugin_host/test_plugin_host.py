@@ -9,12 +9,12 @@ from typing import Annotated
 import pytest
 
 from carico_agent import plugin_api
-from carico_agent.plugin_api import Change, Metric, NodeFacts, Range, Refuse, View
+from carico_agent.plugin_api import Change, Metric, NodeInfo, Range, Refuse, View
 from carico_agent.plugin_host.host import Host
 from carico_agent.plugin_host.journal import Journal, Knob
-from carico_agent.plugin_host.load import Found, find
+from carico_agent.plugin_host.load import FoundPlugin, find
 from carico_agent.plugin_host.runner import Runner
-from carico_agent.settings import BadSettings, Plugins, parse
+from carico_agent.settings import BadSettings, PluginsSettings, parse
 from carico_agent.supervise.backoff import Backoff
 from carico_agent.supervise.ticker import Ticker
 
@@ -50,13 +50,13 @@ class Plain(plugin_api.Plugin):
 
 
 def view_of():
-    return View(time.monotonic(), NodeFacts(cores=2), (), lambda cgroup, key: None)
+    return View(time.monotonic(), NodeInfo(cores=2), (), lambda cgroup, key: None)
 
 
 def host(tmp_path, *kinds, **settings):
-    found = {kind.name: Found(kind.name, "here", lambda kind=kind: kind) for kind in kinds}
+    found = {kind.name: FoundPlugin(kind.name, "here", lambda kind=kind: kind) for kind in kinds}
     fields = {"enabled": tuple(found), "site_folder": "", **settings}
-    return Host(Plugins(**fields), view_of, tmp_path / "state/journal", str(tmp_path / "root"), found)
+    return Host(PluginsSettings(**fields), view_of, tmp_path / "state/journal", str(tmp_path / "root"), found)
 
 
 def eventually(check):
@@ -124,8 +124,10 @@ def test_refusing_failing_and_unloadable_plugins_are_shown_and_harm_nobody(tmp_p
     def explode():
         raise ImportError("no module named nothing")
 
-    found["unloadable"] = Found("unloadable", "here", explode)
-    made = Host(Plugins(enabled=tuple(found), site_folder=""), view_of, tmp_path / "journal", str(tmp_path), found)
+    found["unloadable"] = FoundPlugin("unloadable", "here", explode)
+    made = Host(
+        PluginsSettings(enabled=tuple(found), site_folder=""), view_of, tmp_path / "journal", str(tmp_path), found
+    )
     made.start()
 
     def states():
@@ -282,7 +284,7 @@ def site(tmp_path, code=SITE):
 
 
 def test_site_plugins_are_found_and_run(tmp_path):
-    settings = Plugins(enabled=("mine",), site_folder=str(site(tmp_path)), settings={"mine": {"a": 3}})
+    settings = PluginsSettings(enabled=("mine",), site_folder=str(site(tmp_path)), settings={"mine": {"a": 3}})
     made = Host(settings, view_of, tmp_path / "journal", str(tmp_path))
     made.start()
     eventually(lambda: made.answer("mine")["report"] == {"value": 7})
@@ -302,7 +304,7 @@ def test_site_plugins_are_found_and_run(tmp_path):
 def test_bad_site_plugins_are_refused(tmp_path, code, mode, why):
     folder = site(tmp_path, code)
     os.chmod(folder / "mine", mode)
-    made = Host(Plugins(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
+    made = Host(PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
     assert why in made.refused["mine"]
 
 

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from carico_agent.plugin_host import journal as journals
-from carico_agent.plugin_host import kit
+from carico_agent.plugin_host import restore_zipapp
 from carico_agent.plugin_host.journal import Journal, JournalBusy, Knob, decode, encode, fold, read_records
 from carico_agent.plugin_host.restore import restore
 
@@ -198,12 +198,12 @@ def test_burst_and_quota_are_restored_in_the_order_the_kernel_takes(tmp_path):
     assert [key for _, key, _ in kernel.log] == ["cpu.max.burst", "cpu.max"]
 
 
-def test_the_restore_kit_runs_without_the_agent(tmp_path):
+def test_the_restore_zipapp_runs_without_the_agent(tmp_path):
     """As after `pip uninstall`: another python without carico, an empty folder, and the zip beside the journal."""
     inode = make_cgroup(tmp_path / "a", memory_high="8192")
     journal = Journal(tmp_path / "state/journal")
     journal.intent(knob(tmp_path / "a", inode, boot=journal.boot), "max", "8192", "p", "why")
-    kit.write(tmp_path / "state")
+    restore_zipapp.write(tmp_path / "state")
     command = [sys.executable, "-I", "-S", str(tmp_path / "state/restore.pyz")]
     busy = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert busy.returncode == 1 and "agent is running" in busy.stderr

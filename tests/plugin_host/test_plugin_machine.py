@@ -19,7 +19,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from carico_agent.plugin_api import Change
 from carico_agent.plugin_host import writer as writers
 from carico_agent.plugin_host.restore import restore_all
-from carico_agent.plugin_host.writer import CgroupWriter, Limits
+from carico_agent.plugin_host.writer import CgroupWriter, WriteLimits
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, make_cgroup, no_sync, value_of
 
@@ -73,7 +73,7 @@ class Agent(RuleBasedStateMachine):
         """As the agent does: open the journal, put back what an earlier life left, then work."""
         self.journal = FakeDisk(self.folder / "journal", self.fuse)
         restore_all(self.journal, self.kernel)
-        limits = Limits(rewrite_after_s=0, min_step_ratio=0)
+        limits = WriteLimits(rewrite_after_s=0, min_step_ratio=0)
         self.writer = CgroupWriter(
             self.journal, dry_run=False, limits=limits, files=self.kernel, clock=lambda: self.clock_s
         )
@@ -222,7 +222,7 @@ class Agent(RuleBasedStateMachine):
 @pytest.fixture
 def still(monkeypatch, caplog):
     no_sync(monkeypatch)
-    monkeypatch.setattr(writers, "Call", InlineCall)
+    monkeypatch.setattr(writers, "BoundedCall", InlineCall)
     caplog.set_level(logging.CRITICAL)
 
 

@@ -8,12 +8,12 @@ import time
 import pytest
 
 from carico_agent.plugin_api import Change
-from carico_agent.plugin_host.writer import CgroupWriter, Limits, PluginWriter
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
 from carico_agent.supervise.ticker import Ticker
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, make_cgroup, value_of
 
-QUICK = Limits(write_deadline_s=5.0, rewrite_after_s=0.0, min_step_ratio=0.0)
+QUICK = WriteLimits(write_deadline_s=5.0, rewrite_after_s=0.0, min_step_ratio=0.0)
 
 
 class Bench:
@@ -140,7 +140,7 @@ def test_an_owned_file_is_refused_with_the_owner(tmp_path):
 
 
 def test_rate_limit_and_minimum_step(tmp_path):
-    bench = Bench(tmp_path, Limits(rewrite_after_s=10, writes_per_minute=3, min_step_ratio=0.05))
+    bench = Bench(tmp_path, WriteLimits(rewrite_after_s=10, writes_per_minute=3, min_step_ratio=0.05))
     bench.make("pod", memory_high="100000000")
     bench.make("other")
     assert bench.states(("pod", "memory.high", "100999999")) == ["held"]
@@ -154,7 +154,7 @@ def test_rate_limit_and_minimum_step(tmp_path):
 
 
 def test_undo_is_never_delayed(tmp_path):
-    bench = Bench(tmp_path, Limits(rewrite_after_s=10, writes_per_minute=1))
+    bench = Bench(tmp_path, WriteLimits(rewrite_after_s=10, writes_per_minute=1))
     pod = bench.make("pod")
     bench.write(("pod", "memory.high", "8192"))
     mine = PluginWriter("p", bench.writer)
@@ -278,7 +278,7 @@ def eventually(check):
 
 
 def test_a_hanging_write_is_pending_and_others_go_on(tmp_path):
-    bench = Bench(tmp_path, Limits(write_deadline_s=0.05, rewrite_after_s=0, min_step_ratio=0))
+    bench = Bench(tmp_path, WriteLimits(write_deadline_s=0.05, rewrite_after_s=0, min_step_ratio=0))
     pod = bench.make("pod")
     hanging = Hanging(bench)
     assert bench.states(("pod", "memory.high", "8192"), ("pod", "memory.low", "4096")) == ["pending", "written"]
@@ -291,7 +291,7 @@ def test_a_hanging_write_is_pending_and_others_go_on(tmp_path):
 
 
 def test_a_write_that_lands_after_the_restore_is_put_back_again(tmp_path):
-    bench = Bench(tmp_path, Limits(write_deadline_s=0.05, rewrite_after_s=0, min_step_ratio=0))
+    bench = Bench(tmp_path, WriteLimits(write_deadline_s=0.05, rewrite_after_s=0, min_step_ratio=0))
     pod = bench.make("pod")
     hanging = Hanging(bench)
     assert bench.states(("pod", "memory.high", "8192")) == ["pending"]
@@ -303,7 +303,7 @@ def test_a_write_that_lands_after_the_restore_is_put_back_again(tmp_path):
 
 
 def test_too_many_hanging_writes_hold_everything(tmp_path):
-    bench = Bench(tmp_path, Limits(write_deadline_s=0.02, rewrite_after_s=0, min_step_ratio=0))
+    bench = Bench(tmp_path, WriteLimits(write_deadline_s=0.02, rewrite_after_s=0, min_step_ratio=0))
     for n in range(6):
         bench.make(f"pod{n}")
     hanging = Hanging(bench)
@@ -315,7 +315,7 @@ def test_too_many_hanging_writes_hold_everything(tmp_path):
 
 def test_a_write_that_blocks_for_five_seconds_delays_no_sample(tmp_path):
     """A 10 Hz ticker, as the sampler's, beside a write that blocks for 5 s: every tick comes, none is late by it."""
-    bench = Bench(tmp_path, Limits(write_deadline_s=10.0, rewrite_after_s=0, min_step_ratio=0))
+    bench = Bench(tmp_path, WriteLimits(write_deadline_s=10.0, rewrite_after_s=0, min_step_ratio=0))
     bench.make("pod")
     hanging = Hanging(bench)
     ticker = Ticker(0.1, lambda now_s: None)

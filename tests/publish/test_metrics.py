@@ -1,6 +1,6 @@
 """Prometheus text: escaping, histograms, unknown values."""
 
-from carico_agent.publish.metrics import Family, histogram, render
+from carico_agent.net.metrics import Family, histogram, render
 
 
 def test_labels_and_help_are_escaped() -> None:

@@ -12,8 +12,8 @@ from carico_agent.runtime.pods import (
     POD_NAME,
     POD_NAMESPACE,
     POD_UID,
-    Change,
     Container,
+    PodChange,
     PodTable,
     Selector,
     Snapshot,
@@ -33,7 +33,7 @@ def feed(table: PodTable, *lines: str, namespace: str = "default") -> None:
         verb, name, *rest = line.split()
         topic = f"/containers/{verb}" if verb in ("create", "delete") else f"/tasks/{verb.removeprefix('task-')}"
         table.apply(
-            Change(
+            PodChange(
                 topic,
                 (namespace, name),
                 100.0,
@@ -93,7 +93,7 @@ def test_unexplained_events_raise_a_doubt():
 def test_a_kubernetes_pod_is_its_sandbox():
     table = PodTable()
     for name, labels in (("s1", cri("sandbox", "u1")), ("c1", cri("container", "u1", container="app"))):
-        table.apply(Change("/containers/create", ("k8s.io", name), labels=labels))
+        table.apply(PodChange("/containers/create", ("k8s.io", name), labels=labels))
     feed(table, "task-create s1 10", "start s1 10", namespace="k8s.io")
     assert table.count == 1
     feed(table, "task-create c1 11", "start c1 11", namespace="k8s.io")
@@ -112,7 +112,7 @@ def test_a_kubernetes_pod_is_its_sandbox():
 def test_a_pod_that_gets_a_new_sandbox_is_one_pod():
     table = PodTable()
     for name in ("s1", "s2"):
-        table.apply(Change("/containers/create", ("k8s.io", name), labels=cri("sandbox", "u1")))
+        table.apply(PodChange("/containers/create", ("k8s.io", name), labels=cri("sandbox", "u1")))
     feed(table, "start s1 10", "exit s1 10", "start s2 20", namespace="k8s.io")
     assert table.count == 1
     feed(table, "delete s1", namespace="k8s.io")
@@ -122,14 +122,14 @@ def test_a_pod_that_gets_a_new_sandbox_is_one_pod():
 def test_without_a_sandbox_record_the_containers_stand_for_the_pod():
     table = PodTable()
     for name in ("c1", "c2"):
-        table.apply(Change("/containers/create", ("k8s.io", name), labels=cri("container", "u1")))
+        table.apply(PodChange("/containers/create", ("k8s.io", name), labels=cri("container", "u1")))
     feed(table, "start c1 10", "start c2 11", namespace="k8s.io")
     assert table.count == 1
 
 
 def test_a_task_counts_only_once_its_labels_are_known():
     table, ref = PodTable(), ("k8s.io", "c1")
-    table.apply(Change("/containers/create", ref))
+    table.apply(PodChange("/containers/create", ref))
     feed(table, "start c1 10", namespace="k8s.io")
     assert (table.count, table.nameless()) == (0, [ref])
     table.learn(ref, Container({}))
@@ -141,7 +141,7 @@ def test_a_task_counts_only_once_its_labels_are_known():
 def test_labels_learned_during_a_listing_are_kept():
     table, ref = PodTable(), ("default", "a")
     table.open_snapshot()
-    table.apply(Change("/containers/create", ref))
+    table.apply(PodChange("/containers/create", ref))
     table.learn(ref, Container({}))
     feed(table, "task-create a 7", "start a 7")
     table.close_snapshot(Snapshot())  # listed before it was created
@@ -151,7 +151,7 @@ def test_labels_learned_during_a_listing_are_kept():
 def test_an_update_may_change_the_pod():
     table = PodTable()
     feed(table, "create a", "start a 7")
-    table.apply(Change("/containers/update", ("default", "a"), labels=cri("sandbox", "u1")))
+    table.apply(PodChange("/containers/update", ("default", "a"), labels=cri("sandbox", "u1")))
     assert list(table.pods) == ["u1"]
 
 
@@ -162,8 +162,8 @@ def test_selectors():
         ("s2", cri("sandbox", "u2", "exporter-1")),
         ("s3", cri("sandbox", "u3")),
     ):
-        table.apply(Change("/containers/create", ("k8s.io", name), labels=labels))
-        table.apply(Change("/tasks/start", ("k8s.io", name), pid=hash(name) % 1000 + 2))
+        table.apply(PodChange("/containers/create", ("k8s.io", name), labels=labels))
+        table.apply(PodChange("/tasks/start", ("k8s.io", name), pid=hash(name) % 1000 + 2))
     assert (table.count, len(table.pods)) == (1, 3)
     assert [key for key, pod in table.pods.items() if pod.counts] == ["u3"]
 
@@ -192,7 +192,7 @@ class Truth:
         self.rng.choice([self._forward, self._forward, self._noise])(ref)
 
     def _say(self, topic, ref, **more):
-        self.events.append(Change(topic, ref, **more))
+        self.events.append(PodChange(topic, ref, **more))
 
     def _forward(self, ref):
         task = self.tasks.get(ref)

@@ -93,7 +93,7 @@ def test_grpc_is_not_loaded_without_a_socket():
 
 async def test_an_event_that_cannot_be_read_ends_the_connection():
     """A new connection begins with lists, so nothing is lost; a task that dies of it would be."""
-    from carico_agent.runtime.containerd import Client, Lost
+    from carico_agent.runtime.containerd import ContainerdClient, Lost
 
     class Stream:
         cancelled = False
@@ -104,7 +104,7 @@ async def test_an_event_that_cannot_be_read_ends_the_connection():
         def cancel(self):
             self.cancelled = True
 
-    client, stream = Client("/nowhere"), Stream()
+    client, stream = ContainerdClient("/nowhere"), Stream()
     client._subscribe = lambda wanted: stream
     with pytest.raises(Lost, match="cannot be read"):
         async for _ in client.changes([]):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carico_agent.runtime import containerd
-from carico_agent.runtime.pods import Change, Container, PodTable, Snapshot, Status, Task
+from carico_agent.runtime.pods import Container, PodChange, PodTable, Snapshot, Status, Task
 
 from .conftest import until
 
@@ -16,7 +16,7 @@ class Script:
     """Stands for containerd.Client."""
 
     def __init__(self) -> None:
-        self.events: asyncio.Queue[Change | None] = asyncio.Queue()
+        self.events: asyncio.Queue[PodChange | None] = asyncio.Queue()
         self.lists: asyncio.Queue[Snapshot] = asyncio.Queue()
         self.asked = []
         self.calls = []
@@ -50,10 +50,10 @@ async def test_events_during_the_listing(session):
     script, table, told, _ = session
     await until(lambda: "list" in script.calls)
     assert script.calls == ["subscribe", "list"]
-    script.events.put_nowait(Change("/containers/create", B))
-    script.events.put_nowait(Change("/tasks/create", B, pid=8))
-    script.events.put_nowait(Change("/tasks/start", B, pid=8))
-    script.events.put_nowait(Change("/tasks/exit", A, pid=7))
+    script.events.put_nowait(PodChange("/containers/create", B))
+    script.events.put_nowait(PodChange("/tasks/create", B, pid=8))
+    script.events.put_nowait(PodChange("/tasks/start", B, pid=8))
+    script.events.put_nowait(PodChange("/tasks/exit", A, pid=7))
     await until(lambda: len(told) == 4)
     # the lists were made before all this: a ran, b was not there
     script.lists.put_nowait(Snapshot({A: Container({})}, {A: Task(7, Status.RUNNING)}))
@@ -68,7 +68,7 @@ async def test_a_doubt_brings_a_new_listing_and_the_end_of_the_stream_is_a_loss(
     script.lists.put_nowait(Snapshot())
     script.lists.put_nowait(Snapshot())
     await until(lambda: told == [None, None])
-    script.events.put_nowait(Change("/tasks/start", A, pid=7))  # nobody told of its creation
+    script.events.put_nowait(PodChange("/tasks/start", A, pid=7))  # nobody told of its creation
     await until(lambda: script.calls.count("list") == 3)
     assert table.count == 1
     script.lists.put_nowait(Snapshot())  # a ghost: a start retried after its exit

@@ -4,7 +4,7 @@ import pytest
 
 from carico_agent.runtime.cgroups import layout
 from carico_agent.runtime.pods import Selector
-from carico_agent.runtime.tree import Found, Scanner
+from carico_agent.runtime.tree import FoundGroup, Scanner
 
 from .trees import ID, POD_PATHS, UID, FakeRoot
 
@@ -14,7 +14,7 @@ def fake(request, tmp_path):
     return FakeRoot(tmp_path, request.param)
 
 
-def scan(fake: FakeRoot, **more) -> Found:
+def scan(fake: FakeRoot, **more) -> FoundGroup:
     return Scanner(fake.root, layout(fake.root), ("default", "k8s.io"), **more).scan()
 
 

@@ -166,7 +166,9 @@ def rights():
     code, said = sh(f"su friend -c '{CARICO} status'")
     check("the group may ask", code == 0 and "room for" in said, said.splitlines()[:1])
     check("others may not", sh(f"su stranger -c '{CARICO} status'")[0] == 1)
-    Path("/tmp/reload.py").write_text("from carico_agent.client import Agent; Agent().request('POST', '/v1/reload')")
+    Path("/tmp/reload.py").write_text(
+        "from carico_agent.client import AgentClient; AgentClient().request('POST', '/v1/reload')"
+    )
     code, said = sh("su friend -c '/opt/carico/bin/python /tmp/reload.py'")
     check("but not change the process", "root and the agent's own user only, not for uid 1000" in said, said)
 

@@ -1,4 +1,4 @@
-"""The local API: HTTP/1.1 and JSON over a unix socket. Every error is JSON, none is a traceback.
+"""The HTTP server of every daemon: HTTP/1.1 and JSON, on a unix socket or TCP. Every error is JSON.
 
 Why aiohttp's low-level server and not web.Application: one dictionary is all the routing this needs, and a request
 then costs about a third less (`make bench`, requests per second).
@@ -18,11 +18,10 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from carico_agent import __version__
-from carico_agent.publish.board import Board
-from carico_agent.publish.limits import Client, Gate, Limits
-from carico_agent.publish.openapi import LINES, Operation, describe, described, operation
-from carico_agent.publish.peers import client_of
-from carico_agent.supervise.sockets import bind_unix
+from carico_agent.net.limits import Limits, Peer, RateLimiter
+from carico_agent.net.openapi import describe, described
+from carico_agent.net.peers import peer_of
+from carico_agent.net.sockets import bind_unix
 
 log = logging.getLogger(__name__)
 
@@ -91,23 +90,23 @@ async def stream_lines(request: web.BaseRequest, next_line: Callable[[], Awaitab
 class _Connection(RequestHandler):
     """One client. aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
 
-    __slots__ = ("client", "entered", "gate")
-    gate: Gate
-    client: Client
-    entered: bool
+    __slots__ = ("admitted", "limiter", "peer")
+    limiter: RateLimiter
+    peer: Peer
+    admitted: bool
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.client = client_of(transport)
-        self.entered = self.gate.enter(self.client)
-        if not self.entered:
+        self.peer = peer_of(transport)
+        self.admitted = self.limiter.connect(self.peer)
+        if not self.admitted:
             assert isinstance(transport, asyncio.WriteTransport)
             transport.write(TOO_MANY)
             transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self.entered:
-            self.gate.leave(self.client)
+        if self.admitted:
+            self.limiter.disconnect(self.peer)
         super().connection_lost(exc)
 
     def handle_error(
@@ -117,8 +116,8 @@ class _Connection(RequestHandler):
             log.error("%s %s failed", request.method, request.path, exc_info=exc)
         if request.writer.output_size > 0:
             raise ConnectionError("the answer has begun already")
-        said = (message or "bad request").splitlines()[0] if status < 500 else "internal error, see the agent's log"
-        response = ApiError(status, said).response()
+        text = (message or "bad request").splitlines()[0] if status < 500 else "internal error, see the agent's log"
+        response = ApiError(status, text).response()
         response.force_close()
         return response
 
@@ -130,32 +129,32 @@ TOO_MANY = (
 ) + _BUSY
 
 
-def client(request: web.BaseRequest) -> Client:
+def peer(request: web.BaseRequest) -> Peer:
     """Who asks, by the kernel's word."""
     protocol = request.protocol
     assert isinstance(protocol, _Connection)
-    return protocol.client
+    return protocol.peer
 
 
 class _Server(web.Server):
-    gate: Gate
+    limiter: RateLimiter
 
     def __call__(self) -> RequestHandler:
         connection = _Connection(self, loop=self._loop, **self._kwargs)
-        connection.gate, connection.entered = self.gate, False
+        connection.limiter, connection.admitted = self.limiter, False
         return connection
 
 
-class LocalApi:
-    """Serves `routes` on a unix socket of mode 0660, and on TCP if told to, within the limits of `gate`."""
+class HttpServer:
+    """Serves `routes` on a unix socket of mode 0660, and on TCP if asked to, within the limits of `limiter`."""
 
-    def __init__(self, routes: Routes, gate: Gate | None = None, read_bytes: int = 64 * 1024) -> None:
+    def __init__(self, routes: Routes, limiter: RateLimiter | None = None, read_bytes: int = 64 * 1024) -> None:
         """`read_bytes` of a body are taken in before its reader must have looked at them."""
         self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
-        self.gate = gate or Gate(Limits(0, 0, 0))
+        self.limiter = limiter or RateLimiter(Limits(0, 0))
         self._servers: list[asyncio.Server] = []
         self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
-        self._http.gate = self.gate
+        self._http.limiter = self.limiter
         self._path: Path | None = None
 
     async def start(self, path: Path, group: str = "") -> None:
@@ -181,7 +180,7 @@ class LocalApi:
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         methods = self._routes.get(request.path) or self._routes.get(request.path.rpartition("/")[0] + "/{id}")
         try:
-            if wait_s := self.gate.ask(client(request), time.monotonic()):
+            if wait_s := self.limiter.request(peer(request), time.monotonic()):
                 raise ApiError(429, "too many requests", {"Retry-After": str(math.ceil(wait_s))})
             if methods is None:
                 raise ApiError(404, f"no such path: {request.path}", paths=sorted(self._routes))
@@ -189,69 +188,15 @@ class LocalApi:
                 allowed = ", ".join(sorted(methods))
                 raise ApiError(405, f"{request.path} takes {allowed}, not {request.method}", {"Allow": allowed})
             handler = methods[request.method]
-            _check_right(handler, client(request))
+            _check_right(handler, peer(request))
             return await handler(request)
         except ApiError as error:
             return error.response()
 
 
-def _check_right(handler: Handler, who: Client) -> None:
+def _check_right(handler: Handler, who: Peer) -> None:
     needs = described(handler).needs
     if needs == "root" and not who.trusted:
         raise ApiError(403, f"for root and the agent's own user only, not for {who.name}")
     if needs == "reserve" and not who.may_reserve:
         raise ApiError(403, f"for the unix socket or a client certificate only, not for {who.name}")
-
-
-NOT_YET = {503: "no number, or an old one"}
-_NUMBER = {"type": ["number", "null"]}
-STATUS = {
-    "type": "object",
-    "required": ["node", "time", "sequence", "ttl_s", "age_s", "pod_capacity", "slots", "pods", "mode", "limiting"],
-    "properties": {
-        "pod_capacity": _NUMBER,
-        "low": _NUMBER,
-        "high": _NUMBER,
-        "slots": _NUMBER,
-        "pods": {"type": "integer"},
-        "mode": {"enum": ["learning", "measured", "predicted"]},
-        "limiting": {"type": ["string", "null"]},
-        "sequence": {"type": "integer"},
-        "ttl_s": {"type": "number"},
-        "age_s": {"type": "number"},
-    },
-}
-
-
-def status_routes(board: Board) -> dict[str, dict[str, Handler]]:
-    """What every agent answers: its status, once or as a stream, and whether it is well."""
-
-    @operation(Operation(answer=STATUS, errors=NOT_YET))
-    async def status(request: web.BaseRequest) -> web.StreamResponse:
-        """the number, its interval, mode, limiting resource, usage, cost per Pod"""
-        if not board.sequence:
-            raise ApiError(503, "no sample yet; ask again in a second", {"Retry-After": "1"})
-        return web.Response(body=board.encoded(), content_type="application/json")
-
-    @operation(Operation(content=LINES))
-    async def watch(request: web.BaseRequest) -> web.StreamResponse:
-        """the status, one JSON line per update"""
-        seen = 0
-
-        async def next_line() -> bytes:
-            nonlocal seen
-            while seen == board.sequence:
-                await board.changed()
-            seen = board.sequence
-            return board.encoded()
-
-        return await stream_lines(request, next_line)
-
-    @operation(Operation(errors=NOT_YET))
-    async def healthz(request: web.BaseRequest) -> web.StreamResponse:
-        """whether the last number is valid"""
-        if board.fresh:
-            return answer({"ok": True})
-        raise ApiError(503, "the last status is older than its TTL" if board.sequence else "no sample yet", ok=False)
-
-    return {"/v1/status": {"GET": status}, "/v1/watch": {"GET": watch}, "/healthz": {"GET": healthz}}

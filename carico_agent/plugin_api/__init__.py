@@ -3,14 +3,39 @@
 A plugin is a folder (code, README, sample configuration, test); `plugins/template` is the manual. Its `tick` runs in
 its own thread, so it may be slow without delaying a sample; the view it gets is read-only, and a cgroup is changed
 through the writer alone, which keeps the journal that puts everything back.
-
-Why its own `Range`, the twin of the one in settings: settings and plugin_api are siblings, and siblings do not import
-each other. The settings machinery recognises both by their two fields.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal, Protocol
+
+from carico_agent.plugin_api.declare import Range
+from carico_agent.plugin_api.formats import Stall, format_cpus, parse_cpus, parse_flat, parse_quantity, parse_stall
+
+__all__ = [
+    "CgroupUsage",
+    "Change",
+    "ContainerView",
+    "Cpu",
+    "Metric",
+    "NodeInfo",
+    "Outcome",
+    "Plugin",
+    "PodView",
+    "Range",
+    "Reader",
+    "Refuse",
+    "Stall",
+    "State",
+    "View",
+    "Writer",
+    "format_cpus",
+    "parse_cpus",
+    "parse_flat",
+    "parse_quantity",
+    "parse_stall",
+    "read_usage",
+]
 
 
 class Refuse(Exception):
@@ -18,23 +43,7 @@ class Refuse(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Range:
-    """Bounds of a number in a plugin's settings, both included: `Annotated[float, Range(0, 1)]`."""
-
-    least: float
-    most: float
-
-
-@dataclass(frozen=True, slots=True)
-class Stall:
-    """Stall totals of one resource in microseconds (PSI); they only grow."""
-
-    some_usec: int
-    full_usec: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
+class CgroupUsage:
     """Counters of one cgroup as the kernel names them; None = unknown (no controller, no quota, no PSI), never 0."""
 
     cpu_usage_usec: int | None = None
@@ -49,7 +58,7 @@ class Usage:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
+class ContainerView:
     """One container of a Pod. `cgroup` is the absolute folder of its leaf group, `inode` that folder's identity."""
 
     id: str
@@ -57,11 +66,11 @@ class Container:
     cgroup: str
     inode: int
     pid: int = 0
-    usage: Usage = field(default_factory=Usage)
+    usage: CgroupUsage = field(default_factory=CgroupUsage)
 
 
 @dataclass(frozen=True, slots=True)
-class Pod:
+class PodView:
     """One Pod. Without Kubernetes a container is its own Pod, and both name the same cgroup."""
 
     key: str
@@ -70,8 +79,8 @@ class Pod:
     uid: str
     cgroup: str
     inode: int
-    containers: tuple[Container, ...] = ()
-    usage: Usage = field(default_factory=Usage)
+    containers: tuple[ContainerView, ...] = ()
+    usage: CgroupUsage = field(default_factory=CgroupUsage)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
 
@@ -83,7 +92,7 @@ class Pod:
     def qos(self) -> Literal["guaranteed", "burstable", "besteffort", "unknown"]:
         """The Kubernetes class, which the kubelet writes into the cgroup's path and nowhere else on the node.
 
-        >>> Pod("k", "p", "ns", "u", "/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice", 7).qos
+        >>> PodView("k", "p", "ns", "u", "/sys/fs/cgroup/kubepods.slice/kubepods-pod1.slice", 7).qos
         'guaranteed'
         """
         if "kubepods" not in self.cgroup:
@@ -105,7 +114,7 @@ class Cpu:
 
 
 @dataclass(frozen=True, slots=True)
-class NodeFacts:
+class NodeInfo:
     """What does not change while the node runs (CPUs online and swap are looked at again now and then)."""
 
     cores: int
@@ -132,8 +141,8 @@ class View:
     """
 
     now_s: float
-    node: NodeFacts
-    pods: tuple[Pod, ...]
+    node: NodeInfo
+    pods: tuple[PodView, ...]
     read: Reader
     status: Mapping[str, Any] = field(default_factory=dict)
 
@@ -225,36 +234,12 @@ class Plugin:
         return ()
 
 
-def parse_flat(text: str | None) -> dict[str, int]:
-    """A "flat keyed" cgroup file (cpu.stat, memory.stat, memory.events); {} when it is not there.
-
-    >>> parse_flat("low 0\\nhigh 12")
-    {'low': 0, 'high': 12}
-    """
-    pairs = (line.split() for line in (text or "").splitlines())
-    return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
-
-
-MOST_CPUS = 1 << 16  # Linux knows at most 8192; a damaged line must not fill the memory
-
-
-def parse_stall(text: str | None) -> Stall | None:
-    """Totals of a PSI file; `full` is missing for cpu before Linux 5.13.
-
-    >>> parse_stall("some avg10=0.00 avg60=0.00 total=12\\nfull avg10=0.00 avg60=0.00 total=7")
-    Stall(some_usec=12, full_usec=7)
-    """
-    lines = [line for line in (text or "").splitlines() if "total=" in line]
-    totals = {line.split()[0]: int(line.rpartition("total=")[2]) for line in lines}
-    return Stall(totals.get("some", 0), totals.get("full", 0)) if totals else None
-
-
-def read_usage(read: Reader, cgroup: str, now_s: float) -> Usage:
+def read_usage(read: Reader, cgroup: str, now_s: float) -> CgroupUsage:
     """The counters of one cgroup: five small files, 100 µs where this was written. For a few groups, or seldom."""
     stat, current = parse_flat(read(cgroup, "cpu.stat")), read(cgroup, "memory.current")
     found = {name: parse_stall(read(cgroup, f"{name}.pressure")) for name in ("cpu", "memory", "io")}
     stalls = {name: stall for name, stall in found.items() if stall}
-    return Usage(
+    return CgroupUsage(
         stat.get("usage_usec"),
         stat.get("nr_periods"),
         stat.get("nr_throttled"),
@@ -263,60 +248,3 @@ def read_usage(read: Reader, cgroup: str, now_s: float) -> Usage:
         stalls,
         now_s,
     )
-
-
-def parse_cpus(text: str) -> frozenset[int]:
-    """A kernel list of CPUs.
-
-    >>> sorted(parse_cpus("0-2,5"))
-    [0, 1, 2, 5]
-    """
-    cpus: set[int] = set()
-    for part in text.replace(" ", "").split(","):
-        first, _, last = part.partition("-")
-        if part:
-            if not 0 <= int(first) <= int(last or first) < MOST_CPUS:
-                raise ValueError(f"not a list of CPUs: {text[:80]!r}")
-            cpus.update(range(int(first), int(last or first) + 1))
-    return frozenset(cpus)
-
-
-def format_cpus(cpus: Iterable[int]) -> str:
-    """The kernel's way to write a list of CPUs.
-
-    >>> format_cpus({5, 0, 1, 2})
-    '0-2,5'
-    """
-    runs: list[list[int]] = []
-    for cpu in sorted(set(cpus)):
-        if runs and cpu == runs[-1][1] + 1:
-            runs[-1][1] = cpu
-        else:
-            runs.append([cpu, cpu])
-    return ",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs)
-
-
-_UNITS = {
-    "": 1,
-    "k": 1000,
-    "M": 1000**2,
-    "G": 1000**3,
-    "T": 1000**4,
-    "Ki": 1024,
-    "Mi": 1024**2,
-    "Gi": 1024**3,
-    "Ti": 1024**4,
-}
-
-
-def parse_bytes(text: str) -> int:
-    """A Kubernetes quantity of memory.
-
-    >>> parse_bytes("256Mi"), parse_bytes("1500000"), parse_bytes("1.5G")
-    (268435456, 1500000, 1500000000)
-    """
-    number = text.rstrip("kKMGTi")
-    unit = text[len(number) :]
-    if unit not in _UNITS or not number.replace(".", "", 1).isdecimal() or len(number) > 40:
-        raise ValueError(f"{text!r} is not an amount of memory; write it like 256Mi")
-    return int(float(number) * _UNITS[unit])

@@ -1,4 +1,4 @@
-"""The restore kit: `restore.pyz` beside the journal, so that the old values come back even after `pip uninstall`.
+"""The restore zipapp: `restore.pyz` beside the journal, so that the old values come back even after `pip uninstall`.
 
 A zip that python3 runs without any library: the journal, the knobs and the restore, nothing else. systemd's
 ExecStopPost calls it, so a `kill -9` after an uninstall still ends with the old values.
@@ -14,7 +14,9 @@ from carico_agent.supervise.files import replace_file
 
 MODULES = (
     "__init__.py",
-    "plugin_api.py",
+    "plugin_api/__init__.py",
+    "plugin_api/declare.py",
+    "plugin_api/formats.py",
     "plugin_host/__init__.py",
     "plugin_host/knobs.py",
     "plugin_host/cgroupfs.py",
@@ -38,13 +40,13 @@ sys.exit(any(item.how == "failed" for item in done))
 
 
 def write(folder: Path) -> Path:
-    """Put the kit into `folder`, replaced in one piece."""
+    """Put the zipapp into `folder`, replaced in one piece."""
     target, encoded = folder / "restore.pyz", io.BytesIO()
     package = files("carico_agent")
-    with zipfile.ZipFile(encoded, "w") as kit:
+    with zipfile.ZipFile(encoded, "w") as archive:
         for name in MODULES:
-            kit.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
-        kit.writestr("__main__.py", MAIN)
+            archive.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
+        archive.writestr("__main__.py", MAIN)
     replace_file(target, encoded.getvalue(), 0o600)
     return target
 

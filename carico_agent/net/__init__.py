@@ -1,0 +1,1 @@
+"""The floor under all that listens or connects: one HTTP server, limits, TLS, addresses, metrics text, time."""
