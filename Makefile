@@ -15,12 +15,11 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 	@$(BIN)/carico agent
 
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
-	@$(BIN)/python -m pytest -m "not kube"
+	@$(BIN)/python -m pytest -m "not kube" -rs
 
 test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kubelet (built once, eight minutes, into a cache)
-	@./tests/kube/build.sh || true
-	@# A control plane on a small, busy machine: what fails is run once more alone, and must pass then.
-	@$(BIN)/python -m pytest -m kube tests/kube -rs || $(BIN)/python -m pytest -m kube tests/kube -rs --last-failed
+	@./tests/kube/build.sh
+	@$(BIN)/python -m pytest -m kube -rs
 
 test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
 	@$(BIN)/python -m tests.node
@@ -36,7 +35,7 @@ test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12
 
 qemu:
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
-		DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs >/dev/null || true
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs; } >/dev/null
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py

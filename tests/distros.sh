@@ -35,12 +35,14 @@ try() { # release, mirror, components, package that brings the venv, interpreter
   umount -l "$root/proc"
 }
 
-debian=http://deb.debian.org/debian ubuntu=http://archive.ubuntu.com/ubuntu failed=0
+. "$(dirname "$0")/apt.sh"
+debian=${DEBIAN_MIRROR:-$(archive_of "$(own_release)")} ubuntu=${UBUNTU_MIRROR:--} failed=0
 for release in "bookworm $debian main python3-venv python3 3.11" \
                "trixie $debian main python3-venv python3 3.13" \
                "jammy $ubuntu main,universe python3.11-venv python3.11 3.11" \
                "noble $ubuntu main,universe python3-venv python3 3.12"; do
   read -r name mirror components package interpreter version <<<"$release"
+  [ "$mirror" != - ] || { echo "skipped $name: set UBUNTU_MIRROR to an archive of Ubuntu"; continue; }
   (try "$name" "$mirror" "${components//,/ }" "$package" "$interpreter" "$version") || { echo "NOT OK  $name"; failed=1; }
 done
 exit $failed

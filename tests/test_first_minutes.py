@@ -18,7 +18,7 @@ TREE = Path(__file__).parent.parent
 def complete(script: str, *typed: str) -> set[str]:
     """What bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in typed)
-    code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _carico; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _shtab_carico; printf '%s\\n' \"${{COMPREPLY[@]}}\""
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     return set(said.stdout.split())
 
@@ -37,7 +37,7 @@ def test_bash_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> 
 def test_zsh_completion(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["completion", "zsh"]) == 0
     script = capsys.readouterr().out
-    assert script.startswith("autoload")
+    assert script.startswith("#compdef carico\n")
     if shutil.which("zsh"):
         subprocess.run(["zsh", "-n"], input=script, text=True, check=True)
 

@@ -19,17 +19,17 @@ wanted=(
 
 # A containerd 2.x beside the one of this release: Debian testing's needs nothing but libc 2.34.
 newer=$(dirname "$cache")/containerd-2
-if [ ! -x "$newer/usr/bin/containerd" ] && command -v dpkg-deb curl xz >/dev/null; then
-  mirror=http://deb.debian.org/debian
-  deb=$(mktemp)
-  file=$(curl -sfm 120 "$mirror/dists/testing/main/binary-$(dpkg --print-architecture)/Packages.xz" | xz -dc 2>/dev/null |
-         awk '/^Package: /{found = $2 == "containerd"} found && /^Filename: /{print $2}') || true
-  if [ -n "$file" ] && curl -sfm 300 -o "$deb" "$mirror/$file" && mkdir -p "$newer" && dpkg -x "$deb" "$newer"; then
-    echo "tools: $(basename "$file") unpacked into $newer"
+if [ ! -x "$newer/usr/bin/containerd" ] && command -v apt-get dpkg-deb >/dev/null; then
+  . "$(dirname "$0")/apt.sh"
+  work=$(mktemp -d)
+  if private_index "$work" testing >/dev/null 2>&1 &&
+    (cd "$work/archives" && apt-get "${private_apt[@]}" download containerd >/dev/null 2>&1) &&
+    mkdir -p "$newer" && dpkg -x "$work"/archives/containerd_*.deb "$newer"; then
+    echo "tools: $(cd "$work/archives" && ls containerd_*.deb) unpacked into $newer"
   else
     echo "tools: containerd 2.x cannot be downloaded; tests that need it will skip" >&2
   fi
-  rm -f "$deb"
+  rm -rf "$work"
 fi
 
 missing=()

@@ -11,6 +11,7 @@ set -euo pipefail
 cache=${1:-${CARICO_CACHE:-$HOME/.cache/carico}/kube}
 mkdir -p "$cache/bin"
 cache=$(cd "$cache" && pwd)
+. "$(dirname "$0")/../apt.sh"
 exec 9>"$cache/lock"
 flock 9 # two builds at once would only disturb each other
 
@@ -25,21 +26,14 @@ command -v dpkg-source >/dev/null || fail "dpkg-source is missing; try: apt-get 
 
 # ---- a package index of our own, with sources
 work=$cache/work
-mkdir -p "$work/lists/partial" "$work/archives/partial" "$work/root"
-suite=$(. /etc/os-release && echo "${VERSION_CODENAME:-bookworm}")
-cat >"$work/sources.list" <<LIST
-deb http://deb.debian.org/debian $suite main
-deb-src http://deb.debian.org/debian $suite main
-LIST
-apt=(-qq -o Dir::Etc::sourcelist="$work/sources.list" -o Dir::Etc::sourceparts=- -o Dir::State::lists="$work/lists"
-  -o Dir::Cache::archives="$work/archives" -o Dir::Cache::pkgcache= -o Dir::Cache::srcpkgcache= -o APT::Sandbox::User=root)
+mkdir -p "$work/root"
 echo "kube: reading the package index"
-apt-get "${apt[@]}" update || fail "the package index cannot be read from deb.debian.org"
+private_index "$work" "$(own_release)" src || fail "the package index cannot be read; does apt-get update work here?"
 
 # ---- tools, unpacked beside each other
-go_package=$(apt-cache "${apt[@]}" depends golang-go | awk '/Depends: golang-[0-9.]+-go/ {print $2; exit}')
+go_package=$(apt-cache "${private_apt[@]}" depends golang-go | awk '/Depends: golang-[0-9.]+-go/ {print $2; exit}')
 [ -n "$go_package" ] || fail "this Debian has no golang-go"
-(cd "$work/archives" && apt-get "${apt[@]}" download etcd-server "$go_package" "${go_package%-go}-src" \
+(cd "$work/archives" && apt-get "${private_apt[@]}" download etcd-server "$go_package" "${go_package%-go}-src" \
   rsync libpopt0 libxxhash0 liblz4-1 libzstd1 jq libjq1 libonig5) || fail "packages cannot be downloaded"
 for package in "$work"/archives/*.deb; do dpkg -x "$package" "$work/root"; done
 cp "$work/root/usr/bin/etcd" "$cache/bin/etcd"
@@ -47,7 +41,7 @@ cp "$work/root/usr/bin/etcd" "$cache/bin/etcd"
 # ---- the source, and the build (a bare `go build` fails: generated code is missing)
 if [ ! -d "$work/kubernetes" ]; then
   echo "kube: downloading the source of kubernetes"
-  (cd "$work" && apt-get "${apt[@]}" source --download-only kubernetes) || fail "the source package cannot be downloaded"
+  (cd "$work" && apt-get "${private_apt[@]}" source --download-only kubernetes) || fail "the source package cannot be downloaded"
   (cd "$work" && dpkg-source --no-check -x kubernetes_*.dsc kubernetes >/dev/null) || fail "the source does not unpack"
 fi
 goroot=$(echo "$work"/root/usr/lib/go-*)
