@@ -18,7 +18,8 @@ TREE = Path(__file__).parent.parent
 def complete(script: str, *typed: str) -> set[str]:
     """What bash offers for the last word."""
     line = " ".join(f"'{word}'" for word in typed)
-    code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; _shtab_carico; printf '%s\\n' \"${{COMPREPLY[@]}}\""
+    offered = "_shtab_carico; printf '%s\\n' \"${COMPREPLY[@]}\""
+    code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; {offered}"
     said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
     return set(said.stdout.split())
 
