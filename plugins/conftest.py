@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.plugin_api import ContainerView, Cpu, NodeInfo, PodView, View, read_usage
+from carico_agent.plugin_host import cgroupfs
 from carico_agent.plugin_host.facts import read_file
 from carico_agent.plugin_host.journal import Journal
 from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
@@ -83,6 +84,12 @@ class FakeNode:
     def view(self, now_s: float) -> View:
         pods = [replace(pod, usage=read_usage(self.read, pod.cgroup, now_s)) for pod in self.pods]
         return View(now_s, self.facts, tuple(pods), self.read)
+
+
+@pytest.fixture(autouse=True)
+def any_folder(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Ordinary folders pass for cgroup2."""
+    monkeypatch.setattr(cgroupfs, "is_cgroup2", lambda device: True)
 
 
 @pytest.fixture

@@ -115,6 +115,16 @@ def test_a_fleeting_installation_is_refused() -> None:
         plan(Wish(Path("/tmp/x/bin/carico")))
 
 
+def test_a_home_folder_and_capabilities_do_not_go_together() -> None:
+    for more in ({"tuning": True}, {"containerd": True}):
+        with pytest.raises(CannotInstall, match="home folder"):
+            plan(Wish(Path("/home/me/venv/bin/carico"), **more))
+
+
+def test_an_image_may_be_made_from_anywhere() -> None:
+    assert plan(Wish(Path("/tmp/venv/bin/carico"), lasting=False))
+
+
 def test_the_templates_are_in_the_wheel() -> None:
     """Through setuptools' own eyes: what build_py would copy."""
     script = (

@@ -29,6 +29,8 @@ class Wish:
     """The `carico` command it runs; its environment is two folders up."""
     tuning: bool = False
     containerd: bool = False
+    lasting: bool = True
+    """For this machine, not for an image elsewhere: then its environment must last."""
 
 
 def template(name: str) -> str:
@@ -42,17 +44,23 @@ def plan(wish: Wish) -> dict[Path, str]:
     ['carico-agent.service', 'carico-aggregator.service', 'carico-extender.service', 'carico.conf']
     """
     prefix = wish.carico.parent.parent
-    if any(prefix.is_relative_to(folder) for folder in FLEETING):
+    at_home = any(prefix.is_relative_to(folder) for folder in HOMES)
+    if wish.lasting and any(prefix.is_relative_to(folder) for folder in FLEETING):
         raise CannotInstall(
             f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
             "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`"
+        )
+    if at_home and (wish.tuning or wish.containerd):
+        raise CannotInstall(
+            f"{prefix} is in somebody's home folder: whoever may write there would be as good as root in a service with "
+            "--tuning or --containerd. Install carico elsewhere, as with `python3 -m venv /opt/carico`"
         )
     wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}
     if wish.tuning:
         wanted[DROP_INS / "tuning.conf"] = "tuning.conf"
     if wish.containerd:
         wanted[DROP_INS / "containerd.conf"] = "containerd.conf"
-    if any(prefix.is_relative_to(folder) for folder in HOMES):
+    if at_home:
         for service in SERVICES:
             wanted[UNITS / f"{service}.d/home.conf"] = "home.conf"
     return {path: _filled(template(name), wish.carico, prefix) for path, name in wanted.items()}

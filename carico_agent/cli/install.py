@@ -35,7 +35,8 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tuning",
         action="store_true",
-        help="let plugins write to cgroups: CAP_DAC_OVERRIDE, and `carico restore` after every stop",
+        help="let plugins write to cgroups, and `carico restore` after every stop. Needs CAP_DAC_OVERRIDE, which opens "
+        "any file and socket of this machine, containerd's too: the agent is then as good as root",
     )
     parser.add_argument(
         "--containerd",
@@ -54,7 +55,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     try:
-        wish = Wish(own_command(), given.tuning, given.containerd)
+        wish = Wish(own_command(), given.tuning, given.containerd, lasting=given.root == Path("/"))
         written = plan(wish)
     except CannotInstall as error:
         complain(str(error))

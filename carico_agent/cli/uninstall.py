@@ -1,7 +1,7 @@
 """take back what `carico install` did
 
-Stops the services (cgroup values come back) and removes their units. The configuration and what was learned stay,
-unless --purge is given.
+Stops the services (cgroup values come back) and removes their units. The configuration, what was learned and the user
+stay, unless --purge is given.
 
 examples:
   carico uninstall --dry-run
@@ -10,6 +10,7 @@ examples:
 
 import argparse
 import os
+import pwd
 import shutil
 from contextlib import suppress
 from pathlib import Path
@@ -18,11 +19,14 @@ from carico_agent.cli._common import complain
 from carico_agent.cli._units import CONFIG, SERVICES, installed, under
 from carico_agent.cli.install import after
 
-LEARNED = Path("/var/lib/carico")
+LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"))
+USER = "carico"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--purge", action="store_true", help="also remove the configuration and what was learned")
+    parser.add_argument(
+        "--purge", action="store_true", help="also remove the configuration, what was learned, and the user"
+    )
     parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
     parser.add_argument("--root", metavar="FOLDER", type=Path, default=Path("/"), help="uninstall from this folder")
 
@@ -40,12 +44,23 @@ def run(given: argparse.Namespace) -> int:
     except OSError as error:
         complain(f"{error}; uninstalling needs root" if os.geteuid() else str(error))
         return 1
-    return after((("systemctl", "daemon-reload"),), given.dry_run) if live else 0
+    afterwards = [("systemctl", "daemon-reload")] if live else []
+    if given.purge and given.root == Path("/") and has_user():
+        afterwards.append(("userdel", USER))
+    return after(tuple(afterwards), given.dry_run)
+
+
+def has_user() -> bool:
+    try:
+        pwd.getpwnam(USER)
+    except KeyError:
+        return False
+    return True
 
 
 def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:
     would = "would " if dry_run else ""
-    for path in [*found, *([CONFIG, LEARNED] if purge else [])]:
+    for path in [*found, *([CONFIG, *LEARNED] if purge else [])]:
         place = under(root, path)
         if not place.exists():
             continue
@@ -60,6 +75,6 @@ def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None
                 if place.parent.name.startswith("carico"):
                     place.parent.rmdir()
     if not purge:
-        kept = [str(under(root, path)) for path in (CONFIG, LEARNED) if under(root, path).exists()]
+        kept = [str(under(root, path)) for path in (CONFIG, *LEARNED) if under(root, path).exists()]
         if kept:
-            print(f"kept: {' '.join(kept)} (--purge removes them; the user carico stays in any case)")
+            print(f"kept: {' '.join(kept)} (--purge removes them and the user carico)")

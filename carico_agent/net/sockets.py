@@ -11,6 +11,7 @@ def bind_unix(path: Path, group: str = "", backlog: int = 128) -> socket.socket:
     """A listening, non-blocking socket at `path`, of mode 0660 and `group` if given. A dead one is replaced; a living
     one, or another kind of file, is refused (FileExistsError)."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    _check_folder(path.parent)
     _clear(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o117)
@@ -22,6 +23,16 @@ def bind_unix(path: Path, group: str = "", backlog: int = 128) -> socket.socket:
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
     listener.listen(backlog)
     return listener
+
+
+def _check_folder(folder: Path) -> None:
+    """Clients believe whoever listens there, so nobody else may put a socket in its place. In the temporary folder
+    somebody may have made ours before us."""
+    found = folder.stat()
+    if found.st_uid not in (0, os.geteuid()):
+        raise PermissionError(f"{folder} belongs to user {found.st_uid}, not to this one; choose another --socket")
+    if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
+        raise PermissionError(f"{folder} can be written by everybody; chmod o-w {folder}, or choose another --socket")
 
 
 def _clear(path: Path) -> None:

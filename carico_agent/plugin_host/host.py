@@ -155,7 +155,9 @@ class Host:
         return {
             "dry_run": self.writer.dry_run if self.writer else True,
             "plugins": shown + idle,
-            "owners": [{"name": o.name, "keys": list(o.keys), "why": o.why} for o in self._ownership.owners],
+            "owners": [
+                {"name": o.name, "controllers": list(o.controllers), "why": o.why} for o in self._ownership.owners
+            ],
             "recent": [
                 {
                     "plugin": plugin,

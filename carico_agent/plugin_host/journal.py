@@ -98,10 +98,12 @@ def fold(path: str | os.PathLike[str]) -> Folded:
     """The open entries of a journal."""
     folded = Folded()
     for record in read_records(path):
-        if record is None:
-            folded.damaged += 1
-        else:
+        try:
+            if record is None:
+                raise ValueError("a damaged line")
             apply(folded.entries, record)
+        except (ValueError, KeyError, TypeError):
+            folded.damaged += 1
     try:
         data = Path(path).read_bytes()
         folded.good_bytes = data.rfind(b"\n") + 1
@@ -115,25 +117,36 @@ def apply(entries: dict[Knob, Entry], record: dict[str, Any]) -> None:
     kind = record["kind"]
     if kind == "action" or "key" not in record:
         return
-    knob = Knob(record["boot"], record["cgroup"], record["inode"], record["key"])
+    knob = Knob(_text(record["boot"]), _text(record["cgroup"]), int(record["inode"]), _text(record["key"]))
     entry = entries.get(knob)
     if kind == "intent" and entry is None:
-        entries[knob] = Entry(knob, record["old"], [record["new"]], record["plugin"], record["reason"])
+        entries[knob] = Entry(knob, _text(record["old"]), [_text(record["new"])], record["plugin"], record["reason"])
     elif kind == "intent" and entry is not None:  # until it is applied, the value before it may still stand there
-        entry.ours, entry.applied = [record["old"], record["new"]], False
+        entry.ours, entry.applied = [_text(record["old"]), _text(record["new"])], False
         entry.plugin, entry.reason = record["plugin"], record["reason"]
     elif kind == "applied" and entry is not None:
-        entry.ours, entry.applied = [record["new"]], True
+        entry.ours, entry.applied = [_text(record["new"])], True
     elif kind == "failed" and entry is not None:
-        entry.ours = [record["old"]]
+        entry.ours = [_text(record["old"])]
         if record["old"] == entry.original:
             del entries[knob]
     elif kind == "closed":
         entries.pop(knob, None)
     elif kind == "open":
         entries[knob] = Entry(
-            knob, record["original"], record["ours"], record["plugin"], record["reason"], record["applied"]
+            knob,
+            _text(record["original"]),
+            [_text(value) for value in record["ours"]] or [""],
+            record["plugin"],
+            record["reason"],
+            record["applied"],
         )
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str) or "\0" in value:
+        raise ValueError(f"{value!r} is no text")
+    return value
 
 
 def boot_id(root: str | os.PathLike[str] = "/") -> str:
@@ -151,7 +164,7 @@ class Journal:
         self.path = Path(path)
         self.boot = boot_id() if boot is None else boot
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self._lock = os.open(f"{self.path}.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._lock = open_as_owner(Path(f"{self.path}.lock"), os.O_RDWR)
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
@@ -164,7 +177,7 @@ class Journal:
         self._cut_torn_tail()
 
     def _open(self) -> int:
-        file = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        file = open_as_owner(self.path, os.O_RDWR | os.O_APPEND)
         _sync_folder(self.path.parent)
         return file
 
@@ -238,7 +251,8 @@ class Journal:
             )
             for entry in self.entries.values()
         ]
-        with open(fresh, "wb") as file:
+        fresh.unlink(missing_ok=True)
+        with open(open_as_owner(fresh, os.O_WRONLY), "wb") as file:
             file.write(b"".join(lines))
             file.flush()
             os.fsync(file.fileno())
@@ -250,6 +264,18 @@ class Journal:
         self._file = self._open()
         self._good_bytes = sum(map(len, lines))
         return True
+
+
+def open_as_owner(path: Path, flags: int) -> int:
+    """Open or make a file of mode 0600 that belongs to whom its folder belongs.
+
+    Why: root may restore the journal of the agent's user; what it then makes must not lock the agent out.
+    """
+    file = os.open(path, flags | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    folder = os.stat(path.parent)
+    if os.geteuid() == 0 and os.fstat(file).st_uid == 0 != folder.st_uid:
+        os.fchown(file, folder.st_uid, folder.st_gid)
+    return file
 
 
 def _sync_folder(folder: Path) -> None:

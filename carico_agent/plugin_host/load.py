@@ -1,7 +1,7 @@
 """Finds plugins: those installed (entry points of the group `carico_agent.plugins`) and those in the site folder.
 
 A site plugin is a folder `NAME/` with an `__init__.py` that has a class `Plugin`. The folder's content runs as the
-agent, so it must belong to the agent's user or root and nobody else may write to it; otherwise it is refused.
+agent, so it and every folder above must belong to the agent's user or root, and nobody else may write to them.
 """
 
 import importlib.util
@@ -67,11 +67,16 @@ def _import(name: str, path: Path) -> ModuleType:
 
 
 def unsafe(path: Path) -> str | None:
-    """Why code under `path` must not be run by us, or None."""
-    for item in (path.parent, path, *path.rglob("*")):
-        found = item.stat()
+    """Why code under `path` must not be run by us, or None. Whoever may rename a folder above may replace what is in
+    it, so all of them count; only a sticky one (the temporary folder) may be everybody's."""
+    path = path.absolute()
+    for item in (*path.parents, path, *path.rglob("*")):
+        found = item.lstat()
         if found.st_uid not in (0, os.geteuid()):
             return f"{item} belongs to user {found.st_uid}, not to root or the agent"
-        if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-            return f"{item} can be written by everybody"
+        if stat.S_ISLNK(found.st_mode):
+            return f"{item} is a link; put the plugin itself there"
+        for bit, who in ((stat.S_IWOTH, "everybody"), (stat.S_IWGRP, f"group {found.st_gid}")):
+            if found.st_mode & bit and not (found.st_mode & stat.S_ISVTX and item.is_dir()):
+                return f"{item} can be written by {who}: chmod go-w"
     return None

@@ -10,25 +10,26 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-MEMORY = ("memory.high", "memory.low", "memory.min", "memory.reclaim")
-CPUSET = ("cpuset.cpus",)
-CPU = ("cpu.max", "cpu.max.burst")
+from carico_agent.plugin_host.knobs import KNOBS
+from carico_agent.plugin_host.knobs.kinds import Controller
 
-PROCESSES: dict[str, tuple[str, ...]] = {
-    "koordlet": MEMORY + CPUSET + CPU,
-    "crane-agent": MEMORY + CPUSET + CPU,
-    "katalyst-agent": MEMORY + CPUSET + CPU,
-    "nri-resource-po": MEMORY + CPUSET,  # nri-resource-policy-*: the kernel keeps 15 letters
-    "cri-resmgr": MEMORY + CPUSET,
+ALL: tuple[Controller, ...] = ("memory", "cpuset", "cpu")
+
+PROCESSES: dict[str, tuple[Controller, ...]] = {
+    "koordlet": ALL,
+    "crane-agent": ALL,
+    "katalyst-agent": ALL,
+    "nri-resource-po": ("memory", "cpuset"),  # nri-resource-policy-*: the kernel keeps 15 letters
+    "cri-resmgr": ("memory", "cpuset"),
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Owner:
-    """Somebody who rules `keys`; `why` is the evidence."""
+    """Somebody who rules the files of `controllers`; `why` is the evidence."""
 
     name: str
-    keys: tuple[str, ...]
+    controllers: tuple[Controller, ...]
     why: str
 
 
@@ -51,7 +52,8 @@ class Ownership:
         self.owners = find_owners(self._root)
 
     def owner_of(self, key: str) -> str | None:
-        owner = next((owner for owner in self.owners if key in owner.keys), None)
+        controller = KNOBS[key].controller
+        owner = next((owner for owner in self.owners if controller in owner.controllers), None)
         return f"{key} belongs to {owner.name} ({owner.why})" if owner else None
 
 
@@ -59,10 +61,10 @@ def _memory_qos(base: Path) -> Owner | None:
     """kubelet's feature gate MemoryQoS, in its configuration (YAML or JSON) or on its command line."""
     for path in ("var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet.conf"):
         if re.search(r'["\']?MemoryQoS["\']?\s*:\s*true', _text(base / path)):
-            return Owner("the kubelet's MemoryQoS", MEMORY, f"/{path}")
+            return Owner("the kubelet's MemoryQoS", ("memory",), f"/{path}")
     for pid, name in _names(base):
         if name == "kubelet" and "MemoryQoS=true" in _text(base / "proc" / pid / "cmdline"):
-            return Owner("the kubelet's MemoryQoS", MEMORY, f"command line of process {pid}")
+            return Owner("the kubelet's MemoryQoS", ("memory",), f"command line of process {pid}")
     return None
 
 
@@ -73,7 +75,7 @@ def _static_cpu_manager(base: Path) -> Owner | None:
     except ValueError:
         return None
     policy = state.get("policyName", "none") if isinstance(state, dict) else "none"
-    return Owner(f"the kubelet's CPU manager, policy {policy}", CPUSET, f"/{path}") if policy != "none" else None
+    return Owner(f"the kubelet's CPU manager, policy {policy}", ("cpuset",), f"/{path}") if policy != "none" else None
 
 
 def _nri_plugins(base: Path) -> Owner | None:
@@ -83,7 +85,7 @@ def _nri_plugins(base: Path) -> Owner | None:
         names = sorted(os.listdir(folder))
     except OSError:
         return None
-    return Owner(f"NRI plugin {names[0]}", MEMORY + CPUSET + CPU, "/opt/nri/plugins") if names else None
+    return Owner(f"NRI plugin {names[0]}", ALL, "/opt/nri/plugins") if names else None
 
 
 def _processes(base: Path) -> list[Owner]:

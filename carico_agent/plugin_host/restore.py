@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from carico_agent.plugin_host import knobs
-from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
+from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone, Untrusted
 from carico_agent.plugin_host.journal import Entry, Journal
 
-How = Literal["restored", "already", "foreign", "gone", "failed"]
+How = Literal["restored", "already", "foreign", "gone", "refused", "failed"]
 
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 
@@ -57,7 +57,7 @@ def ordered(entries: Iterable[Entry]) -> list[Entry]:
 
     def rank(entry: Entry) -> tuple[int, int, int]:
         key, now = entry.knob.key, entry.ours[-1]
-        grows = knobs.larger(key, now, entry.original) != now
+        grows = _unbelievable(entry) is None and knobs.larger(key, spelled(key, now), entry.original) != now
         burst = key == "cpu.max.burst"
         deep = knobs.depth(entry.knob.cgroup)
         return (0, deep, int(burst)) if grows else (1, -deep, int(not burst))
@@ -70,6 +70,8 @@ def put_back(entry: Entry, files: CgroupFiles, boot: str) -> Restored:
     knob = entry.knob
     if knob.boot != boot:
         return Restored(entry, "gone", "of an earlier boot")
+    if problem := _unbelievable(entry):
+        return Restored(entry, "refused", problem)
     try:
         now = spelled(knob.key, files.read(knob.cgroup, knob.inode, knob.key))
         if now == entry.original:
@@ -80,10 +82,23 @@ def put_back(entry: Entry, files: CgroupFiles, boot: str) -> Restored:
         now = spelled(knob.key, files.read(knob.cgroup, knob.inode, knob.key))
     except Gone as gone:
         return Restored(entry, "gone", str(gone))
+    except Untrusted as untrusted:
+        return Restored(entry, "refused", untrusted.strerror or "")
     except OSError as error:
         return Restored(entry, "failed", f"{knob.key}: {error.strerror or error}")
     # Something between: the kernel's spelling of "as my parent", or somebody who was quicker. Either way not ours.
     return Restored(entry, "restored", "" if now == entry.original else f"reads {now!r}")
+
+
+def _unbelievable(entry: Entry) -> str | None:
+    """Why this is no entry of ours. The journal belongs to the agent's user, and root may be the one who restores."""
+    if not knobs.is_setting(entry.knob.key):
+        return f"{entry.knob.key!r} is not a file we write"
+    try:
+        knobs.canon(entry.knob.key, entry.original, PAGE_BYTES)
+    except ValueError as error:
+        return str(error)
+    return None
 
 
 def _write_original(entry: Entry, files: CgroupFiles) -> None:

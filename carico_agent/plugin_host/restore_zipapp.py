@@ -18,7 +18,6 @@ MODULES = (
     "plugin_api/declare.py",
     "plugin_api/formats.py",
     "plugin_host/__init__.py",
-    "plugin_host/knobs.py",
     "plugin_host/cgroupfs.py",
     "plugin_host/journal.py",
     "plugin_host/restore.py",
@@ -44,7 +43,8 @@ def write(folder: Path) -> Path:
     target, encoded = folder / "restore.pyz", io.BytesIO()
     package = files("carico_agent")
     with zipfile.ZipFile(encoded, "w") as archive:
-        for name in MODULES:
+        knobs = [f"plugin_host/knobs/{file.name}" for file in package.joinpath("plugin_host/knobs").iterdir()]
+        for name in (*MODULES, *sorted(name for name in knobs if name.endswith(".py"))):
             archive.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
         archive.writestr("__main__.py", MAIN)
     replace_file(target, encoded.getvalue(), 0o600)

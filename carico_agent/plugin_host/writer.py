@@ -14,6 +14,7 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 from carico_agent.plugin_api import Change, Outcome, State
 from carico_agent.plugin_host import knobs
@@ -51,7 +52,7 @@ class _Step:
     passes: tuple[str, str] = field(init=False)
 
     def __post_init__(self) -> None:
-        action = self.knob.key in knobs.ACTIONS
+        action = knobs.is_action(self.knob.key)
         self.passes = ("" if action else knobs.larger(self.knob.key, self.old, self.new), self.new)
 
 
@@ -103,7 +104,7 @@ class CgroupWriter:
         """Either a step to take or the reason why not."""
         if reason := self._never(change.key):
             return _say(change, "refused", None, reason)
-        if change.key in knobs.ACTIONS:
+        if knobs.is_action(change.key):
             return self._look_action(change)
         try:
             new = knobs.canon(change.key, change.value, PAGE_BYTES)
@@ -138,7 +139,7 @@ class CgroupWriter:
     def _never(self, key: str) -> str | None:
         if self._stopped:
             return "the agent is stopping"
-        if key not in knobs.ACTIONS + knobs.SETTINGS:
+        if key not in knobs.KNOBS:
             return f"{key} is not a file we write"
         return self._owner_of(key)
 
@@ -157,7 +158,7 @@ class CgroupWriter:
         return self._yielded.get(knob)
 
     def _too_soon(self, knob: Knob, old: str, new: str) -> str | None:
-        if self._clock() - self._last_write_s.get(knob, -knobs.INFINITE) < self._limits.rewrite_after_s:
+        if self._clock() - self._last_write_s.get(knob, -inf) < self._limits.rewrite_after_s:
             return f"written less than {self._limits.rewrite_after_s:g} s ago"
         if knobs.step_ratio(knob.key, old, new) < self._limits.min_step_ratio:
             return f"a step of less than {self._limits.min_step_ratio:.0%}"
@@ -198,7 +199,7 @@ class CgroupWriter:
             step.outcome = _say(change, "held", step.old, reason)
             return
         try:
-            if knob.key in knobs.ACTIONS:
+            if knobs.is_action(knob.key):
                 self._journal.append("action", **knob._asdict(), new=value, plugin=plugin, reason=change.reason)
             else:
                 self._journal.intent(knob, before, value, plugin, change.reason)
@@ -217,7 +218,7 @@ class CgroupWriter:
     def _moved(self, step: _Step, before: str) -> str | None:
         """A batch may have waited seconds for the kernel since it looked: look again, right before writing."""
         knob = step.knob
-        if knob.key in knobs.ACTIONS:
+        if knobs.is_action(knob.key):
             return None
         try:
             now = spelled(knob.key, self._files.read(knob.cgroup, knob.inode, knob.key))
@@ -243,7 +244,7 @@ class CgroupWriter:
 
     def _read_back(self, step: _Step, before: str, value: str, error: str | None) -> Outcome:
         knob, change = step.knob, step.change
-        if knob.key in knobs.ACTIONS:  # EAGAIN of memory.reclaim: it did what it could
+        if knobs.is_action(knob.key):  # EAGAIN of memory.reclaim: it did what it could
             failed = error is not None and "BlockingIOError" not in error
             return _say(change, "failed" if failed else "written", None, error or "")
         try:

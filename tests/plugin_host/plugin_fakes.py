@@ -72,7 +72,7 @@ class FakeKernel(CgroupFiles):
     def write(self, cgroup: str, inode: int, key: str, value: str) -> None:
         self.hook(cgroup, key, value)
         with self.fuse.point():
-            spelled = value if key in knobs.ACTIONS else knobs.canon(key, value, os.sysconf("SC_PAGE_SIZE"))
+            spelled = value if knobs.is_action(key) else knobs.canon(key, value, os.sysconf("SC_PAGE_SIZE"))
             super().write(cgroup, inode, key, spelled)
             self.log.append((os.path.basename(cgroup), key, spelled))
 

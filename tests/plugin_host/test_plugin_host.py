@@ -297,6 +297,7 @@ def test_site_plugins_are_found_and_run(tmp_path):
     ("code", "mode", "why"),
     [
         (SITE, 0o777, "can be written by everybody"),
+        (SITE, 0o775, "can be written by group"),
         ("x = 1", 0o755, "has no class Plugin"),
         ("import nothing_there", 0o755, "nothing_there"),
     ],
@@ -306,6 +307,13 @@ def test_bad_site_plugins_are_refused(tmp_path, code, mode, why):
     os.chmod(folder / "mine", mode)
     made = Host(PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
     assert why in made.refused["mine"]
+
+
+def test_a_site_plugin_below_somebody_elses_folder_is_refused(tmp_path):
+    folder = site(tmp_path / "shared")
+    os.chmod(tmp_path / "shared", 0o777)
+    made = Host(PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
+    assert made.refused["mine"] == f"{tmp_path}/shared can be written by everybody: chmod go-w"
 
 
 def test_a_missing_site_folder_is_no_error(tmp_path):

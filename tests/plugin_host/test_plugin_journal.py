@@ -204,7 +204,13 @@ def test_the_restore_zipapp_runs_without_the_agent(tmp_path):
     journal = Journal(tmp_path / "state/journal")
     journal.intent(knob(tmp_path / "a", inode, boot=journal.boot), "max", "8192", "p", "why")
     restore_zipapp.write(tmp_path / "state")
-    command = [sys.executable, "-I", "-S", str(tmp_path / "state/restore.pyz")]
+    zipapp = tmp_path / "state/restore.pyz"
+    pretend = (  # an ordinary folder for a cgroup; test_plugin_restore.py has the refusal
+        f"import runpy, sys; sys.path.insert(0, {str(zipapp)!r}); sys.argv = [{str(zipapp)!r}]\n"
+        "from carico_agent.plugin_host import cgroupfs; cgroupfs.is_cgroup2 = lambda device: True\n"
+        f"runpy.run_path({str(zipapp)!r}, run_name='__main__')"
+    )
+    command = [sys.executable, "-I", "-S", "-c", pretend]
     busy = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert busy.returncode == 1 and "agent is running" in busy.stderr
     journal.close()

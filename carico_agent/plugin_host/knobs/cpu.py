@@ -1,0 +1,20 @@
+"""The CPU controller's files."""
+
+from carico_agent.plugin_host.knobs.kinds import KnobKind, whole
+
+
+def quota(text: str, page_bytes: int) -> str:
+    """Microseconds, or max, per period.
+
+    >>> quota("50000 100000", 4096), quota("max 9000", 4096)
+    ('50000 100000', 'max 9000')
+    """
+    most, period = text.split()
+    return f"{most if most == 'max' else whole(most)} {whole(period)}"
+
+
+def microseconds(text: str, page_bytes: int) -> str:
+    return str(whole(text))
+
+
+KNOBS = (KnobKind("cpu.max", "cpu", quota), KnobKind("cpu.max.burst", "cpu", microseconds))
