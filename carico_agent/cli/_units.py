@@ -52,8 +52,8 @@ def plan(wish: Wish) -> dict[Path, str]:
         )
     if at_home and (wish.tuning or wish.containerd):
         raise CannotInstall(
-            f"{prefix} is in somebody's home folder: whoever may write there would be as good as root in a service with "
-            "--tuning or --containerd. Install carico elsewhere, as with `python3 -m venv /opt/carico`"
+            f"{prefix} is in somebody's home folder: whoever may write there would be as good as root in a service "
+            "with --tuning or --containerd. Install carico elsewhere, as with `python3 -m venv /opt/carico`"
         )
     wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}
     if wish.tuning:

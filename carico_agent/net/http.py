@@ -11,6 +11,7 @@ import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from carico_agent import __version__
+from carico_agent.net.handshake import TlsAcceptor
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.net.openapi import describe, described
 from carico_agent.net.peers import peer_of
@@ -152,6 +154,8 @@ class HttpServer:
         """`read_bytes` of a body are taken in before its reader must have looked at them."""
         self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
         self.limiter = limiter or RateLimiter(Limits(0, 0))
+        self.accepted = RateLimiter(Limits(self.limiter.limits.connections, 0))
+        """TLS connections by address, from accept on: a certificate is known only after the handshake."""
         self._servers: list[asyncio.Server] = []
         self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
         self._http.limiter = self.limiter
@@ -163,7 +167,11 @@ class HttpServer:
         self._servers.append(await asyncio.get_running_loop().create_unix_server(self._http, sock=listener))
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self._servers.append(await asyncio.get_running_loop().create_server(self._http, host, port, ssl=tls))
+        """Serve on TCP, with TLS if `tls` is given; connections are counted before they shake hands."""
+        accept: Callable[[], asyncio.BaseProtocol] = self._http
+        if tls is not None:
+            accept = partial(TlsAcceptor, self._http, lambda: tls, self.accepted)
+        self._servers.append(await asyncio.get_running_loop().create_server(accept, host, port))
 
     async def stop(self) -> None:
         for server in self._servers:

@@ -1,0 +1,83 @@
+"""Connections that never shake hands: limited from accept on, and gone within seconds."""
+
+import asyncio
+import shutil
+import ssl
+import subprocess
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from carico_agent.net.http import HttpServer, answer
+from carico_agent.net.limits import Limits, RateLimiter
+from carico_agent.net.tls import TlsFiles, server_context
+
+MOST = 10
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TlsFiles:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
+    made = TlsFiles(str(tmp_path / "cert.pem"), str(tmp_path / "key.pem"))
+    subprocess.run(
+        f"openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost -addext subjectAltName=DNS:localhost "
+        f"-out {made.cert} -keyout {made.key}".split(),
+        check=True,
+        capture_output=True,
+    )
+    return made
+
+
+async def hello(request: web.BaseRequest) -> web.StreamResponse:
+    """hello"""
+    return answer({"hello": 1})
+
+
+async def serve(files: TlsFiles) -> tuple[HttpServer, int]:
+    server = HttpServer({"/": {"GET": hello}}, RateLimiter(Limits(MOST, 0)))
+    await server.listen("127.0.0.1", 0, server_context(files))
+    return server, server._servers[0].sockets[0].getsockname()[1]
+
+
+async def closed(reader: asyncio.StreamReader) -> bool:
+    """Whether the other side has closed; False while it waits for us."""
+    try:
+        return await asyncio.wait_for(reader.read(1), 0.3) == b""
+    except TimeoutError:
+        return False
+    except ConnectionError:
+        return True
+
+
+async def test_they_are_counted_from_accept_on(files: TlsFiles) -> None:
+    server, port = await serve(files)
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(60)]
+    gone = await asyncio.gather(*(closed(reader) for reader, _ in held))
+    assert gone.count(False) == MOST
+    assert server.accepted.refused["connections"] == 60 - MOST
+    for _, writer in held:
+        writer.close()
+    await server.stop()
+
+
+async def test_those_who_only_hold_on_are_dropped_and_others_served(
+    files: TlsFiles, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("carico_agent.net.handshake.HANDSHAKE_S", 0.5)
+    server, port = await serve(files)
+    held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST)]
+    for reader, writer in held:
+        assert await reader.read(1) == b""  # until the server has had enough
+        writer.close()
+    context = ssl.create_default_context(cafile=files.cert)
+    for _ in range(3 * MOST):  # places are given back
+        reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+        writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+        assert b'{"hello":1}' in await reader.read()
+        writer.close()
+        await writer.wait_closed()
+    while server.accepted._connections:  # the last one is noticed in its own time
+        await asyncio.sleep(0.01)
+    await server.stop()
