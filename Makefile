@@ -6,7 +6,7 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools clean
+.PHONY: help run test test-kube test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -71,6 +71,16 @@ proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 
 tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
 	@./tests/tools.sh "$(TOOLS)"
+
+lock: $(VENV)/.dev ## pin what the agent needs, with hashes: deploy/requirements.txt, for pip install --require-hashes
+	@$(BIN)/pip-compile -q --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
+		--no-emit-trusted-host -o deploy/requirements.txt setup.cfg
+
+dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/
+	@rm -rf dist && mkdir dist
+	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
+	@$(BIN)/cyclonedx-py requirements deploy/requirements.txt --output-reproducible -o dist/carico-agent.cdx.json
+	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache

@@ -1,0 +1,42 @@
+"""What is shipped: the same bytes every time, and every dependency pinned by its hash."""
+
+import configparser
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.conftest import TREE
+
+LOCK = (TREE / "deploy/requirements.txt").read_text()
+
+
+def build(folder: Path, source: str) -> bytes:
+    """A wheel from a copy of the tree, made in another folder and at another time than the last one."""
+    copy = folder / source
+    for name in ("carico_agent", "plugins", "systemd"):
+        shutil.copytree(TREE / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+        (copy / name).write_bytes((TREE / name).read_bytes())
+    pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
+    environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
+    subprocess.run([*pip, "-w", str(folder / "out"), "."], cwd=copy, check=True, capture_output=True, env=environment)
+    (wheel,) = (folder / "out").glob("*.whl")
+    return wheel.read_bytes()
+
+
+def test_the_wheel_is_the_same_twice(tmp_path: Path) -> None:
+    assert build(tmp_path / "a", "one") == build(tmp_path / "b", "another")
+
+
+def test_every_dependency_is_pinned_with_its_hash() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(TREE / "setup.cfg")
+    required = setup["options"]["install_requires"].split()
+    wanted = {re.split(r"[><=]", line)[0].lower() for line in required}
+    hashed = r"^([\w.-]+)==\S+ \\\n(?:    --hash=sha256:[0-9a-f]{64}(?: \\)?\n)+"
+    pinned = {name.lower() for name in re.findall(hashed, LOCK, re.MULTILINE)}
+    assert wanted <= pinned, wanted - pinned
+    assert len(re.findall(r"^[\w.-]+==", LOCK, re.MULTILINE)) == len(pinned), "a package without a hash"
