@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.core.kind_names import KIND_LABEL, MOST_CHARS, UNNAMED, _WORDS, is_daemon, kind_of
+from carico_agent.core.kind_names import _WORDS, KIND_LABEL, MOST_CHARS, UNNAMED, is_daemon, kind_of
 
 ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 DEPLOYMENT = {"pod-template-hash": "6c5d9b7f8d", "app": "x"}
