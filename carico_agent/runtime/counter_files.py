@@ -34,8 +34,10 @@ STAT_EVERY = 4
 def parse_inactive_file(data: bytes) -> int:
     """memory.stat: page cache not used lately [bytes]. v1 has a line for the group alone, too, which is not wanted.
 
-    >>> parse_inactive_file(b"anon 1\\ninactive_file 7\\n"), parse_inactive_file(b"inactive_file 1\\ntotal_inactive_file 9\\n")
-    (7, 9)
+    >>> parse_inactive_file(b"anon 1\\ninactive_file 7\\n")
+    7
+    >>> parse_inactive_file(b"cache 5\\ninactive_file 1\\ntotal_inactive_file 9\\n")
+    9
     """
     for name in (b"\ntotal_inactive_file ", b"\ninactive_file "):
         start = data.find(name)
@@ -133,7 +135,8 @@ class CounterFiles:
             now.throttled_usec, now.quota_cores = last.throttled_usec, last.quota_cores
         else:
             self._read_throttling(now, last)
-        self._look_at_threads(now, waited_usec >= WAITS_MUCH * elapsed_usec and last is not None)
+        # a Pod that is new: if it waits, its first number should not be a lower bound only
+        self._look_at_threads(now, last is None or waited_usec >= WAITS_MUCH * elapsed_usec)
 
     def _look_at_threads(self, now: Counters, waits: bool) -> None:
         """The first look begins an interval, the next one ends it."""
