@@ -24,9 +24,11 @@ from carico_agent.runtime.usage import PodUsage, parse_cpu_stat
 
 BUFFER_BYTES = 4096
 STAT_BYTES = 8192
-WAITS_MUCH = 0.05
+WAITS = 0.02
+"""Share of the time from which on it matters whether a quota is the reason."""
+WAITS_MUCH = 0.1
 """Share of the time from which on the threads are looked at one by one."""
-LIST_AGAIN_S = 30.0
+LIST_AGAIN_S = 60.0
 """Containers that are restarted get another group."""
 STAT_EVERY = 4
 
@@ -79,6 +81,7 @@ class CounterFiles:
         self._memory = _open(memory, "memory.current" if self._v2 else "memory.usage_in_bytes")
         self._memory_stat = _open(memory, "memory.stat")
         self._io = (_open(unified, "io.pressure"), _open(unified if self._v2 else "", "io.stat")) if io else (-1, -1)
+        self._reads_io = io
         self._cpu_folder = cpu
         self._containers: list[int] = []
         self._listed_s = -inf
@@ -102,14 +105,20 @@ class CounterFiles:
             )
             self._stop_looking()
         now.memory_bytes = self._read_memory()
-        self._read_io(now)
+        if self._reads_io:
+            self._read_io(now)
         self._reads += 1
         self._last = now
         return now
 
+    @property
+    def descriptors(self) -> list[int]:
+        """Of all open files; CPU time, memory and pressure first."""
+        files = [self._usage, self._memory, self._pressure, self._stat, self._memory_stat, *self._io, *self._containers]
+        return [descriptor for descriptor in dict.fromkeys(files) if descriptor >= 0]
+
     def close(self) -> None:
-        files = {self._stat, self._usage, self._pressure, self._memory, self._memory_stat, *self._io, *self._containers}
-        for descriptor in files - {-1}:
+        for descriptor in self.descriptors:
             os.close(descriptor)
         self._containers = []
         self._delay.close()
@@ -131,7 +140,7 @@ class CounterFiles:
         elapsed_usec = (now.t - last.t) * 1e6 if last else 0.0
         before = last.pressure_usec if last else None
         waited_usec = (now.pressure_usec or 0) - (before or 0)
-        if last is not None and before is not None and waited_usec < 0.01 * elapsed_usec:
+        if last is not None and before is not None and waited_usec < WAITS * elapsed_usec:
             now.throttled_usec, now.quota_cores = last.throttled_usec, last.quota_cores
         else:
             self._read_throttling(now, last)
@@ -141,7 +150,7 @@ class CounterFiles:
     def _look_at_threads(self, now: Counters, waits: bool) -> None:
         """The first look begins an interval, the next one ends it."""
         if waits:
-            delay_usec = self._delay.look()
+            delay_usec = self._delay.look(now.t)
             now.delay_usec = delay_usec if self._waits else None
             self._waits = True
         else:

@@ -32,7 +32,7 @@ LONGEST_TICK_S = 1.0
 """Time that a single tick makes up for: what was missed in a longer pause stays missed."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Demand
 class MeasuredPod:
     """What one Pod wants, in the machine's units; NaN where unknown."""
 
@@ -121,16 +121,15 @@ class PodMeter:
 
 
 class PodMeters:
-    """All Pods of a node; for one thread. `latest` is replaced, never changed: any thread may read it."""
+    """All Pods of a node; for one thread."""
 
     def __init__(self, open_pod: Open, period_s: float = PERIOD_S, wall: Callable[[], float] = time.time) -> None:
-        self.latest: Mapping[str, MeasuredPod] = {}
-        """The last measurement of every Pod that still runs."""
         self.failed = 0
         """Readings that failed for another reason than the end of the Pod."""
         self._open_pod, self._period_s, self._wall = open_pod, period_s, wall
         self._pods: Mapping[str, Pod] | None = None
         self._meters: dict[str, PodMeter] = {}
+        self._latest: dict[str, MeasuredPod] = {}
         self._seen_s: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
         self._last_s = -inf
@@ -151,9 +150,12 @@ class PodMeters:
             allowance -= 1 if key in self._meters else OPENING
             if found := self._measure(key, now_s):
                 measured.append(found)
-        if measured:
-            self.latest = {**self.latest, **{found.key: found for found in measured}}
+                self._latest[key] = found
         return measured
+
+    def latest(self) -> list[MeasuredPod]:
+        """The last measurement of every Pod that still runs and was measured."""
+        return list(self._latest.values())
 
     def close(self) -> None:
         for meter in self._meters.values():
@@ -166,14 +168,13 @@ class PodMeters:
         self._pods = pods
         for key in self._seen_s.keys() - pods.keys():
             del self._seen_s[key]
+            self._latest.pop(key, None)
             if key in self._meters:
                 self._meters.pop(key).close()
         for number, key in enumerate(pods.keys() - self._seen_s.keys()):
             self._seen_s[key] = now_s
             # at the start all are new: two rounds to get to know them, in the time of one
             heapq.heappush(self._due, (now_s + (number / len(pods) * self._period_s if first else 0.0), key))
-        if self.latest.keys() - pods.keys():
-            self.latest = {key: found for key, found in self.latest.items() if key in pods}
 
     def _measure(self, key: str, now_s: float) -> MeasuredPod | None:
         assert self._pods is not None

@@ -11,10 +11,13 @@ about whose they are.
 
 import os
 from collections.abc import Iterable, Iterator
+from math import inf
 
 MOST_THREADS = 48
 MOST_NEW = 12
 """Threads opened in one look."""
+LIST_AGAIN_S = 15.0
+"""Finding the threads costs more than reading them: 40 µs against 3 (cold caches)."""
 MOST_GROUPS = 32
 MOST_BYTES = 8192
 """Of one list of threads: about a thousand."""
@@ -40,8 +43,11 @@ class RunDelay:
         """TID -> descriptor, ran, waited"""
         self._passed: set[int] = set()
         """Idle when last seen; looked at again when all others were."""
+        self._listed_s = -inf
+        self._unknown = False
+        """There are threads that nobody looked at yet."""
 
-    def look(self) -> int:
+    def look(self, now_s: float) -> int:
         """What the known threads waited since the last look [usec]. The first look only gets to know them."""
         waited_ns, idle = 0, []
         for tid, (descriptor, ran, waited) in tuple(self._known.items()):
@@ -54,7 +60,9 @@ class RunDelay:
             if (now_ran, now_waited) == (ran, waited):
                 idle.append(tid)
             self._known[tid] = (descriptor, now_ran, now_waited)
-        self._exchange(idle)
+        if not self._known or self._unknown or now_s - self._listed_s >= LIST_AGAIN_S:
+            self._listed_s = now_s
+            self._exchange(idle)
         return waited_ns // 1000
 
     def close(self) -> None:
@@ -66,6 +74,7 @@ class RunDelay:
         """Idle threads make room for unknown ones, as far as there are any."""
         alive = [tid for folder in self._folders for tid in threads(folder)]
         new = [tid for tid in alive if tid not in self._known and tid not in self._passed]
+        self._unknown = len(new) > MOST_NEW
         if not new:
             self._passed.clear()
             return
