@@ -131,6 +131,8 @@ class PodMeters:
         self._meters: dict[str, PodMeter] = {}
         self._latest: dict[str, MeasuredPod] = {}
         self._seen_s: dict[str, float] = {}
+        self._found_at_start: frozenset[str] = frozenset()
+        self._next_s: dict[str, float] = {}
         self._due: list[tuple[float, str]] = []
         self._last_s = -inf
         raise_descriptor_limit()
@@ -144,8 +146,8 @@ class PodMeters:
         self._last_s = now_s
         measured = []
         while self._due and self._due[0][0] <= now_s and allowance > 0:
-            _, key = heapq.heappop(self._due)
-            if key not in self._seen_s:
+            due_s, key = heapq.heappop(self._due)
+            if self._next_s.get(key) != due_s:  # of a Pod that has gone, and perhaps come back
                 continue
             allowance -= 1 if key in self._meters else OPENING
             if found := self._measure(key, now_s):
@@ -167,14 +169,17 @@ class PodMeters:
         first = self._pods is None
         self._pods = pods
         for key in self._seen_s.keys() - pods.keys():
-            del self._seen_s[key]
+            del self._seen_s[key], self._next_s[key]
             self._latest.pop(key, None)
+            self._found_at_start -= {key}
             if key in self._meters:
                 self._meters.pop(key).close()
+        step_s = min(self._period_s / len(pods), 0.1) if first and pods else 0.0
         for number, key in enumerate(pods.keys() - self._seen_s.keys()):
             self._seen_s[key] = now_s
-            # at the start all are new: two rounds to get to know them, in the time of one
-            heapq.heappush(self._due, (now_s + (number / len(pods) * self._period_s if first else 0.0), key))
+            self._line_up(key, now_s + number * step_s)
+        if first:
+            self._found_at_start = frozenset(pods)
 
     def _measure(self, key: str, now_s: float) -> MeasuredPod | None:
         assert self._pods is not None
@@ -188,11 +193,16 @@ class PodMeters:
             self.failed += 1
             found = None
         readings = meter.readings if meter is not None else 0
-        heapq.heappush(self._due, (now_s + self._wait_s(readings), key))
+        self._line_up(key, now_s + self._wait_s(key, readings))
         return found
 
-    def _wait_s(self, readings: int) -> float:
-        steps = YOUNG_STEPS_S
+    def _line_up(self, key: str, due_s: float) -> None:
+        self._next_s[key] = due_s
+        heapq.heappush(self._due, (due_s, key))
+
+    def _wait_s(self, key: str, readings: int) -> float:
+        """Pods that were there before us are not young; they get their second reading a little sooner, that is all."""
+        steps = YOUNG_STEPS_S[-1:] if key in self._found_at_start else YOUNG_STEPS_S
         return min(steps[readings - 1] if 0 < readings <= len(steps) else self._period_s, self._period_s)
 
     def _renew(self, key: str, pod: Pod, now_s: float) -> PodMeter:
