@@ -10,7 +10,7 @@ about whose they are.
 """
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
 MOST_THREADS = 48
@@ -35,10 +35,10 @@ def parse(data: bytes) -> tuple[int, int]:
 
 
 class RunDelay:
-    """The threads of one Pod. `folders`: its cgroup directories; `proc`: where /proc is."""
+    """The threads of one Pod. `list_threads` finds them; `proc`: where /proc is."""
 
-    def __init__(self, folders: Iterable[str], proc: str = "/proc") -> None:
-        self._folders, self._proc = tuple(folders), proc
+    def __init__(self, list_threads: Callable[[], Iterable[int]], proc: str = "/proc") -> None:
+        self._list_threads, self._proc = list_threads, proc
         self._known: dict[int, tuple[int, int, int]] = {}
         """TID -> descriptor, ran, waited"""
         self._passed: set[int] = set()
@@ -72,8 +72,7 @@ class RunDelay:
 
     def _exchange(self, idle: list[int]) -> None:
         """Idle threads make room for unknown ones, as far as there are any."""
-        alive = [tid for folder in self._folders for tid in threads(folder)]
-        new = [tid for tid in alive if tid not in self._known and tid not in self._passed]
+        new = [tid for tid in self._list_threads() if tid not in self._known and tid not in self._passed]
         self._unknown = len(new) > MOST_NEW
         if not new:
             self._passed.clear()

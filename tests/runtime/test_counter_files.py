@@ -94,6 +94,21 @@ def test_quota_of_the_pod(pod, files):
     assert files.read(6.0).quota_cores == pytest.approx(0.2)
 
 
+def test_a_quota_that_does_not_throttle_because_the_node_is_crowded(pod, files):
+    pod.quota(0.2)
+    files.read(1.0)
+    pod.run(450_000, pressure_usec=4_000_000)
+    found = files.read(6.0)
+    assert (found.throttled_usec, found.quota_cores) == (198, pytest.approx(0.2))
+
+
+def test_a_quota_that_came_later(pod, files):
+    files.read(1.0)
+    pod.quota(0.2)
+    pod.run(1_000_000, pressure_usec=4_000_000, throttled_usec=3_000_000)
+    assert files.read(6.0).quota_cores == pytest.approx(0.2)
+
+
 def test_quota_of_its_containers(pod, files):
     pod.quota(None)
     pod.quota(0.5, "/pod/c1")

@@ -1,6 +1,7 @@
 """The staggered reader: who is read when, however many there are; with fake counters and with fake trees."""
 
 from dataclasses import replace
+from itertools import pairwise
 from math import nan
 
 import pytest
@@ -60,7 +61,7 @@ def test_every_pod_is_read_every_period_and_never_all_in_one_tick(count):
     fake.run(pods, 0.0, 30.0)
     assert fake.most <= 2 + 1.5 * count * 0.1 / PERIOD_S
     times = {key: [t for t, read in fake.log if read == key and t >= 14.0] for key in pods}
-    gaps = [b - a for seen in times.values() for a, b in zip(seen, seen[1:], strict=False)]
+    gaps = [b - a for seen in times.values() for a, b in pairwise(seen)]
     assert len(times) == count and min(map(len, times.values())) >= 2
     assert max(gaps) <= PERIOD_S * 1.1 + 0.1 and min(gaps) >= PERIOD_S * 0.9
 

@@ -2,6 +2,7 @@
 
 import os
 import threading
+from functools import partial
 
 import pytest
 
@@ -26,7 +27,7 @@ class FakeThreads:
         (folder / "cgroup.threads").write_text("".join(f"{tid}\n" for tid in tids))
 
     def delay(self):
-        return RunDelay([str(self.root / "group")], str(self.root / "proc"))
+        return RunDelay(partial(threads, str(self.root / "group")), str(self.root / "proc"))
 
 
 @pytest.fixture
@@ -93,7 +94,7 @@ def test_a_list_that_is_cut_in_the_middle_of_a_number(fake, monkeypatch):
 
 
 def test_no_such_group():
-    delay = RunDelay(["/nowhere"], "/nowhere")
+    delay = RunDelay(partial(threads, "/nowhere"), "/nowhere")
     assert (delay.look(0.0), delay.look(1.0)) == (0, 0)
     delay.close()
 
@@ -106,7 +107,7 @@ def test_threads_of_this_process_and_their_end(tmp_path):
     group = tmp_path / "g"
     group.mkdir()
     (group / "tasks").write_text(f"{thread.native_id}\n")
-    delay = RunDelay([str(group)])
+    delay = RunDelay(partial(threads, str(group)))
     delay.look(0.0)
     assert list(delay._known) == [thread.native_id]
     stop.set()
