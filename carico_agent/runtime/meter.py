@@ -9,17 +9,17 @@ wants by usage + pressure: 0.98 looking at 10 Hz, 0.77 to 0.98 every 5 s. The ru
 to 1.00 in the same 5 s windows, so nothing is gained by looking more often than the budget (0.1 % of a core) allows.
 """
 
-import heapq
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import inf, nan
+from math import nan
 from typing import NamedTuple, Protocol
 
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.counter_files import CounterFiles
 from carico_agent.runtime.demand import Counters, Demand, demand
 from carico_agent.runtime.pods import Pod
+from carico_agent.runtime.stagger import Stagger
 from carico_agent.runtime.usage import GONE, raise_descriptor_limit
 
 PERIOD_S = 5.0
@@ -27,9 +27,6 @@ YOUNG_STEPS_S = (1.0, 1.0, 2.0)
 """Between the first readings of a Pod that came while we looked."""
 OPENING = 3
 """Opening a Pod's files costs as much as so many readings of them."""
-CATCH_UP = 1.5
-LONGEST_TICK_S = 1.0
-"""Time that a single tick makes up for: what was missed in a longer pause stays missed."""
 
 
 @dataclass(slots=True)  # not frozen: see Demand
@@ -126,30 +123,22 @@ class PodMeters:
     def __init__(self, open_pod: Open, period_s: float = PERIOD_S, wall: Callable[[], float] = time.time) -> None:
         self.failed = 0
         """Readings that failed for another reason than the end of the Pod."""
-        self._open_pod, self._period_s, self._wall = open_pod, period_s, wall
-        self._pods: Mapping[str, Pod] | None = None
+        self._open_pod, self._wall = open_pod, wall
+        self._turns = Stagger(period_s)
+        self._pods: Mapping[str, Pod] = {}
         self._meters: dict[str, PodMeter] = {}
         self._latest: dict[str, MeasuredPod] = {}
         self._seen_s: dict[str, float] = {}
-        self._found_at_start: frozenset[str] = frozenset()
-        self._next_s: dict[str, float] = {}
-        self._due: list[tuple[float, str]] = []
-        self._last_s = -inf
         raise_descriptor_limit()
 
     def tick(self, now_s: float, pods: Mapping[str, Pod]) -> list[MeasuredPod]:
         """Read this tick's share of the Pods; those with a new measurement are returned."""
         if pods is not self._pods:  # a table of Pods is replaced, never changed
             self._take(now_s, pods)
-        elapsed_s = min(now_s - self._last_s, LONGEST_TICK_S)
-        allowance = 1.0 + CATCH_UP * len(pods) * elapsed_s / self._period_s
-        self._last_s = now_s
         measured = []
-        while self._due and self._due[0][0] <= now_s and allowance > 0:
-            due_s, key = heapq.heappop(self._due)
-            if self._next_s.get(key) != due_s:  # of a Pod that has gone, and perhaps come back
-                continue
-            allowance -= 1 if key in self._meters else OPENING
+        for key in self._turns.take(now_s):
+            if key not in self._meters:
+                self._turns.spend(OPENING - 1)
             if found := self._measure(key, now_s):
                 measured.append(found)
                 self._latest[key] = found
@@ -166,24 +155,17 @@ class PodMeters:
 
     def _take(self, now_s: float, pods: Mapping[str, Pod]) -> None:
         """The Pods have changed: forget those that have gone, line up those that came."""
-        first = self._pods is None
         self._pods = pods
-        for key in self._seen_s.keys() - pods.keys():
-            del self._seen_s[key], self._next_s[key]
+        for key in self._turns.keep(pods.keys(), now_s):
+            self._seen_s.pop(key, None)
             self._latest.pop(key, None)
-            self._found_at_start -= {key}
             if key in self._meters:
                 self._meters.pop(key).close()
-        step_s = min(self._period_s / len(pods), 0.1) if first and pods else 0.0
-        for number, key in enumerate(pods.keys() - self._seen_s.keys()):
+        for key in pods.keys() - self._seen_s.keys():
             self._seen_s[key] = now_s
-            self._line_up(key, now_s + number * step_s)
-        if first:
-            self._found_at_start = frozenset(pods)
 
     def _measure(self, key: str, now_s: float) -> MeasuredPod | None:
-        assert self._pods is not None
-        pod, meter = self._pods[key], self._meters.get(key)
+        pod, meter, found = self._pods[key], self._meters.get(key), None
         try:
             if meter is None or not _is_same(meter.pod, pod) or meter.is_empty:
                 meter = self._renew(key, pod, now_s)
@@ -191,19 +173,11 @@ class PodMeters:
             found = meter.read(now_s)
         except (OSError, ValueError):
             self.failed += 1
-            found = None
-        readings = meter.readings if meter is not None else 0
-        self._line_up(key, now_s + self._wait_s(key, readings))
+        # Pods that were there before us are not young; they get their second reading a little sooner, that is all
+        steps_s = YOUNG_STEPS_S[-1:] if key in self._turns.at_start else YOUNG_STEPS_S
+        if meter is not None and 0 < meter.readings <= len(steps_s):
+            self._turns.line_up(key, now_s + steps_s[meter.readings - 1])
         return found
-
-    def _line_up(self, key: str, due_s: float) -> None:
-        self._next_s[key] = due_s
-        heapq.heappush(self._due, (due_s, key))
-
-    def _wait_s(self, key: str, readings: int) -> float:
-        """Pods that were there before us are not young; they get their second reading a little sooner, that is all."""
-        steps = YOUNG_STEPS_S[-1:] if key in self._found_at_start else YOUNG_STEPS_S
-        return min(steps[readings - 1] if 0 < readings <= len(steps) else self._period_s, self._period_s)
 
     def _renew(self, key: str, pod: Pod, now_s: float) -> PodMeter:
         """Open its files; anew when it has other containers or another group than before."""
