@@ -6,9 +6,11 @@ list it; where that is missing the reason is said, so that settings which select
 """
 
 import os
+from collections.abc import Collection
 from pathlib import Path
 
 FOLDER = "var/log/pods"
+CONTAINERS = "var/log/containers"
 MOST_LOOKS = 30
 """The cgroup is made before the log folder: a Pod without one is looked for in so many scans, then given up."""
 
@@ -35,3 +37,15 @@ class LogNames:
         self.trouble = f"no folder of theirs in /{FOLDER}"
         split = (entry.rsplit("_", 2) for entry in entries)
         return {part[2]: (part[0], part[1]) for part in split if len(part) == 3 and part[2] in uids}
+
+
+def container_names(root: Path, ids: Collection[str]) -> dict[str, str]:
+    """Container id -> its name in the template, from the links POD_NAMESPACE_NAME-ID.log in /var/log/containers."""
+    if not ids:
+        return {}
+    try:
+        links = os.listdir(root / CONTAINERS)
+    except OSError:
+        return {}
+    split = (link.removesuffix(".log").rpartition("_")[2].rpartition("-") for link in links)
+    return {part[2]: part[0] for part in split if part[2] in ids and part[0]}
