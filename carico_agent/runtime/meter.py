@@ -25,7 +25,7 @@ from carico_agent.runtime.usage import GONE, raise_descriptor_limit
 PERIOD_S = 5.0
 YOUNG_STEPS_S = (1.0, 1.0, 2.0)
 """Between the first readings of a Pod that came while we looked."""
-OPENING = 3
+OPENING = 5
 """Opening a Pod's files costs as much as so many readings of them."""
 
 

@@ -1,10 +1,12 @@
 """What Pods want as the agent measures it, beside the truth; and what measuring costs. Prints tables; asserts nothing.
 
-    python -m lab.bench.pods [demand] [cost] [--seconds 30] [--pods 110] [--out lab/results/pods.md]
+    python -m lab.bench.pods [demand] [cost] [history] [--seconds 30] [--pods 110] [--out lab/results/pods.md]
 
 demand: real containers under a private containerd: four that sleep, one at a quota of 20 % of a core, one with four
         busy threads, and n busy loops, n = 0 … 5. Truth by construction: a loop wants one core, whatever it gets.
-cost:   N cgroups, a sleeping process in each (then with a little work in each), read by ten ticks a second.
+cost:   N cgroups, a sleeping process in each (then with a little work in each), read by ten ticks a second. Beside it
+        what reading three of a Pod's files takes in the same rhythm: on a busy machine caches are cold, and both rise.
+history: N containers, each once in N / 5.5 s, as 330 of them once a minute.
 """
 
 import argparse
@@ -20,6 +22,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.counter_files import CounterFiles
 from carico_agent.runtime.meter import MeasuredPod, PodMeters, open_cgroups
 from carico_agent.runtime.pods import Pod
@@ -143,25 +146,45 @@ def floor_us(locator: Locator, pods: Mapping[str, Pod]) -> float:
 
 
 def cost_table(count: int, seconds: float) -> Iterator[str]:
-    yield "| Pods | what they do | % of a core | µs per reading | three reads alone | tick p50 [ms] | p99 | most |"
-    yield "|---|---|---|---|---|---|---|---|"
+    columns = ("Pods", "what they do", "% of a core", "µs per reading", "three reads alone [µs]")
+    yield " | ".join(["", *columns, "tick p50 [ms]", "p99", "most", "most while opening", ""]).strip()
+    yield "|---" * 9 + "|"
     for what, command in (("sleep", ["sleep", "1000"]), ("work a little every second", ["sh", "-c", WORK])):
         with processes_in_groups(count, command) as (locator, pods):
             meters = PodMeters(open_cgroups(locator))
-            run_ticks(meters, pods, 12.0, [])  # opening files is not the steady state
+            opening_s: list[float] = []
+            run_ticks(meters, pods, 12.0, opening_s)  # opening files is not the steady state
             took_s: list[float] = []
             readings = len(run_ticks(meters, pods, seconds, took_s))
             meters.close()
             floor = floor_us(locator, pods)
         share, ordered = sum(took_s) / seconds * 100, sorted(took_s)
         quantiles = [ordered[min(int(q * len(ordered)), len(ordered) - 1)] * 1e3 for q in (0.5, 0.99, 1.0)]
-        times = " | ".join(f"{value:.2f}" for value in quantiles)
-        yield f"| {count} | {what} | {share:.3f} | {sum(took_s) / max(readings, 1) * 1e6:.0f} | {floor:.0f} | {times} |"
+        times = " | ".join(f"{value:.2f}" for value in (*quantiles, max(opening_s) * 1e3))
+        each_us = sum(took_s) / max(readings, 1) * 1e6
+        yield f"| {count} | {what} | {share:.3f} | {each_us:.0f} | {floor:.0f} | {times} |"
+
+
+def history_table(count: int, seconds: float) -> Iterator[str]:
+    yield "| containers a second | % of a core | µs per container |"
+    yield "|---|---|---|"
+    with processes_in_groups(count, ["sleep", "1000"]) as (locator, pods):
+        reader = ContainerReader(locator, period_s=count / 5.5)
+        used_s, found, ticks = 0.0, 0, 0
+        started_s = time.monotonic()
+        while time.monotonic() - started_s < max(seconds, 2 * count / 5.5):
+            before_s = time.thread_time()
+            found += len(reader.tick(time.monotonic(), time.time(), pods))
+            if found:  # from the second round on
+                used_s += time.thread_time() - before_s
+                ticks += 1
+            time.sleep(1.0)
+    yield f"| {found / max(ticks, 1):.1f} | {used_s / max(ticks, 1) * 100:.3f} | {used_s / max(found, 1) * 1e6:.0f} |"
 
 
 def main(arguments: list[str]) -> None:
     parser = argparse.ArgumentParser(prog="python -m lab.bench.pods")
-    parser.add_argument("parts", nargs="*", choices=["demand", "cost", []])
+    parser.add_argument("parts", nargs="*", choices=["demand", "cost", "history", []])
     parser.add_argument("--seconds", type=float, default=30.0)
     parser.add_argument("--pods", type=int, default=110)
     parser.add_argument("--loops", type=int, default=5, help="the most busy loops beside")
@@ -170,6 +193,7 @@ def main(arguments: list[str]) -> None:
     parts: dict[str, Callable[[], Iterator[str]]] = {
         "demand": lambda: demand_table(demand_rows(wanted.seconds, range(wanted.loops + 1))),
         "cost": lambda: cost_table(wanted.pods, wanted.seconds),
+        "history": lambda: history_table(wanted.pods, wanted.seconds),
     }
     if "demand" in (wanted.parts or parts) and (reason := containerd_missing()):
         sys.exit(f"demand: {reason}")
