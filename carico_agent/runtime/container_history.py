@@ -21,6 +21,7 @@ from carico_agent.runtime.demand import working_set
 from carico_agent.runtime.log_names import container_names
 from carico_agent.runtime.pods import Member, Pod
 from carico_agent.runtime.run_delay import groups
+from carico_agent.runtime.small_files import read_once
 from carico_agent.runtime.stagger import Stagger
 from carico_agent.runtime.tree import CONTAINER
 
@@ -170,7 +171,7 @@ def _totals(group: Group, now_s: float) -> _Totals:
         kills = _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
     else:
         cpu, memory = _flat(f"{v1['cpu']}/cpu.stat") if "cpu" in v1 else {}, v1.get("memory", "")
-        usage_usec = int(_text(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
+        usage_usec = int(read_once(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
         current = "memory.usage_in_bytes"
         kills = _flat(f"{memory}/memory.oom_control", missing=True).get("oom_kill", 0) if memory else 0
     return _Totals(
@@ -185,20 +186,17 @@ def _totals(group: Group, now_s: float) -> _Totals:
 
 def _working_set(folder: str, current: str) -> float:
     try:
-        return working_set(int(_text(f"{folder}/{current}")), parse_inactive_file(_text(f"{folder}/memory.stat")))
+        return working_set(
+            int(read_once(f"{folder}/{current}")), parse_inactive_file(read_once(f"{folder}/memory.stat", 8192))
+        )
     except FileNotFoundError:  # the controller is not on
         return nan
 
 
 def _flat(path: str, missing: bool = False) -> dict[str, int]:
     try:
-        return parse_flat(_text(path).decode(errors="replace"))
+        return parse_flat(read_once(path).decode(errors="replace"))
     except FileNotFoundError:
         if missing:
             return {}
         raise
-
-
-def _text(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read(8192)

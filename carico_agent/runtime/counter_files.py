@@ -23,6 +23,7 @@ from carico_agent.plugin_api.formats import parse_stall_total
 from carico_agent.runtime.cgroups import Group
 from carico_agent.runtime.demand import Counters, working_set
 from carico_agent.runtime.run_delay import MOST_GROUPS, RunDelay, groups, threads
+from carico_agent.runtime.small_files import read_once
 from carico_agent.runtime.usage import PodUsage, parse_cpu_stat
 
 BUFFER_BYTES = 4096
@@ -58,7 +59,14 @@ def parse_quota(data: bytes) -> float:
     (0.2, inf)
     """
     quota, period = data.split()
-    return inf if quota == b"max" else int(quota) / int(period)
+    return inf if quota == b"max" else _cores(int(quota), int(period))
+
+
+def _cores(quota_usec: int, period_usec: int) -> float:
+    """The kernel's period is 1 ms to 1 s; anything else is no quota but a damaged text."""
+    if not (0 < quota_usec < 1 << 50 and 0 < period_usec < 1 << 50):
+        raise ValueError(f"quota {quota_usec} of {period_usec}")
+    return quota_usec / period_usec
 
 
 def parse_io_bytes(data: bytes) -> int:
@@ -207,10 +215,10 @@ class CounterFiles:
     def _quota_of(self, folder: str) -> float:
         try:
             if self._v2:
-                return parse_quota(_text(f"{folder}/cpu.max"))
-            quota, period = int(_text(f"{folder}/cpu.cfs_quota_us")), int(_text(f"{folder}/cpu.cfs_period_us"))
-            return quota / period if quota > 0 and period > 0 else inf
-        except (OSError, ValueError, ZeroDivisionError):
+                return parse_quota(read_once(f"{folder}/cpu.max"))
+            quota, period = int(read_once(f"{folder}/cpu.cfs_quota_us")), int(read_once(f"{folder}/cpu.cfs_period_us"))
+            return inf if quota < 0 else _cores(quota, period)
+        except (OSError, ValueError):
             return inf
 
     def _read_memory(self) -> float:
@@ -247,8 +255,3 @@ def _read(descriptor: int, size: int = BUFFER_BYTES) -> bytes:
         if error.errno != errno.EOPNOTSUPP:  # pressure of a group switched off with cgroup.pressure
             raise
         return b""
-
-
-def _text(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read(256)

@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 from carico_agent.runtime.demand import Counters
 from carico_agent.runtime.run_delay import RunDelay
+from carico_agent.runtime.small_files import read_once
 
 MOST_PROCESSES = 64
 """Of one Pod."""
@@ -51,7 +52,7 @@ def parse_stat(data: bytes) -> ProcessStat:
 def read_stat(pid: int, proc: str = "/proc") -> ProcessStat | None:
     """None: there is no such process (any more)."""
     try:
-        stat = parse_stat(_text(f"{proc}/{pid}/stat"))
+        stat = parse_stat(read_once(f"{proc}/{pid}/stat"))
     except (OSError, ValueError):
         return None
     return None if stat.ended else stat
@@ -72,7 +73,7 @@ def family(pid: int, proc: str = "/proc") -> Iterator[int]:
         yield one
         for tid in thread_ids(one, proc):
             try:
-                waiting += [int(child) for child in _text(f"{proc}/{one}/task/{tid}/children").split()]
+                waiting += [int(child) for child in read_once(f"{proc}/{one}/task/{tid}/children").split()]
             except (OSError, ValueError):
                 continue
 
@@ -119,7 +120,7 @@ class ProcessCounters:
 
 def _resident_pages(pid: int, proc: str) -> int:
     try:
-        return int(_text(f"{proc}/{pid}/statm").split()[1])
+        return int(read_once(f"{proc}/{pid}/statm").split()[1])
     except (OSError, ValueError, IndexError):
         return 0
 
@@ -127,8 +128,3 @@ def _resident_pages(pid: int, proc: str) -> int:
 def _threads_of(pid: int, proc: str) -> Iterator[int]:
     for one in family(pid, proc):
         yield from thread_ids(one, proc)
-
-
-def _text(path: str) -> bytes:
-    with open(path, "rb", buffering=0) as file:
-        return file.read(4096)

@@ -13,6 +13,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
+from carico_agent.runtime.small_files import read_once
+
 MOST_THREADS = 48
 MOST_NEW = 12
 """Threads opened in one look."""
@@ -105,8 +107,7 @@ def threads(folder: str) -> Iterator[int]:
     for directory in groups(folder):
         for name in ("cgroup.threads", "tasks"):  # v2, v1
             try:
-                with open(f"{directory}/{name}", "rb", buffering=0) as file:
-                    text = file.read(MOST_BYTES)
+                text = read_once(f"{directory}/{name}", MOST_BYTES)
             except OSError:
                 continue
             whole = text[: text.rfind(b"\n") + 1]  # a number cut in two is another thread's
