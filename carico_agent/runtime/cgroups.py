@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Literal
 
-from carico_agent.runtime.pods import Pod
+from carico_agent.runtime.pods import Member, Pod
 
 CGROUP_MOUNT = "sys/fs/cgroup"
 Wanted = Callable[[str], bool]
@@ -126,6 +126,24 @@ class Locator:
             if own := self._group(paths, partial(_carries, member.id)) or self._group(paths, None):
                 groups.append(own)
         return tuple(groups)
+
+    def container(self, pod: Pod, member: Member) -> Group | None:
+        """The group of one container of a Pod. None: not found, or it has none of its own."""
+        if member.pid:
+            paths = self._paths_of(member.pid)
+            return self._group(paths, partial(_carries, member.id)) or self._group(paths, None)
+        return self._below(pod.cgroup, member.id) if pod.uid else self.at(pod.cgroup)
+
+    def _below(self, path: str, container_id: str) -> Group | None:
+        """The group with this id in its name, right below a Pod's."""
+        for name, mount in self._mounts.items():
+            if name or not self.layout.controllers:
+                try:
+                    found = next((entry for entry in os.listdir(mount + path) if container_id in entry), None)
+                except OSError:
+                    continue
+                return self.at(f"{path}/{found}") if found else None
+        return None
 
     def at(self, path: str) -> Group | None:
         """The group at this path of every hierarchy, as the tree scan finds it."""

@@ -89,7 +89,7 @@ def snapshot_of(
 ) -> Snapshot:
     """What two lists say of one namespace. Tasks.List fills `id`, and `container_id` only in newer versions."""
     tasks = {(namespace, task.container_id or task.id): Task(task.pid, _status(task.status)) for task in running.tasks}
-    return Snapshot({(namespace, c.id): Container(dict(c.labels)) for c in listed.containers}, tasks)
+    return Snapshot({(namespace, c.id): Container(dict(c.labels), c.image) for c in listed.containers}, tasks)
 
 
 class ContainerdClient:
@@ -114,7 +114,8 @@ class ContainerdClient:
     async def container(self, ref: Ref) -> Container | None:
         """One container's labels; None when it is gone."""
         answer = await self._get(containers_pb2.GetContainerRequest(id=ref[1]), ref[0])
-        return Container(dict(answer.container.labels)) if answer is not None else None
+        found = answer.container if answer is not None else None
+        return Container(dict(found.labels), found.image) if found is not None else None
 
     async def snapshot(self, namespaces: Iterable[str]) -> Snapshot:
         containers: dict[Ref, Container] = {}

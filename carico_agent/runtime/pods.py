@@ -19,6 +19,8 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
+from carico_agent.core.kind_names import is_daemon, kind_of
+
 Ref = tuple[str, str]
 """(containerd namespace, container id)"""
 
@@ -48,6 +50,7 @@ class Container:
     """A container record; `labels` is None until they were asked for."""
 
     labels: Mapping[str, str] | None = None
+    image: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +113,10 @@ class Pod:
     cgroup: str = ""
     inode: int = 0
     labels: Mapping[str, str] = field(default_factory=dict)
+    kind: str = ""
+    """The template it came from, as `namespace/name`."""
+    daemon: bool = False
+    """Of a DaemonSet, or static: never the next Pod to arrive."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -142,11 +149,12 @@ class PodTable:
     (1, ['default/a'])
     """
 
-    def __init__(self, selector: Selector | None = None) -> None:
+    def __init__(self, selector: Selector | None = None, node_name: str = "") -> None:
+        """`node_name`: by its end in a Pod's name static Pods are known."""
         self.count = 0
         self.pods: Mapping[str, Pod] = MappingProxyType({})
         self.doubtful = False
-        self._selector = selector or Selector()
+        self._selector, self._node_name = selector or Selector(), node_name
         self._containers: dict[Ref, Container] = {}
         self._tasks: dict[Ref, Task] = {}
         self._groups: dict[str, set[Ref]] = {}
@@ -218,8 +226,8 @@ class PodTable:
             case "/containers/create":
                 self._containers[change.ref] = Container(change.labels)
             case "/containers/update":
-                if change.ref in self._containers:
-                    self._containers[change.ref] = Container(change.labels)
+                if (known := self._containers.get(change.ref)) is not None:
+                    self._containers[change.ref] = replace(known, labels=change.labels)
             case "/containers/delete":
                 self._delete(change.ref)
             case "/tasks/create":
@@ -326,6 +334,8 @@ class PodTable:
             started_s=live[order[0]].started_s,
             counts=self._selector.counts(namespace, name),
             labels=labels,
+            kind=kind_of(namespace, name, labels, self._image(order[0]), self._node_name),
+            daemon=is_daemon(name, labels, node_name=self._node_name),
         )
 
     def _member(self, ref: Ref, task: Task, sandbox: bool) -> Member:
@@ -335,6 +345,10 @@ class PodTable:
     def _labels(self, ref: Ref) -> Mapping[str, str]:
         container = self._containers.get(ref)
         return (container.labels or {}) if container else {}
+
+    def _image(self, ref: Ref) -> str:
+        """Outside Kubernetes, where the name of a container tells nothing; a sandbox's image is the same everywhere."""
+        return "" if self._labels(ref).get(POD_NAME) else self._containers[ref].image
 
     def _publish(self, pods: dict[str, Pod]) -> None:
         # whole new objects, so that other threads never see one change under their hands

@@ -11,11 +11,13 @@ Names that come and go between two scans are missed; with containerd they are no
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
+from carico_agent.core.kind_names import is_daemon, kind_of
 from carico_agent.runtime.cgroups import POD_DIRECTORY, Layout
+from carico_agent.runtime.log_names import LogNames
 from carico_agent.runtime.pods import Pod, Selector
 
 DEPTH = 8
@@ -35,17 +37,27 @@ class FoundGroup:
 
     pods: Mapping[str, Pod]
     holders: tuple[str, ...] = ()
+    unnamed: str = ""
+    """Why Pods are selected that may not be: their names are wanted and not known. Empty: all is well."""
 
 
 class Scanner:
     """Looks again and again; what was there the last time (same path, same inode) is not worked out anew."""
 
     def __init__(
-        self, root: Path, layout: Layout, namespaces: tuple[str, ...] = (), selector: Selector | None = None
+        self,
+        root: Path,
+        layout: Layout,
+        namespaces: tuple[str, ...] = (),
+        selector: Selector | None = None,
+        names: LogNames | None = None,
+        node_name: str = "",
     ) -> None:
-        """`namespaces`: containerd's, whose names `ctr` uses as top-level directories (/default/<id>)."""
+        """`namespaces`: containerd's, whose names `ctr` uses as top-level directories (/default/<id>). `names`: who
+        knows what a Pod is called; the tree itself knows uids only."""
         self._top = str(root / layout.main) if layout.main else ""
         self._namespaces, self._selector = frozenset(namespaces), selector or Selector()
+        self._names, self._node_name = names, node_name
         self._known: dict[str, Pod] = {}
 
     def scan(self) -> FoundGroup:
@@ -54,8 +66,32 @@ class Scanner:
         holders: list[str] = []
         if self._top:
             self._enter(self._top, "", DEPTH, pods, holders)
+        unnamed = self._name(pods)
         self._known = pods
-        return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders))
+        return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders), unnamed)
+
+    def _name(self, pods: dict[str, Pod]) -> str:
+        """Names for those that have none yet; returns what is wrong if some stay without and somebody selects."""
+        nameless = {path: pod for path, pod in pods.items() if pod.uid and not pod.namespace}
+        if self._names is None or not nameless:
+            return ""
+        found = self._names.find({pod.uid for pod in nameless.values()})
+        for path, pod in nameless.items():
+            if pod.uid in found:
+                pods[path] = self._made(pod, *found[pod.uid])
+        if found.keys() >= {pod.uid for pod in nameless.values()} or self._selector == Selector():
+            return ""
+        return f"pods.skip_namespaces and pods.skip_names miss some Pods: {self._names.trouble}"
+
+    def _made(self, pod: Pod, namespace: str, name: str) -> Pod:
+        return replace(
+            pod,
+            namespace=namespace,
+            name=name,
+            counts=self._selector.counts(namespace, name),
+            kind=kind_of(namespace, name, {}, node_name=self._node_name),
+            daemon=is_daemon(name, {}, node_name=self._node_name),
+        )
 
     def _enter(self, directory: str, path: str, depth: int, pods: dict[str, Pod], holders: list[str]) -> None:
         try:
@@ -84,9 +120,8 @@ class Scanner:
             key, title, uid = path, name, ""
         else:
             return None
-        # the tree knows no Kubernetes namespace, so only names can be selected
-        counts = self._selector.counts("", title)
-        return Pod(key=key, name=title, namespace="", uid=uid, counts=counts, cgroup=path, inode=entry.inode())
+        pod = Pod(key=key, name=title, namespace="", uid=uid, cgroup=path, inode=entry.inode())
+        return self._made(pod, "", title)
 
     def _leads_on(self, name: str, path: str, holders: list[str]) -> bool:
         if HOLDERS.match(name) or (path.count("/") == 1 and name in self._namespaces):

@@ -185,7 +185,7 @@ class UsageReader:
         """Reads that failed for another reason than the end of the group."""
         self._locator = locator
         self._open: dict[str, tuple[Pod, PodFiles]] = {}
-        _raise_descriptor_limit()
+        raise_descriptor_limit()
 
     def read(self, pods: Mapping[str, Pod], now_s: float) -> dict[str, PodUsage]:
         """The counters of every Pod that has a cgroup, at `now_s`."""
@@ -227,7 +227,7 @@ class UsageReader:
         return files
 
 
-def _raise_descriptor_limit() -> None:
+def raise_descriptor_limit() -> None:
     """110 Pods keep about 450 files open; the usual soft limit of 1024 leaves too little for the rest."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft != resource.RLIM_INFINITY and soft < 8192:

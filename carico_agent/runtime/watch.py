@@ -9,6 +9,7 @@ else: Pods that run already when the agent starts are no churn, and its first nu
 import asyncio
 import logging
 import os
+import socket
 import stat
 import threading
 import time
@@ -20,6 +21,7 @@ from typing import Protocol
 
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event, EventLog
+from carico_agent.runtime.log_names import LogNames
 from carico_agent.runtime.pods import Pod, PodChange, PodTable, Selector
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodUsage, UsageReader
@@ -86,9 +88,13 @@ class RuntimeWatch:
         self.log = EventLog()
         self._settings, self._backoff = settings, backoff
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
-        self._table = PodTable(selector)
+        node_name = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
+        self._table = PodTable(selector, node_name)
         self._locator = Locator(Path(settings.node.root))
-        self._scanner = Scanner(self._locator.root, self._locator.layout, settings.containerd.namespaces, selector)
+        names = LogNames(self._locator.root)
+        self._scanner = Scanner(
+            self._locator.root, self._locator.layout, settings.containerd.namespaces, selector, names, node_name
+        )
         self._usage = UsageReader(self._locator)
         self._usage_lock = threading.Lock()
         self._listeners: list[Callable[[Event], None]] = []
@@ -122,10 +128,10 @@ class RuntimeWatch:
     async def run(self) -> None:
         failures = 0
         while True:
-            socket = find_socket(self._settings) if self._settings.containerd.enabled else ""
-            if socket:
+            path = find_socket(self._settings) if self._settings.containerd.enabled else ""
+            if path:
                 connected_s = time.monotonic()
-                trouble = await self._follow(socket)
+                trouble = await self._follow(path)
                 failures = 1 if time.monotonic() - connected_s > self._backoff.most_s else failures + 1
                 await self._wait(self._backoff.delay_s(failures), trouble)
             else:
@@ -229,6 +235,7 @@ class RuntimeWatch:
         self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
         self._compare(before, found.pods)
         why = f"; containerd: {trouble}" if trouble else ""
+        why += f"; {found.unnamed}" if found.unnamed else ""
         if found.holders or found.pods:
             self._say("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
         else:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from carico_agent import plugin_api
 from carico_agent.plugin_api import formats
-from carico_agent.runtime import cgroups, usage
+from carico_agent.runtime import cgroups, counter_files, process_counters, run_delay, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from tests.faults import damage
 
@@ -44,6 +44,14 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "runtime.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
     "runtime.cgroups.parse_started": (
         text(cgroups.parse_started),
+        b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
+    ),
+    "runtime.counter_files.parse_inactive_file": (counter_files.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
+    "runtime.counter_files.parse_quota": (counter_files.parse_quota, b"20000 100000\n"),
+    "runtime.counter_files.parse_io_bytes": (counter_files.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
+    "runtime.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
+    "runtime.process_counters.parse_stat": (
+        process_counters.parse_stat,
         b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
     ),
     "plugin_api.formats.parse_flat": (text(plugin_api.parse_flat), CPU_STAT),

@@ -275,3 +275,26 @@ def test_events_alone_and_a_new_client_agree(seed, steps):
     assert view(table) == view(oracle)
     table.close_snapshot(Snapshot(truth.containers, truth.tasks))
     assert view(table) == view(oracle)
+
+
+def test_kind_and_daemon_come_from_labels_and_image():
+    table = PodTable(node_name="n1")
+    cri = {"io.cri-containerd.kind": "sandbox", "io.kubernetes.pod.uid": "u", "io.kubernetes.pod.namespace": "shop"}
+    web = {**cri, "io.kubernetes.pod.name": "web-6c5d9b7f8d-x7k2p", "pod-template-hash": "6c5d9b7f8d"}
+    etcd = {**cri, "io.kubernetes.pod.name": "etcd-n1", "io.kubernetes.pod.uid": "e"}
+    containers = {
+        ("k8s.io", "s1"): Container(web, "registry.k8s.io/pause:3.9"),
+        ("k8s.io", "s2"): Container(etcd, "registry.k8s.io/pause:3.9"),
+        ("default", "a"): Container({}, "docker.io/library/redis:7"),
+    }
+    table.open_snapshot()
+    table.close_snapshot(Snapshot(containers, {ref: Task(n + 1, Status.RUNNING) for n, ref in enumerate(containers)}))
+    assert {pod.kind: pod.daemon for pod in table.pods.values()} == {
+        "shop/web": False,
+        "shop/etcd": True,
+        "default/redis": False,
+    }
+    table.apply(PodChange("/containers/update", ("default", "a"), labels={"carico.dev/kind": "cache"}))
+    assert table.pods["default/a"].kind == "default/cache"
+    table.apply(PodChange("/containers/update", ("default", "a"), labels={"x": "y"}))
+    assert table.pods["default/a"].kind == "default/redis"

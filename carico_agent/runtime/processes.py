@@ -1,0 +1,207 @@
+"""Plain processes as Pods: on machines without containers, and for `carico demo`. Needs no root.
+
+Three ways to become a Pod: a program registers a process it has started (`register`); a systemd unit whose name matches
+(`units`, globs; its cgroup is the Pod's); a running command whose name matches (`commands`, globs: the topmost process
+of each tree of them). A process is its pid and its start time, so a pid that is used again is another Pod.
+
+Why commands are looked for every 10 s only: that means reading /proc/PID/stat of every process, 26 to 36 µs each; 300
+of them once a second would be 0.9 % of a core. Registered processes and units are looked at once a second.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from pathlib import Path
+from types import MappingProxyType
+
+from carico_agent.core.kind_names import kind_of
+from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.events import Event, EventLog
+from carico_agent.runtime.meter import Open, Readable, open_cgroups
+from carico_agent.runtime.pods import Member, Pod, Selector
+from carico_agent.runtime.process_counters import ProcessCounters, read_stat, start_ticks
+from carico_agent.runtime.usage import PodUsage
+
+NAMESPACE = "processes"
+SCAN_S = 1.0
+COMMANDS_S = 10.0
+SLICES = ("system.slice", "user.slice")
+MOST_PODS = 500
+
+
+class ProcessRuntime:
+    """The Runtime of a machine whose Pods are processes. Attributes may be read from any thread; the methods belong to
+    the event loop's."""
+
+    def __init__(
+        self,
+        units: Sequence[str] = (),
+        commands: Sequence[str] = (),
+        root: Path = Path("/"),
+        churn_s: float = 1.0,
+        selector: Selector | None = None,
+    ) -> None:
+        self.count = 0
+        self.churn_until_s = 0.0
+        self.source = "processes"
+        self.condition = "no process is registered yet"
+        self.pods: Mapping[str, Pod] = MappingProxyType({})
+        self.log = EventLog()
+        self._units, self._commands, self._churn_s = tuple(units), tuple(commands), churn_s
+        self._selector = selector or Selector()
+        self._locator = Locator(root)
+        self._proc = f"{str(root).rstrip('/')}/proc"
+        self._registered: dict[str, Pod] = {}
+        self._found: dict[str, Pod] = {}
+        self._commands_due_s = 0.0
+        self._looked = False
+        self._listeners: list[Callable[[Event], None]] = []
+
+    def register(self, pid: int, name: str, kind: str = "") -> str:
+        """Count this process as a Pod from now on; returns its key. ProcessLookupError: there is none."""
+        ticks = start_ticks(pid, self._proc)
+        if ticks is None:
+            raise ProcessLookupError(f"process {pid} is not there")
+        pod = self._pod(pid, ticks, name, kind)
+        if len(self._registered) >= MOST_PODS:
+            raise ValueError(f"more than {MOST_PODS} processes registered")
+        self._registered[pod.key] = pod
+        self._update(time.monotonic(), news=True)
+        return pod.key
+
+    def unregister(self, key: str) -> None:
+        """It is no Pod any more, whether it still runs or not."""
+        if self._registered.pop(key, None) is not None:
+            self._update(time.monotonic(), news=True)
+
+    def look(self) -> None:
+        """Look once: who has ended, which units and commands run."""
+        now_s = time.monotonic()
+        for pods in (self._registered, self._found):
+            for key, pod in tuple(pods.items()):
+                if pod.pids and start_ticks(pod.pids[0], self._proc) != _ticks(key):
+                    del pods[key]
+        units = {pod.key: pod for pod in self._find_units()} if self._units else {}
+        if self._commands and now_s >= self._commands_due_s:
+            self._commands_due_s = now_s + COMMANDS_S
+            self._found = {pod.key: pod for pod in self._find_commands()}
+        self._found = {key: pod for key, pod in self._found.items() if pod.pids} | units
+        self._update(now_s, news=self._looked)
+        self._looked = True
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await asyncio.sleep(SCAN_S)
+
+    def listen(self, callback: Callable[[Event], None]) -> None:
+        self._listeners.append(callback)
+
+    def open_pod(self) -> Open:
+        """How the meter opens these Pods."""
+        of_cgroups = open_cgroups(self._locator)
+
+        def open_one(pod: Pod) -> Sequence[Readable]:
+            return [ProcessCounters(pod.pids[0], _ticks(pod.key), self._proc)] if pod.pids else of_cgroups(pod)
+
+        return open_one
+
+    def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
+        """CPU time and memory of every Pod now. Opened anew each time: somebody looks seldom."""
+        found = {}
+        for key, pod in self.pods.items():
+            try:
+                opened = self.open_pod()(pod)
+                counters = [one.read(now_s) for one in opened]
+                for one in opened:
+                    one.close()
+            except (OSError, ValueError):
+                continue
+            if counters:
+                memory = counters[0].memory_bytes
+                found[key] = PodUsage(
+                    now_s,
+                    counters[0].cpu_usec,
+                    memory_current=int(memory) if memory == memory else None,
+                    cpu_pressure_usec=counters[0].pressure_usec,
+                )
+        return found
+
+    def tidy_usage(self, unused: bool) -> None:
+        """Nothing is kept open."""
+
+    def _pod(self, pid: int, ticks: int, name: str, kind: str = "") -> Pod:
+        return Pod(
+            key=f"{pid}-{ticks}",
+            name=name,
+            namespace=NAMESPACE,
+            containers=(Member(str(pid), name, pid),),
+            started_s=self._locator.started_s(pid),
+            counts=self._selector.counts(NAMESPACE, name),
+            kind=kind or kind_of(NAMESPACE, name, {}),
+        )
+
+    def _find_units(self) -> Iterator[Pod]:
+        """Services in the slices of systemd, by the name of their cgroup."""
+        top = f"{self._locator.root}/{self._locator.layout.main}"
+        for slice_name in SLICES:
+            try:
+                names = [entry.name for entry in os.scandir(f"{top}/{slice_name}") if entry.is_dir()]
+            except OSError:
+                continue
+            for name in names:
+                unit = name.removesuffix(".service")
+                if not any(fnmatchcase(name, glob) or fnmatchcase(unit, glob) for glob in self._units):
+                    continue
+                path = f"/{slice_name}/{name}"
+                known = self.pods.get(path)
+                if (group := self._locator.at(path)) is None:
+                    continue
+                if known is not None and known.inode == group.inode:
+                    yield known
+                    continue
+                counts = self._selector.counts(NAMESPACE, unit)
+                kind = kind_of(NAMESPACE, unit.partition("@")[0], {})
+                yield Pod(path, unit, NAMESPACE, counts=counts, cgroup=path, inode=group.inode, kind=kind)
+
+    def _find_commands(self) -> Iterator[Pod]:
+        pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]
+        running = {pid: stat for pid in pids if (stat := read_stat(pid, self._proc))}
+        matching = {
+            pid: stat
+            for pid, stat in running.items()
+            if any(fnmatchcase(stat.command, glob) for glob in self._commands)
+        }
+        for pid, stat in list(matching.items())[:MOST_PODS]:
+            if stat.parent not in matching:
+                yield self.pods.get(f"{pid}-{stat.started}") or self._pod(pid, stat.started, stat.command)
+
+    def _update(self, now_s: float, news: bool) -> None:
+        """Publish what is known; whoever came or went is an event, and churn unless we only just began to look."""
+        before, now = self.pods, {**self._found, **self._registered}
+        if before.keys() == now.keys() and all(before[key].inode == pod.inode for key, pod in now.items()):
+            return
+        self.pods = MappingProxyType(now)
+        self.count = sum(pod.counts for pod in now.values())
+        self.condition = f"{len(now)} process groups counted as Pods"
+        if news:
+            self.churn_until_s = now_s + self._churn_s
+        gone = [pod for key, pod in before.items() if key not in now]
+        new = [pod for key, pod in now.items() if key not in before]
+        for topic, pods in (("/processes/delete", gone), ("/processes/create", new)):
+            for pod in pods:
+                self._announce(topic, pod, now_s, news)
+
+    def _announce(self, topic: str, pod: Pod, now_s: float, news: bool) -> None:
+        event = Event(time.time(), now_s, topic, pod=pod.key, pod_name=pod.name, pod_namespace=pod.namespace)
+        event = replace(event, count=self.count, churn=news, detail={"pid": pod.pids[0]} if pod.pids else {})
+        self.log.append(event)
+        for callback in self._listeners:
+            callback(event)
+
+
+def _ticks(key: str) -> int:
+    return int(key.rpartition("-")[2])

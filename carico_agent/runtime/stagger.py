@@ -1,0 +1,71 @@
+"""Whose turn it is: each of many is due once in a period, and no tick takes more than its share. No clock.
+
+A tick's allowance is its share of the period, half as much again to catch up, and one: what is late waits for the next
+tick. Time missed in a pause longer than a second stays missed; there is no burst afterwards.
+"""
+
+import heapq
+from collections.abc import Collection, Iterator
+from math import inf
+
+CATCH_UP = 1.5
+LONGEST_TICK_S = 1.0
+FIRST_STEP_S = 0.1
+
+
+class Stagger:
+    """Keys with due times. `period_s`: the usual time between two turns of one key.
+
+    >>> turns = Stagger(10.0)
+    >>> turns.keep({"a"}, 0.0)
+    frozenset()
+    >>> [(t, *turns.take(t)) for t in (0.0, 1.0)]
+    [(0.0, 'a'), (1.0,)]
+    """
+
+    def __init__(self, period_s: float) -> None:
+        self.period_s = period_s
+        self.at_start: frozenset[str] = frozenset()
+        """Keys that were there at the first look."""
+        self._next_s: dict[str, float] = {}
+        self._due: list[tuple[float, str]] = []
+        self._began = False
+        self._allowance = 0.0
+        self._last_s = -inf
+
+    def keep(self, keys: Collection[str], now_s: float) -> frozenset[str]:
+        """From now on these; new ones are due at once, at the first look one after the other. Returns who has gone."""
+        wanted = frozenset(keys)
+        gone = frozenset(self._next_s.keys() - wanted)
+        for key in gone:
+            del self._next_s[key]
+        step_s = 0.0 if self._began or not wanted else min(self.period_s / len(wanted), FIRST_STEP_S)
+        self.at_start = self.at_start - gone if self._began else wanted
+        self._began = True
+        for number, key in enumerate(sorted(wanted - self._next_s.keys())):
+            self.line_up(key, now_s + number * step_s)
+        return gone
+
+    def take(self, now_s: float) -> Iterator[str]:
+        """Those whose turn it is; each is due again a period later unless `line_up` says otherwise."""
+        elapsed_s = min(now_s - self._last_s, LONGEST_TICK_S)
+        self._allowance = 1.0 + CATCH_UP * len(self._next_s) * elapsed_s / self.period_s
+        self._last_s = now_s
+        while self._due and self._due[0][0] <= now_s and self._allowance > 0:
+            due_s, key = heapq.heappop(self._due)
+            if self._next_s.get(key) != due_s:  # it has gone, and perhaps come back; or was lined up anew
+                continue
+            self._allowance -= 1
+            self.line_up(key, now_s + self.period_s)
+            yield key
+
+    def spend(self, turns: float) -> None:
+        """This one's turn took as long as so many more."""
+        self._allowance -= turns
+
+    def line_up(self, key: str, due_s: float) -> None:
+        self._next_s[key] = due_s
+        heapq.heappush(self._due, (due_s, key))
+        if len(self._due) > 64 + 4 * len(self._next_s):  # turns that were changed or have gone
+            self._due = [(due, key) for key, due in self._next_s.items()]
+            heapq.heapify(self._due)
