@@ -179,7 +179,7 @@ class Session:
         on_received: Callable[[PodChange, float], None],
         on_applied: Callable[[PodChange | None, float], None],
     ) -> None:
-        """`on_received` is called when an event arrives, `on_applied` when the table has it; with None after a snapshot."""
+        """`on_received` is called when an event arrives, `on_applied` when the table has it; with None after a list."""
         self._client, self._table = client, table
         self._namespaces, self._filters, self._resync_s = namespaces, filters(namespaces, topics), resync_s
         self._on_received, self._on_applied = on_received, on_applied

@@ -196,8 +196,8 @@ class RuntimeWatch:
         )
 
     def _announce_snapshot(self, before: Mapping[str, Pod], now_s: float, news: bool) -> None:
-        """A snapshot that finds other Pods than were known is news, too: something came or went without an event. Not so the
-        first one: it has the same Pods as the tree, by their right names."""
+        """A snapshot that finds other Pods than were known is churn, too: something came or went without an event. Not
+        so the first one: it has the same Pods as the tree, by their right names."""
         if before.keys() != self.pods.keys():
             if news:
                 self._churn(now_s)
