@@ -79,7 +79,7 @@ class ExtenderServer:
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource)
-        config = logic.ExtenderConfig(own.open_when_unknown, kube.book_namespace, kube.resource, own.claim_s)
+        config = logic.ExtenderConfig(own.open_when_unknown, kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy_of(own), config)
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
@@ -96,7 +96,7 @@ class ExtenderServer:
         if self._admission_listen is not None:
             await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
-        self.supervisor.start("house", self.extender.keep_house)
+        self.supervisor.start("house", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
@@ -171,7 +171,9 @@ class ExtenderServer:
             return metrics.Family(name, "counter", help).add(value)
 
         cluster, now_s = self.cluster, time.monotonic()
-        open_ = sum(1 for view in cluster.nodes.values() if now_s - view.said_s <= view.ttl_s and view.available() >= 1)
+        open_ = sum(
+            1 for view in cluster.nodes.values() if now_s - view.published_s <= view.ttl_s and view.available() >= 1
+        )
 
         def latency(verb: str, of: Latency) -> metrics.Family:
             name, help = f"carico_extender_{verb}_seconds", f"Time to answer {verb}."

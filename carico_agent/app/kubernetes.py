@@ -3,7 +3,7 @@
 from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.rights import AGENT, Right, allowed, book_rights
+from carico_agent.kube.rights import AGENT, Right, allowed, lease_rights
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import ThrottleConfig
@@ -22,14 +22,14 @@ def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
     gate = ThrottleConfig(
         min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
     )
-    return NodeConfig(node, settings.resource, settings.book_namespace, gate)
+    return NodeConfig(node, settings.resource, settings.lease_namespace, gate)
 
 
 class KubeSide:
     """Publishes to the Node object while `run` runs; `stop` takes back what nobody will correct any more."""
 
     def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
-        # two watches, and a write of the node and two of its book every 5 s at most
+        # two watches, and a write of the node and two of its Lease every 5 s at most
         self.client = KubeClient(access, TokenBucket(per_s=1.0, burst=10))
         self.publisher = NodePublisher(self.client, board, config, counted)
 
@@ -58,7 +58,7 @@ async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, st
         async with KubeClient(access_of(settings), timeout_s=5.0) as client:
             version = (await client.get("/version")).get("gitVersion", "")
             rights = [await _examine_right(client, right) for right in AGENT]
-            rights += await _examine_book(client, settings)
+            rights += await _examine_lease(client, settings)
             return [("kubernetes", f"{client.access.server} {version}", ""), *rights, await _examine_node(client, node)]
     except KubeError as error:
         return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
@@ -70,12 +70,12 @@ async def _examine_right(client: KubeClient, right: Right) -> tuple[str, str, st
     return "right", f"missing right: {right}", f"grant {right} to this user (deploy/base/10-rbac.yaml does)"
 
 
-async def _examine_book(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
+async def _examine_lease(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
     """No remedy: without extenders nobody misses it."""
     missing = [
         right
-        for right in book_rights(settings.book_namespace)
-        if settings.book_namespace and not await allowed(client, right)
+        for right in lease_rights(settings.lease_namespace)
+        if settings.lease_namespace and not await allowed(client, right)
     ]
     return [("right", f"missing right: {right} (only for clusters with carico extender)", "") for right in missing]
 

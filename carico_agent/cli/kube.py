@@ -48,7 +48,7 @@ async def _remove(settings: KubernetesSettings, nodes: list[str]) -> int:
     async with KubeClient(access_of(settings)) as client:
         left = 0
         for node in nodes or await marked(client, settings.resource):
-            held = await remove(client, node, settings.resource, settings.book_namespace)
+            held = await remove(client, node, settings.resource, settings.lease_namespace)
             left += held
             print(f"{node}: removed" + (f", but Pods still hold {held} of {settings.resource}" if held else ""))
     return int(left > 0)

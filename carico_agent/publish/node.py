@@ -14,8 +14,8 @@ Why never below: the kubelet refuses Pods at its next start if they hold more th
 Why a Pod that is gone from the API server but still counted here goes on holding: it is still in Pod-Capacity. Without
 it the number dips by one at every end of a Pod, until the end is noticed here.
 
-A number that falls goes through the node's book first (kube/book.py): who has claimed a place by then will come, and
-the number does not fall below them.
+A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that have claimed a
+place by then will come, and the number does not fall below them.
 """
 
 import asyncio
@@ -27,17 +27,17 @@ from dataclasses import dataclass, field
 from math import nan
 from typing import Any
 
-from carico_agent.kube.book import Books, Offer
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Unreachable
 from carico_agent.kube.health import Health
 from carico_agent.kube.names import POD_CAPACITY, RESOURCE, SLOTS, STATUS
+from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import rfc3339
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import Lowest, News, ThrottleConfig, WriteThrottle, steady
-from carico_agent.publish.own_book import OwnBook
+from carico_agent.publish.own_lease import OwnLease
 from carico_agent.supervise.backoff import Backoff
 
 PODS_WITHIN_S = 3.0
@@ -54,8 +54,8 @@ class NodeConfig:
     node: str
     resource: str = RESOURCE
     """Name of the extended resource; empty: annotations only."""
-    book_namespace: str = ""
-    """Where extenders write which Pods they are about to bind; empty: nowhere."""
+    lease_namespace: str = ""
+    """Namespace of the placement Leases, where extenders claim places; empty: none."""
     gate: ThrottleConfig = field(default_factory=ThrottleConfig)
 
     @property
@@ -96,8 +96,8 @@ class NodePublisher:
         self._pods: dict[str, PodFacts] = {}
         self._leaving: dict[str, PodFacts] = {}  # gone from the API server, perhaps still counted here
         self._lowest = Lowest(config.gate.hold_s)
-        books = Books(client, config.book_namespace) if config.book_namespace else None
-        self._book = OwnBook(books, config.node, config.gate.ttl_s, clock)
+        leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
+        self._lease = OwnLease(leases, config.node, config.gate.ttl_s, clock)
         self._node: NodeFacts | None = None
         self._said: Offer | None = None
         self._awaited = 0  # Pods that were on their way when that was said
@@ -179,7 +179,7 @@ class NodePublisher:
     def _pods_are(self, pods: list[PodFacts]) -> None:
         before, self._pods = self._pods, {pod.uid: pod for pod in pods}
         self._leaving |= {uid: pod for uid, pod in before.items() if uid not in self._pods}
-        self._book.came(self._pods)
+        self._lease.pods_bound(self._pods)
         self._stir.set()
 
     def _pod_changed(self, gone: bool, pod: PodFacts) -> None:
@@ -188,7 +188,7 @@ class NodePublisher:
                 self._leaving[pod.uid] = last
         else:
             self._pods[pod.uid] = pod
-        self._book.came([pod.uid])
+        self._lease.pods_bound([pod.uid])
         self._stir.set()
 
     # ---- what we say
@@ -325,17 +325,17 @@ class NodePublisher:
         self._wrote_s = started_s
 
     async def _publish(self, news: News, offer: Offer) -> None:
-        """The Node object, with its book: less is offered before the node says so, more after."""
+        """The Node object, and its placement Lease: a lower offer is written there first, a higher one after."""
         owner = self._owner()
-        pods, holds = await self._book.fall(offer, owner, self._pods)
+        pods, holds = await self._lease.lower(offer, owner, self._pods)
         said = offer.raised(len(self._pods) + pods if pods else 0, self.held() + holds)
         body = self._patch(news, said)
         await self._client.patch(f"{self._config.path}/status", body)
         self._said, self._said_status, self._awaited = said, body["metadata"]["annotations"][STATUS], pods
-        await self._book.rise(offer, owner)
+        await self._lease.raise_(offer, owner)
 
     def _owner(self) -> list[Object]:
-        """The book goes when the node goes."""
+        """The placement Lease is deleted with its node."""
         node = self._node
         if node is None or not node.uid:
             return []
@@ -351,7 +351,7 @@ def removal(resource: str) -> Object:
     }
 
 
-async def remove(client: KubeClient, node: str, resource: str = RESOURCE, book_namespace: str = "") -> int:
+async def remove(client: KubeClient, node: str, resource: str = RESOURCE, lease_namespace: str = "") -> int:
     """Take carico's traces off `node`; returns how much of the resource bound Pods still hold."""
     pods = await client.get("/api/v1/pods", {"fieldSelector": f"spec.nodeName={node},{UNFINISHED}"})
     held = sum(facts(pod, resource).holds for pod in pods.get("items") or ())
@@ -360,8 +360,8 @@ async def remove(client: KubeClient, node: str, resource: str = RESOURCE, book_n
         amount = {resource: str(held)}
         patch = {**patch, "status": {"capacity": amount, "allocatable": amount}}
     await client.patch(f"/api/v1/nodes/{node}/status", patch)
-    if book_namespace:
-        await Books(client, book_namespace).remove(node)
+    if lease_namespace:
+        await PlacementLeases(client, lease_namespace).remove(node)
     return held
 
 

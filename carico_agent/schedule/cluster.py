@@ -14,11 +14,11 @@ from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
-from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
+from carico_agent.schedule.policy import Ledger, NodeState, PendingPod, Place
 from carico_agent.schedule.table import Table
 
 HOUSE_NODES = 100
-"""Nodes with strangers or starting Pods that are looked at in one go (0.1 s apart)."""
+"""Nodes with unprofiled or starting Pods that are looked at in one go (0.1 s apart)."""
 
 REMEMBER_S = 300.0
 """How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
@@ -53,7 +53,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         return silent
     try:
         status = json.loads(annotations.get(STATUS) or "{}")
-        said_s = parse_rfc3339(status["time"])
+        published_s = parse_rfc3339(status["time"])
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s = float(status["ttl_s"])
@@ -61,7 +61,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
             raise ValueError
     except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
         return silent
-    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
+    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
     return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s)
 
 
@@ -83,14 +83,14 @@ class Cluster:
 
     def __init__(self, client: KubeClient, resource: str = "") -> None:
         self.health = Health("Kubernetes", "in step with the API server")
-        self.nodes: dict[str, NodeView] = {}
+        self.nodes: dict[str, NodeState] = {}
         self.table = Table()  # the same nodes, see _show
         self.ledger = Ledger()
         self._bound: dict[str, str] = {}
         self._ended: dict[str, float] = {}
         self._assumed: dict[str, float] = {}
         self._unseen: dict[str, float] = {}  # bound, says the API server; since when we wait for the watch to say so
-        self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
+        self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, looked at longest ago first
         self._nodes_watch = ResourceWatch(
             client,
             "/api/v1/nodes",
@@ -145,8 +145,8 @@ class Cluster:
             self.ledger.drop(node.name)
             return
         now_s = time.monotonic()
-        view = self.nodes.setdefault(node.name, NodeView(node.name))
-        view.slots, view.ttl_s, view.said_s = node.slots, node.ttl_s, now_s - node.age_s
+        view = self.nodes.setdefault(node.name, NodeState(node.name))
+        view.slots, view.ttl_s, view.published_s = node.slots, node.ttl_s, now_s - node.age_s
         view.prior_slots, view.resource = 2 * node.cores, node.resource
         self._show(node.name, now_s)
 
@@ -191,7 +191,7 @@ class Cluster:
 
     # ---- places taken, before they are seen bound
 
-    def assume(self, pod: PodView, node: str, until_s: float) -> None:
+    def assume(self, pod: PendingPod, node: str, until_s: float) -> None:
         """`pod` is about to be bound to `node`, and nowhere else; forgotten at `until_s` unless a watch confirms it."""
         if pod.uid in self._bound or pod.uid in self._ended:
             return
@@ -211,23 +211,23 @@ class Cluster:
         if uid in self._assumed:
             self._unseen[uid] = time.monotonic()
 
-    def keep_house(self, now_s: float) -> None:
-        """Often, and a little each time: drop assumptions never confirmed, see who is a stranger no more.
+    def expire_loop(self, now_s: float) -> None:
+        """Often, and a little each time: drop assumptions never confirmed, see who is an unprofiled Pod no more.
 
         Why not all at once: Ledger.expire looks at every place, 11 ms with 27,000; nobody gets an answer meanwhile.
         """
         for uid in [uid for uid, until_s in self._assumed.items() if until_s < now_s]:
             self.unassume(uid)
-        for name in list(islice(self._strange, HOUSE_NODES)):
-            del self._strange[name]
+        for name in list(islice(self._unsettled, HOUSE_NODES)):
+            del self._unsettled[name]
             self._show(name, now_s)
 
     def _show(self, name: str, now_s: float) -> None:
         if (view := self.nodes.get(name)) is not None:
             self.ledger.show(view, now_s)
             self.table.put(view)
-            if view.strangers or view.starting:
-                self._strange[name] = None
+            if view.unprofiled or view.starting:
+                self._unsettled[name] = None
 
 
 def _place(pod: PodFacts) -> Place:

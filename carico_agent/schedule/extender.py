@@ -4,7 +4,7 @@ Filter and prioritize look at memory only, so they answer in time whatever the A
 Pods that are on their way: kube-scheduler asks for the next Pod before the last one is bound. Bind is where it is
 decided: the extender binds itself, counts first, and refuses when the place is gone; the Pod is then scheduled again.
 
-Where several may bind, and numbers fall meanwhile, the node's book decides (kube/book.py): a claim is written into it
+Where several may bind, and numbers fall meanwhile, the node's book decides (kube/placement_lease.py): a claim is written into it
 before the binding is sent, and only if nobody else wrote since. Bindings by others, kube-scheduler itself among them,
 come through the same door when the API server asks `admit` about them.
 """
@@ -15,12 +15,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from carico_agent.kube.book import Beliefs, Books, Claim, Page
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.kube.placement_lease import Claim, ClaimExpiry, LeaseRecord, PlacementLeases
 from carico_agent.kube.pods import holds_of, is_name, kind_of
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.policy import Nodes, NodeView, PodView, Policy
+from carico_agent.schedule.policy import Nodes, NodeState, PendingPod, Policy
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
 
 MOST_PODS = 10_000
@@ -29,7 +29,7 @@ NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
 HOUSE_S = 0.1
 
-Refuse = Callable[[NodeView, PodView], str | None]
+Refuse = Callable[[NodeState, PendingPod], str | None]
 """Why a node cannot take a Pod."""
 
 
@@ -39,7 +39,7 @@ class ExtenderConfig:
 
     open_when_unknown: bool = False
     """Let nodes pass that have never published."""
-    book_namespace: str = "carico"
+    lease_namespace: str = "carico"
     """Where the nodes' books are; empty: there are none, and nobody else binds."""
     resource: str = ""
     """The extended resource that Pods ask for, if any."""
@@ -49,12 +49,12 @@ class ExtenderConfig:
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
 
 
-class Desk:
+class CachedLease:
     """Where a node's book lies: as last read or written, which a claim needs, and one Pod at a time writes into it."""
 
-    def __init__(self, believed_s: float) -> None:
-        self.page: Page | None = None
-        self.beliefs = Beliefs(believed_s)
+    def __init__(self, valid_s: float) -> None:
+        self.record: LeaseRecord | None = None
+        self.expiry = ClaimExpiry(valid_s)
         self.lock = asyncio.Lock()
 
 
@@ -63,12 +63,12 @@ class Extender:
 
     def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy, config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
-        self._books = Books(client, config.book_namespace) if config.book_namespace else None
-        self._desks: dict[str, Desk] = {}
+        self._store = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
+        self._leases: dict[str, CachedLease] = {}
         self.conflicts = 0
         self.refused_binds = 0
         self.refused_admissions = 0
-        self._pods: OrderedDict[str, PodView] = OrderedDict()  # that were asked about: bind is told the UID only
+        self._pods: OrderedDict[str, PendingPod] = OrderedDict()  # that were asked about: bind is told the UID only
 
     # ---- filter and prioritize
 
@@ -87,7 +87,7 @@ class Extender:
 
     def prioritize(self, arguments: Object) -> bytes:
         """ExtenderArgs → HostPriorityList, as JSON."""
-        names, pod, views, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeView("")
+        names, pod, views, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeState("")
         nodes = self._known(names)
         scores = self._policy.scores(nodes or [views.get(name, nobody) for name in names], pod, time.monotonic())
         return host_priorities(names, scores, plain=bool(nodes))
@@ -99,27 +99,29 @@ class Extender:
         except KeyError:
             return None
 
-    def _refusals(self, nodes: Nodes, pod: PodView, now_s: float) -> list[str | None]:
+    def _refusals(self, nodes: Nodes, pod: PendingPod, now_s: float) -> list[str | None]:
         found = self._policy.refusals(nodes, pod, now_s)
         if self._config.open_when_unknown:
             return [why if slots == slots else None for why, slots in zip(found, nodes.slots.tolist(), strict=True)]
         return found
 
-    def _refusal(self, name: str, pod: PodView, now_s: float) -> str | None:
+    def _refusal(self, name: str, pod: PendingPod, now_s: float) -> str | None:
         view = self._cluster.nodes.get(name)
         return NO_SUCH_NODE if view is None else self._refuse_place(view, pod, now_s)
 
-    def _refuse_place(self, view: NodeView, pod: PodView, now_s: float) -> str | None:
+    def _refuse_place(self, view: NodeState, pod: PendingPod, now_s: float) -> str | None:
         if view.slots != view.slots and self._config.open_when_unknown:
             return None
         return self._policy.refusal(view, pod, now_s)
 
-    def _pod(self, arguments: Object) -> PodView:
+    def _pod(self, arguments: Object) -> PendingPod:
         return self._remember(arguments.get("Pod") or {})
 
-    def _remember(self, pod: Object) -> PodView:
+    def _remember(self, pod: Object) -> PendingPod:
         meta = pod.get("metadata") or {}
-        seen = PodView(str(meta.get("uid", "")), kind_of(meta), holds_of(pod.get("spec") or {}, self._config.resource))
+        seen = PendingPod(
+            str(meta.get("uid", "")), kind_of(meta), holds_of(pod.get("spec") or {}, self._config.resource)
+        )
         if seen.uid:
             self._pods[seen.uid] = seen
         if len(self._pods) > MOST_PODS:
@@ -165,12 +167,12 @@ class Extender:
                 },
             )
         except Refused:
-            self._let_go(pod, node)
+            self._release(pod, node)
             raise
         self._cluster.bound(uid)
         return None
 
-    def _refuse_binding(self, view: NodeView, pod: PodView) -> str | None:
+    def _refuse_binding(self, view: NodeState, pod: PendingPod) -> str | None:
         return self._refuse_place(view, pod, time.monotonic()) or self._refuse_holding(view, pod)
 
     # ---- bindings by others
@@ -194,7 +196,7 @@ class Extender:
         self._must_see()
         return await self._claim(pod, node, self._refuse_holding)
 
-    def _refuse_holding(self, view: NodeView, pod: PodView) -> str | None:
+    def _refuse_holding(self, view: NodeState, pod: PendingPod) -> str | None:
         if not pod.holds or view.resource is None or view.held + pod.holds <= view.resource:
             return None
         return f"no room: {view.resource} {self._config.resource}, {view.held} held"
@@ -208,7 +210,7 @@ class Extender:
         if self._cluster.blind_s() > self._config.claim_s / 2:
             raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
 
-    async def _ask(self, namespace: str, name: str, uid: str) -> PodView:
+    async def _ask(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
         that right already."""
         named = {"fieldSelector": f"metadata.name={name}"}
@@ -218,22 +220,22 @@ class Extender:
             raise KubeError(f"Pod {namespace}/{name} is gone")
         return self._remember(pod)
 
-    def _take(self, pod: PodView, node: str, refuse: Refuse, desk: Desk | None = None) -> str | None:
+    def _take(self, pod: PendingPod, node: str, refuse: Refuse, cached: CachedLease | None = None) -> str | None:
         """Take a place in memory. What the Pod itself took in an earlier try does not stand in its way."""
         self._cluster.unassume(pod.uid)
         view = self._cluster.nodes.get(node)
         if view is None:
             return NO_SUCH_NODE
-        why = refuse(view if desk is None else self._by_the_book(view, pod, desk), pod)
+        why = refuse(view if cached is None else self._with_lease(view, pod, cached), pod)
         if why is None:
             self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
         return why
 
-    def _by_the_book(self, view: NodeView, pod: PodView, desk: Desk) -> NodeView:
+    def _with_lease(self, view: NodeState, pod: PendingPod, cached: CachedLease) -> NodeState:
         """The node with what its book offers, and with those who have claimed a place and are not known yet."""
-        page = desk.page or Page()
-        offer = page.offer(time.time())
-        claims = desk.beliefs.of(page.claims, time.monotonic())
+        record = cached.record or LeaseRecord()
+        offer = record.offer(time.time())
+        claims = cached.expiry.valid(record.claims, time.monotonic())
         others = [claim for uid, claim in claims.items() if uid != pod.uid and not self._cluster.knows(uid, view.name)]
         return replace(
             view,
@@ -243,43 +245,45 @@ class Extender:
             resource=view.resource if offer.resource is None else offer.resource,
         )
 
-    def _let_go(self, pod: PodView, node: str) -> None:
+    def _release(self, pod: PendingPod, node: str) -> None:
         """It will not be bound here after all: the next claim that is written leaves it out."""
         self._cluster.unassume(pod.uid)
-        if (desk := self._desks.get(node)) is not None and desk.page is not None:
-            desk.page.claims.pop(pod.uid, None)
+        if (cached := self._leases.get(node)) is not None and cached.record is not None:
+            cached.record.claims.pop(pod.uid, None)
 
-    async def _claim(self, pod: PodView, node: str, refuse: Refuse) -> str | None:
+    async def _claim(self, pod: PendingPod, node: str, refuse: Refuse) -> str | None:
         """Write into the book that `pod` comes, if there is room by what it says. Nobody tells us when it changes: a
         claim that somebody else preceded fails, and what was read earlier does not refuse anybody."""
-        if self._books is None or node not in self._cluster.nodes:
+        if self._store is None or node not in self._cluster.nodes:
             return self._take(pod, node, refuse)
-        desk = self._desks.setdefault(node, Desk(self._config.claim_s))
-        async with desk.lock:
+        cached = self._leases.setdefault(node, CachedLease(self._config.claim_s))
+        async with cached.lock:
             for _ in range(CLAIM_TRIES):
-                known = desk.page is not None
-                if desk.page is None:
-                    desk.page = await self._books.read(node)
-                if why := self._take(pod, node, refuse, desk):
+                known = cached.record is not None
+                if cached.record is None:
+                    cached.record = await self._store.read(node)
+                if why := self._take(pod, node, refuse, cached):
                     if not known:
                         return why
-                    desk.page = None
-                elif await self._write_claim(desk, pod, node):
+                    cached.record = None
+                elif await self._write_claim(cached, pod, node):
                     return None
         self._cluster.unassume(pod.uid)
         return "others keep taking places here"
 
-    async def _write_claim(self, desk: Desk, pod: PodView, node: str) -> bool:
-        assert self._books is not None and desk.page is not None
-        page, desk.page = desk.page, None  # if the answer is lost we do not know what the book says
-        claims = desk.beliefs.of(page.claims, time.monotonic()) | {pod.uid: Claim(round(time.time(), 3), pod.holds)}
-        desk.page = await self._books.claim(node, page, claims)
-        self.conflicts += desk.page is None
-        return desk.page is not None
+    async def _write_claim(self, cached: CachedLease, pod: PendingPod, node: str) -> bool:
+        assert self._store is not None and cached.record is not None
+        record, cached.record = cached.record, None  # if the answer is lost we do not know what the book says
+        claims = cached.expiry.valid(record.claims, time.monotonic()) | {
+            pod.uid: Claim(round(time.time(), 3), pod.holds)
+        }
+        cached.record = await self._store.claim(node, record, claims)
+        self.conflicts += cached.record is None
+        return cached.record is not None
 
-    async def keep_house(self) -> None:
+    async def expire_loop(self) -> None:
         while True:
             await asyncio.sleep(HOUSE_S)
-            self._cluster.keep_house(time.monotonic())
-            for node in [node for node in self._desks if node not in self._cluster.nodes]:
-                del self._desks[node]
+            self._cluster.expire_loop(time.monotonic())
+            for node in [node for node in self._leases if node not in self._cluster.nodes]:
+                del self._leases[node]

@@ -16,7 +16,7 @@ Why that part follows the node's own Pods: by Little's law a full node whose Pod
 S/(S+R) of them starting at any time. A fixed part of 0.4 held back Pods that start for longer than they run (a job
 took 1.6 times as long) and let in 16 unmeasured ones at once where Pods of 20 s start in 3.
 
-Why strangers (Pods of a kind that has not yet run here) count at the prior cost when that is higher: a node that has
+Why unprofiled (Pods of a kind that has not yet run here) count at the prior cost when that is higher: a node that has
 learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (paper 5.9).
 """
 
@@ -43,11 +43,11 @@ LONGEST_START_S = 60.0
 others from starting, and it says nothing about how long Pods start here."""
 
 MOST_KINDS = 64
-"""Kinds remembered per node; beyond, the one met longest ago is forgotten and would be a stranger again."""
+"""Kinds remembered per node; beyond, the one met longest ago is forgotten and would be an unprofiled Pod again."""
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
+class PendingPod:
     """What a policy may know of a Pod. `kind` names what made it (its controller's template): those Pods are alike."""
 
     uid: str
@@ -57,13 +57,13 @@ class PodView:
 
 
 @dataclass(slots=True)
-class NodeView:
+class NodeState:
     """What a policy is shown of one node. Whoever watches the cluster keeps one per node and changes it in place."""
 
     name: str
     slots: float = nan
     """As published: Pods counted + Pod-Capacity. NaN when the node has never said."""
-    said_s: float = -inf
+    published_s: float = -inf
     """When that was true [s], on the clock of `now_s`."""
     ttl_s: float = 0.0
     """How long it may be believed [s]."""
@@ -73,7 +73,7 @@ class NodeView:
     """What those Pods ask of the extended resource."""
     starting: int = 0
     """Those of them that do not run yet."""
-    strangers: int = 0
+    unprofiled: int = 0
     """Those of them whose kind has not run here long enough to show in `slots`."""
     known: Collection[str] = ()
     """The kinds that have."""
@@ -85,32 +85,32 @@ class NodeView:
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
 
     def caution(self) -> float:
-        """How many places a stranger counts for, at least one."""
+        """How many places an unprofiled Pod counts for, at least one."""
         return max(1.0, self.slots / self.prior_slots)
 
     def available(self) -> float:
         """Pods that still fit if the published number is believed; NaN if there is none."""
-        if self.strangers:
-            return self.slots - self.assigned - (self.caution() - 1) * self.strangers
+        if self.unprofiled:
+            return self.slots - self.assigned - (self.caution() - 1) * self.unprofiled
         return self.slots - self.assigned
 
 
 Floats = NDArray[np.float64]
 
 
-class Nodes(Sequence[NodeView]):
+class Nodes(Sequence[NodeState]):
     """Many nodes: their views, and the same numbers as arrays, for policies that look at all in one go."""
 
     slots: Floats
-    said_s: Floats
+    published_s: Floats
     ttl_s: Floats
     assigned: Floats
     starting: Floats
-    strangers: Floats
+    unprofiled: Floats
     starting_share: Floats
     prior_slots: Floats
 
-    def __init__(self, views: Sequence[NodeView], rows: NDArray[np.intp], columns: Floats) -> None:
+    def __init__(self, views: Sequence[NodeState], rows: NDArray[np.intp], columns: Floats) -> None:
         """`columns`: a row for each of COLUMNS; `rows`: which of `views` these nodes are."""
         self._views, self._rows = views, rows
         for name, column in zip(COLUMNS, columns, strict=True):
@@ -122,7 +122,7 @@ class Nodes(Sequence[NodeView]):
     def __getitem__(self, at: Any) -> Any:
         return self._views[self._rows[at]]
 
-    def __iter__(self) -> Iterator[NodeView]:
+    def __iter__(self) -> Iterator[NodeState]:
         return map(self._views.__getitem__, self._rows.tolist())
 
     def caution(self) -> Floats:
@@ -130,7 +130,7 @@ class Nodes(Sequence[NodeView]):
         return caution
 
     def available(self) -> Floats:
-        return self.slots - self.assigned - (self.caution() - 1) * self.strangers
+        return self.slots - self.assigned - (self.caution() - 1) * self.unprofiled
 
 
 COLUMNS = tuple(Nodes.__annotations__)
@@ -141,15 +141,15 @@ class Policy(Protocol):
 
     name: ClassVar[str]
 
-    def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+    def refusal(self, node: NodeState, pod: PendingPod, now_s: float) -> str | None:
         """Why `node` cannot take `pod`, in words for the event log; None if it can."""
         ...
 
-    def refusals(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[str | None]:
+    def refusals(self, nodes: Sequence[NodeState], pod: PendingPod, now_s: float) -> list[str | None]:
         """The same for each of `nodes`."""
         return [self.refusal(node, pod, now_s) for node in nodes]
 
-    def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
+    def scores(self, nodes: Sequence[NodeState], pod: PendingPod, now_s: float) -> list[int]:
         """How well each of `nodes` suits, 0 to TOP_SCORE. Asked only for nodes that did not refuse."""
         ...
 
@@ -162,13 +162,13 @@ class PodCapacity(Policy):
     Pods have ended here (1 for no limit ever, as in the paper), `starting_headroom` times their steady state from then
     on; `open_when_stale` believes an expired number instead of closing the node.
 
-    >>> policy, pod = PodCapacity(), PodView("uid-1")
-    >>> roomy, full = NodeView("a", slots=8, said_s=0, ttl_s=150, assigned=2), NodeView("b", 8, 0, 150, assigned=8)
+    >>> policy, pod = PodCapacity(), PendingPod("uid-1")
+    >>> roomy, full = NodeState("a", slots=8, published_s=0, ttl_s=150, assigned=2), NodeState("b", 8, 0, 150, assigned=8)
     >>> policy.refusal(roomy, pod, now_s=10), policy.refusal(full, pod, now_s=10)
     (None, 'no room: 8 slots, 8 Pods')
     >>> policy.refusal(roomy, pod, now_s=200)
     'stale: last heard 200 s ago, believed for 150 s'
-    >>> policy.scores([roomy, NodeView("c", 8, 0, 150, assigned=5)], pod, now_s=10)
+    >>> policy.scores([roomy, NodeState("c", 8, 0, 150, assigned=5)], pod, now_s=10)
     [10, 5]
     """
 
@@ -178,21 +178,21 @@ class PodCapacity(Policy):
     starting_headroom: float = 1.25
     open_when_stale: bool = False
 
-    def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+    def refusal(self, node: NodeState, pod: PendingPod, now_s: float) -> str | None:
         if node.slots != node.slots:
             return "unknown: this node has published no capacity"
-        if now_s - node.said_s > node.ttl_s and not self.open_when_stale:
-            return f"stale: last heard {now_s - node.said_s:.0f} s ago, believed for {node.ttl_s:.0f} s"
+        if now_s - node.published_s > node.ttl_s and not self.open_when_stale:
+            return f"stale: last heard {now_s - node.published_s:.0f} s ago, believed for {node.ttl_s:.0f} s"
         room = node.available()
         if room < self.least:
             return f"no room: {node.slots:g} slots, {node.assigned} Pods"
         if node.slots > node.prior_slots and pod.kind not in node.known and room < node.caution():
-            return f"no room for a stranger: {node.slots:g} slots, {node.assigned} Pods, {node.strangers} strangers"
+            return f"no room for an unprofiled Pod: {node.slots:g} slots, {node.assigned} Pods, {node.unprofiled} unprofiled"
         if node.starting and node.starting >= self._most_starting(node):
             return f"busy: {node.starting} Pods are starting"
         return None
 
-    def _most_starting(self, node: NodeView) -> float:
+    def _most_starting(self, node: NodeState) -> float:
         """How many may be starting at once. Little's law: of full slots, `starting_share` are starting at any time."""
         if self.starting_ratio >= 1:
             return inf
@@ -207,12 +207,12 @@ class PodCapacity(Policy):
         most: Floats = np.ceil(np.where(np.isnan(ratio), self.starting_ratio, ratio) * nodes.slots)
         return most
 
-    def refusals(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[str | None]:
+    def refusals(self, nodes: Sequence[NodeState], pod: PendingPod, now_s: float) -> list[str | None]:
         """Nodes that pass, or have no room, are told by their columns; the others are asked one by one."""
         if not isinstance(nodes, Nodes):
             return [self.refusal(node, pod, now_s) for node in nodes]
         room, caution = nodes.available(), nodes.caution()
-        believed = now_s - nodes.said_s <= (inf if self.open_when_stale else nodes.ttl_s)
+        believed = now_s - nodes.published_s <= (inf if self.open_when_stale else nodes.ttl_s)
         familiar = (nodes.slots <= nodes.prior_slots) | (room >= caution)
         calm = (nodes.starting == 0) | (nodes.starting < self._most_starting_of(nodes))
         passes = believed & (room >= self.least) & familiar & calm
@@ -227,7 +227,7 @@ class PodCapacity(Policy):
             found[at] = self.refusal(nodes[at], pod, now_s)
         return found.tolist()
 
-    def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
+    def scores(self, nodes: Sequence[NodeState], pod: PendingPod, now_s: float) -> list[int]:
         room = nodes.available() if isinstance(nodes, Nodes) else np.array([node.available() for node in nodes])
         most = np.fmax.reduce(room, initial=0.0)
         if not most > 0:
@@ -269,12 +269,12 @@ class Ledger:
 
     `show` copies what a policy needs to know into a node's view.
 
-    >>> ledger, view = Ledger(), NodeView("a", slots=40, prior_slots=8)
+    >>> ledger, view = Ledger(), NodeState("a", slots=40, prior_slots=8)
     >>> for uid in "123": ledger.put(uid, Place("a", kind="job-x", until_s=30.0))
     >>> ledger.put("1", Place("a", "job-x", running=True), now_s=5.0)
-    >>> ledger.show(view, now_s=6.0); view.assigned, view.starting, view.strangers, view.available()
+    >>> ledger.show(view, now_s=6.0); view.assigned, view.starting, view.unprofiled, view.available()
     (3, 2, 3, 25.0)
-    >>> ledger.expire(now_s=31.0), ledger.show(view, now_s=31.0), view.strangers, view.available()
+    >>> ledger.expire(now_s=31.0), ledger.show(view, now_s=31.0), view.unprofiled, view.available()
     (['2', '3'], None, 0, 39)
     """
 
@@ -358,11 +358,11 @@ class Ledger:
         if (node := self._nodes.get(name)) is not None and not node.pods:
             del self._nodes[name]
 
-    def show(self, view: NodeView, now_s: float) -> None:
-        """Bring `view` up to date. Needed when a Pod of that node changed, and while some are strangers or starting."""
+    def show(self, view: NodeState, now_s: float) -> None:
+        """Bring `view` up to date. Needed when a Pod of that node changed, and while some are unprofiled or starting."""
         node = self._nodes.get(view.name)
         if node is None:
-            view.assigned = view.held = view.starting = view.strangers = 0
+            view.assigned = view.held = view.starting = view.unprofiled = 0
             view.starting_share = nan
             return
         if node.met_s:
@@ -371,7 +371,7 @@ class Ledger:
             del node.starting[next(iter(node.starting))]
         view.assigned, view.held, view.starting, view.known = node.pods, node.held, len(node.starting), node.known
         view.starting_share = node.start_s / max(node.start_s + node.run_s, 1e-9)
-        view.strangers = sum(node.new.values()) if node.new else 0
+        view.unprofiled = sum(node.new.values()) if node.new else 0
 
     def _prove(self, node: _Node, now_s: float) -> None:
         for kind in [kind for kind, met_s in node.met_s.items() if now_s - met_s >= self._proof_s]:

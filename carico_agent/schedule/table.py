@@ -13,7 +13,7 @@ from operator import attrgetter
 
 import numpy as np
 
-from carico_agent.schedule.policy import COLUMNS, Nodes, NodeView
+from carico_agent.schedule.policy import COLUMNS, Nodes, NodeState
 
 _numbers = attrgetter(*COLUMNS)
 
@@ -21,8 +21,8 @@ _numbers = attrgetter(*COLUMNS)
 class Table:
     """A row per node. Whoever changes a view puts it again.
 
-    >>> table, view = Table(), NodeView("a", slots=8)
-    >>> table.put(NodeView("b", slots=4)); table.put(view); table.drop("b")
+    >>> table, view = Table(), NodeState("a", slots=8)
+    >>> table.put(NodeState("b", slots=4)); table.put(view); table.drop("b")
     >>> view.assigned = 2
     >>> table.put(view); nodes = table.of(["a"]); nodes[0].name, nodes.slots, nodes.assigned
     ('a', array([8.]), array([2.]))
@@ -31,10 +31,10 @@ class Table:
     def __init__(self, rows: int = 64) -> None:
         """Room for so many `rows`, and twice as many whenever they are used up."""
         self._rows: dict[str, int] = {}
-        self._views: list[NodeView] = []
+        self._views: list[NodeState] = []
         self._numbers = np.empty((len(COLUMNS), rows))
 
-    def put(self, view: NodeView) -> None:
+    def put(self, view: NodeState) -> None:
         row = self._rows.get(view.name)
         if row is None:
             row = self._rows[view.name] = len(self._views)

@@ -24,10 +24,10 @@ class KubernetesSettings:
     """Extended resource that Pods ask for, one each. Empty: publish annotations only; Pods that wait for the extender
     are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
 
-    book_namespace: str = "carico"
-    """Namespace of the nodes' books: Leases in which a node offers places and extenders claim them, so that no Pod is
-    bound to a number that has just fallen (deploy/base makes it). Agents and extenders must name the same one. Empty:
-    none; then one extender is as many as there may be."""
+    lease_namespace: str = "carico"
+    """Namespace of the placement Leases: in each a node offers places and extenders claim them, so that no Pod is bound
+    to a number that has just been lowered (deploy/base makes it). Agents and extenders must name the same one. Empty:
+    no Leases; then only one extender may run."""
 
     min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
     """Least time between two writes to the API server [s]."""

@@ -104,6 +104,6 @@ class Fleet:
 
     def _deliver(self, t: float) -> None:
         while self._post and self._post[0][0] <= t:
-            _, _, node, value, said_s, ttl_s = heapq.heappop(self._post)
+            _, _, node, value, published_s, ttl_s = heapq.heappop(self._post)
             self.published[node] = value
-            self._hear(node, value, said_s, ttl_s)
+            self._hear(node, value, published_s, ttl_s)

@@ -34,7 +34,7 @@ class FakeNode:
         self.running: set[str] = set()
         self.board = Board(ttl_s=5.0)
         self.client = KubeClient(access, TokenBucket(per_s=20.0, burst=50))
-        config = NodeConfig(name, book_namespace="carico", gate=QUICK)
+        config = NodeConfig(name, lease_namespace="carico", gate=QUICK)
         self.publisher = NodePublisher(self.client, self.board, config, self.counted)
 
     def counted(self) -> dict[str, bool]:

@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.kube.book import Books, Offer
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.schedule.admission import review
 from carico_agent.schedule.cluster import Cluster, Published
 from carico_agent.schedule.extender import Extender, ExtenderConfig
@@ -42,29 +42,29 @@ def question(uid: str, **more: Any) -> Object:
 
 async def test_a_place_is_held_for_who_is_let_in() -> None:
     server = SmallServer()
-    door = extender(server, amount=3)
+    webhook = extender(server, amount=3)
     for uid in "123":
         asking(server, uid, 1)
     asking(server, "two", 2)
-    assert await review(door, question("1")) == {
+    assert await review(webhook, question("1")) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {"uid": "review of 1", "allowed": True},
     }
-    assert (await review(door, question("2")))["response"]["allowed"]
+    assert (await review(webhook, question("2")))["response"]["allowed"]
     why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
-    refused = (await review(door, question("two")))["response"]
+    refused = (await review(webhook, question("two")))["response"]
     assert refused == {"uid": "review of two", "allowed": False, "status": why}
-    assert (await review(door, question("2")))["response"]["allowed"]  # asked again: it does not stand in its own way
-    assert (await review(door, question("3")))["response"]["allowed"]
-    assert door.refused_admissions == 1
+    assert (await review(webhook, question("2")))["response"]["allowed"]  # again: its own claim does not count
+    assert (await review(webhook, question("3")))["response"]["allowed"]
+    assert webhook.refused_admissions == 1
 
 
 async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
     server = SmallServer()
-    door = extender(server, amount=0)
-    assert (await review(door, question("plain")))["response"]["allowed"]
-    assert (await review(door, question("plain", dryRun=True)))["response"]["allowed"]
+    webhook = extender(server, amount=0)
+    assert (await review(webhook, question("plain")))["response"]["allowed"]
+    assert (await review(webhook, question("plain", dryRun=True)))["response"]["allowed"]
     assert server.leases == {}
 
 
@@ -75,14 +75,14 @@ async def test_a_dry_run_takes_no_place() -> None:
     assert server.leases == {}
 
 
-async def test_a_book_that_nobody_keeps_any_more_is_not_believed() -> None:
+async def test_an_offer_that_nobody_renews_expires() -> None:
     server = SmallServer()
-    books = Books(server, "carico")  # type: ignore[arg-type]
+    leases = PlacementLeases(server, "carico")  # type: ignore[arg-type]
     for uid in "12":
         asking(server, uid, 1)
-    await books.offer("a", Offer(0, 0), 150.0, [])
+    await leases.offer("a", Offer(0, 0), 150.0, [])
     assert not (await review(extender(server, amount=3), question("1")))["response"]["allowed"]
-    await books.offer("a", Offer(0, 0), -1.0, [])
+    await leases.offer("a", Offer(0, 0), -1.0, [])
     assert (await review(extender(server, amount=3), question("2")))["response"]["allowed"]
 
 
@@ -90,13 +90,13 @@ async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
     """Then the webhook's failurePolicy decides; an extender in trouble must not stop a cluster that says Ignore."""
     server = SmallServer()
     asking(server, "1", 1)
-    door = extender(server, amount=3)
-    door._cluster._pods_watch._lost_s = time.monotonic() - 20
+    webhook = extender(server, amount=3)
+    webhook._cluster._pods_watch._lost_s = time.monotonic() - 20
     with pytest.raises(KubeError, match="watch of Pods is interrupted"):
-        await review(door, question("1"))
+        await review(webhook, question("1"))
     server.lose = 1.0
     with pytest.raises(KubeError, match="lost"):
-        await review(door, question("2"))
+        await review(webhook, question("2"))
 
 
 KEYS = st.sampled_from(["apiVersion", "kind", "request", "object", "uid", "metadata", "target", "name", "dryRun", "x"])

@@ -14,7 +14,7 @@ from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster, Published, read_node
 from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
-from carico_agent.schedule.policy import COLUMNS, PodCapacity, PodView
+from carico_agent.schedule.policy import COLUMNS, PendingPod, PodCapacity
 from tests.kube.small_server import Pause, SmallServer
 
 
@@ -82,8 +82,8 @@ def test_joined_answers_are_what_json_would_say(asked: tuple[list[tuple[str, str
     assert [key for key, _ in said] == ["NodeNames", "FailedNodes", "Error"]
     assert said[0][1] == [name for name, why, _ in rows if why is None]
     assert sorted(map(tuple, said[1][1])) == sorted((name, why) for name, why, _ in rows if why is not None)
-    book = [{"Host": name, "Score": score} for name, _, score in rows]
-    assert wire.host_priorities(names, scores, plain) == json.dumps(book, separators=(",", ":")).encode()
+    expected = [{"Host": name, "Score": score} for name, _, score in rows]
+    assert wire.host_priorities(names, scores, plain) == json.dumps(expected, separators=(",", ":")).encode()
 
 
 NAME, UID = st.sampled_from("abc"), st.sampled_from("12345")
@@ -108,9 +108,9 @@ def test_many_at_once_and_one_by_one_are_told_the_same(changes: list[Any]) -> No
             cluster._pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
         elif what == "assume":
             name, taken, uid = how
-            cluster.assume(PodView(uid), name, time.monotonic() + 10.0) if taken else cluster.unassume(uid)
+            cluster.assume(PendingPod(uid), name, time.monotonic() + 10.0) if taken else cluster.unassume(uid)
         else:
-            cluster.keep_house(time.monotonic() + how[0])
+            cluster.expire_loop(time.monotonic() + how[0])
         nodes = cluster.table.of(list(cluster.nodes))
         assert [id(view) for view in nodes] == [id(view) for view in cluster.nodes.values()]
         for column in COLUMNS:
@@ -137,8 +137,8 @@ async def test_binds_stop_at_the_slots() -> None:
     assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
 
 
-async def test_replicas_agree_through_the_book() -> None:
-    """Neither sees the other's bindings: only the book tells."""
+async def test_replicas_agree_through_the_placement_lease() -> None:
+    """Neither sees the other's bindings: only the placement Lease tells."""
     server = SmallServer()
     server.pause = slow(0.0005)
     replicas = [replica(server, {"a": 7, "b": 5})[0] for _ in range(3)]
@@ -148,11 +148,11 @@ async def test_replicas_agree_through_the_book() -> None:
     assert sum(one.conflicts for one in replicas) > 0
 
 
-async def test_without_a_book_replicas_overfill() -> None:
-    """The control: this is what the book is for."""
+async def test_without_placement_leases_replicas_overfill() -> None:
+    """The control: this is what the placement Lease is for."""
     server = SmallServer()
     server.pause = slow(0.0005)
-    replicas = [replica(server, {"a": 7}, book_namespace="")[0] for _ in range(2)]
+    replicas = [replica(server, {"a": 7}, lease_namespace="")[0] for _ in range(2)]
     await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
     assert len(server.bound) == 14
 
@@ -183,10 +183,10 @@ async def test_a_pod_does_not_stand_in_its_own_way() -> None:
 async def test_assumptions_end() -> None:
     _, cluster = replica(SmallServer(), {"a": 3})
     now_s = time.monotonic()
-    cluster.assume(PodView("u"), "a", now_s + 30)
-    cluster.keep_house(now_s + 29)
+    cluster.assume(PendingPod("u"), "a", now_s + 30)
+    cluster.expire_loop(now_s + 29)
     assert cluster.nodes["a"].assigned == 1
-    cluster.keep_house(now_s + 31)
+    cluster.expire_loop(now_s + 31)
     assert cluster.nodes["a"].assigned == 0
 
 
@@ -206,7 +206,7 @@ async def test_unknown_nodes_may_be_left_to_others() -> None:
     assert (await extender.bind(binding("u", "plain")))["Error"] == ""
 
 
-def test_annotations_of_strangers_are_no_capacity() -> None:
+def test_annotations_that_are_malformed_are_no_capacity() -> None:
     def slots(number: str, status: str | None) -> float:
         notes = {"carico.dev/slots": number, "carico.dev/status": status}
         return read_node({"metadata": {"name": "a", "annotations": notes}}).slots

@@ -341,7 +341,7 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries if entry["objectRef"]["resource"] == "nodes"]
     assert len(times) >= 2
-    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its book: before, and after if it rises
+    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its Lease: before, and after if it rises
     assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
     # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
     assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times

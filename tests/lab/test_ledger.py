@@ -5,7 +5,7 @@ from math import isnan
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.policy import LONGEST_START_S, MOST_KINDS, Ledger, NodeView, Place
+from carico_agent.schedule.policy import LONGEST_START_S, MOST_KINDS, Ledger, NodeState, Place
 
 EVENTS = st.lists(
     st.tuples(st.sampled_from(["put", "run", "end"]), st.integers(0, 6), st.sampled_from("ab"), st.sampled_from("xy"))
@@ -25,30 +25,30 @@ def test_counts_are_a_recount(events: list[tuple[str, int, str, str]]) -> None:
         truth[pod] = (node, kind, running)
         ledger.put(str(pod), Place(node, kind, what == "run"), now_s=1.0)
     for name in "ab":
-        view = NodeView(name)
+        view = NodeState(name)
         ledger.show(view, now_s=2.0)
         here = [running for node, _, running in truth.values() if node == name]
-        assert (view.assigned, view.starting, view.strangers) == (len(here), here.count(False), len(here))
+        assert (view.assigned, view.starting, view.unprofiled) == (len(here), here.count(False), len(here))
 
 
 def test_a_kind_becomes_known_after_it_has_run_for_a_while() -> None:
-    ledger, view = Ledger(proof_s=10.0), NodeView("a")
+    ledger, view = Ledger(proof_s=10.0), NodeState("a")
     ledger.put("1", Place("a", "x"), 0.0)
     ledger.show(view, 100.0)
-    assert view.strangers == 1 and "x" not in view.known  # it never started
+    assert view.unprofiled == 1 and "x" not in view.known  # it never started
     ledger.put("1", Place("a", "x", running=True), 100.0)
     ledger.show(view, 109.0)
-    assert view.strangers == 1
+    assert view.unprofiled == 1
     ledger.show(view, 110.0)
-    assert view.strangers == 0 and "x" in view.known
+    assert view.unprofiled == 0 and "x" in view.known
     ledger.release("1")
     ledger.put("2", Place("a", "x"), 200.0)
     ledger.show(view, 200.0)
-    assert view.strangers == 0
+    assert view.unprofiled == 0
 
 
 def test_a_snapshot_replaces_all_but_open_assumptions() -> None:
-    ledger, view = Ledger(), NodeView("a")
+    ledger, view = Ledger(), NodeState("a")
     ledger.put("gone", Place("a"))
     ledger.put("stays", Place("a"))
     ledger.put("assumed", Place("a", until_s=50.0))
@@ -67,7 +67,7 @@ def test_a_confirmed_place_does_not_expire() -> None:
 
 
 def test_memory_is_bounded_and_a_node_can_go() -> None:
-    ledger, view = Ledger(proof_s=0.0), NodeView("a")
+    ledger, view = Ledger(proof_s=0.0), NodeState("a")
     for i in range(3 * MOST_KINDS):
         ledger.put(str(i), Place("a", f"kind-{i}", running=True), float(i))
         ledger.show(view, float(i))
@@ -83,7 +83,7 @@ def test_memory_is_bounded_and_a_node_can_go() -> None:
 
 
 def test_how_long_pods_start_and_run_is_learned_from_those_seen_to_do_both() -> None:
-    ledger, view = Ledger(), NodeView("a")
+    ledger, view = Ledger(), NodeState("a")
     ledger.put("1", Place("a", until_s=30.0), 0.0)  # assumed, then bound: it has been starting since it was assumed
     ledger.put("1", Place("a"), 1.0)
     ledger.put("1", Place("a", running=True), 3.0)
@@ -105,7 +105,7 @@ def test_how_long_pods_start_and_run_is_learned_from_those_seen_to_do_both() -> 
 
 
 def test_a_pod_that_never_starts_does_not_keep_others_from_starting() -> None:
-    ledger, view = Ledger(), NodeView("a")
+    ledger, view = Ledger(), NodeState("a")
     ledger.put("stuck", Place("a"), 0.0)
     ledger.show(view, LONGEST_START_S)
     assert (view.assigned, view.starting) == (1, 1)

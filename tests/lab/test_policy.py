@@ -8,14 +8,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeView, PodCapacity, PodView, Policy
+from carico_agent.schedule.policy import POLICIES, TOP_SCORE, NodeState, PendingPod, PodCapacity, Policy
 from carico_agent.schedule.table import Table
 
-POD = PodView("uid", "job-a")
+POD = PendingPod("uid", "job-a")
 
 
-def node(slots: float = 8.0, **more: object) -> NodeView:
-    return NodeView("n", slots, said_s=100.0, ttl_s=150.0, **more)  # type: ignore[arg-type]
+def node(slots: float = 8.0, **more: object) -> NodeState:
+    return NodeState("n", slots, published_s=100.0, ttl_s=150.0, **more)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -27,7 +27,7 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
         (node(7.9, assigned=7), 100, "no room"),
         (node(), 250, None),
         (node(), 251, "stale"),
-        (NodeView("n"), 100, "unknown"),
+        (NodeState("n"), 100, "unknown"),
         (node(nan), 100, "unknown"),
         (node(0.0), 100, "no room"),
         (node(assigned=6, starting=5), 100, "starting"),
@@ -39,14 +39,14 @@ def node(slots: float = 8.0, **more: object) -> NodeView:
         (node(assigned=7, starting=7, starting_share=0.9), 100, None),
         (node(1.0), 100, None),  # a small node may always start one
         (node(40.0, prior_slots=8.0), 100, None),
-        (node(40.0, prior_slots=8.0, assigned=7, strangers=7), 100, None),
-        (node(40.0, prior_slots=8.0, assigned=8, strangers=8), 100, "no room"),
-        (node(40.0, prior_slots=8.0, assigned=38), 100, "stranger"),
+        (node(40.0, prior_slots=8.0, assigned=7, unprofiled=7), 100, None),
+        (node(40.0, prior_slots=8.0, assigned=8, unprofiled=8), 100, "no room"),
+        (node(40.0, prior_slots=8.0, assigned=38), 100, "unprofiled"),
         (node(40.0, prior_slots=8.0, assigned=38, known={"job-a"}), 100, None),
-        (node(4.0, prior_slots=8.0, assigned=3, strangers=3), 100, None),  # heavier than the prior: nothing to add
+        (node(4.0, prior_slots=8.0, assigned=3, unprofiled=3), 100, None),  # heavier than the prior: nothing to add
     ],
 )
-def test_refusal(view: NodeView, now_s: float, word: str | None) -> None:
+def test_refusal(view: NodeState, now_s: float, word: str | None) -> None:
     said = PodCapacity().refusal(view, POD, now_s)
     assert said is None if word is None else said is not None and word in said
     table = Table()
@@ -76,16 +76,16 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
     assert PodCapacity().scores([node(2, assigned=3), node(nan)], POD, 0) == [0, 0]
 
 
-def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeView:
-    slots, said_s, assigned, starting, strangers, prior_slots, known, share = numbers
-    return NodeView(
+def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeState:
+    slots, published_s, assigned, starting, unprofiled, prior_slots, known, share = numbers
+    return NodeState(
         "x",
         slots,
-        said_s,
+        published_s,
         150.0,
         assigned,
         starting=starting,
-        strangers=strangers,
+        unprofiled=unprofiled,
         known={"job-a"} if known else (),
         starting_share=share,
         prior_slots=prior_slots,
@@ -94,7 +94,7 @@ def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeV
 
 FEW = st.integers(0, 9)
 SLOTS = st.sampled_from([nan, 0.0, 0.5, 4.0, 8.0, 9.0, 40.0]) | st.floats(0.0, 20.0)
-ASSIGNED = FEW | st.integers(34, 40)  # nearly full: where strangers need more room than others
+ASSIGNED = FEW | st.integers(34, 40)  # nearly full: where unprofiled need more room than others
 VIEWS = st.tuples(
     SLOTS,
     st.sampled_from([40.0, 0.0, -50.0, -inf, 500.0]),
@@ -107,7 +107,7 @@ VIEWS = st.tuples(
 ).map(of)
 
 
-def table_of(views: list[NodeView]) -> tuple[Table, list[str]]:
+def table_of(views: list[NodeState]) -> tuple[Table, list[str]]:
     table, names = Table(), [str(n) for n in range(len(views))]
     for name, view in zip(names, views, strict=True):
         view.name = name
@@ -119,7 +119,7 @@ def table_of(views: list[NodeView]) -> tuple[Table, list[str]]:
     st.lists(VIEWS, max_size=30), st.booleans(), st.sampled_from([0.4, 1.0]), st.sampled_from([0.5, 1.0]), st.randoms()
 )
 def test_many_are_answered_as_one_by_one(
-    views: list[NodeView], stale: bool, ratio: float, least: float, random: Random
+    views: list[NodeState], stale: bool, ratio: float, least: float, random: Random
 ) -> None:
     policy = PodCapacity(least=least, starting_ratio=ratio, open_when_stale=stale)
     table, names = table_of(views)
@@ -132,25 +132,25 @@ def test_many_are_answered_as_one_by_one(
 
 
 @given(st.lists(VIEWS, max_size=30))
-def test_scores_of_many_are_scores_by_the_book(views: list[NodeView]) -> None:
+def test_scores_of_many_are_scores_by_the_definition(views: list[NodeState]) -> None:
     room = [view.available() for view in views]
     most = max((r for r in room if r == r), default=0.0)
-    book = [max(0, int(TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
+    expected = [max(0, int(TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
     table, names = table_of(views)
-    assert PodCapacity().scores(table.of(names), POD, 100.0) == book
-    assert PodCapacity().scores(views, POD, 100.0) == book
+    assert PodCapacity().scores(table.of(names), POD, 100.0) == expected
+    assert PodCapacity().scores(views, POD, 100.0) == expected
 
 
 @given(st.lists(st.tuples(st.integers(0, 9), st.none() | st.integers(0, 99)), max_size=200))
 def test_a_table_is_a_dictionary_of_views(changes: list[tuple[int, int | None]]) -> None:
-    table, views = Table(2), dict[str, NodeView]()
+    table, views = Table(2), dict[str, NodeState]()
     for number, assigned in changes:
         name = str(number)
         if assigned is None:
             table.drop(name)
             views.pop(name, None)
         else:
-            view = views.setdefault(name, NodeView(name))
+            view = views.setdefault(name, NodeState(name))
             view.assigned = assigned
             table.put(view)
         found = table.of(list(views))
@@ -164,12 +164,12 @@ def test_another_policy_is_a_small_class() -> None:
     class Anywhere(Policy):
         name = "anywhere"
 
-        def refusal(self, node: NodeView, pod: PodView, now_s: float) -> str | None:
+        def refusal(self, node: NodeState, pod: PendingPod, now_s: float) -> str | None:
             return None
 
-        def scores(self, nodes: Sequence[NodeView], pod: PodView, now_s: float) -> list[int]:
+        def scores(self, nodes: Sequence[NodeState], pod: PendingPod, now_s: float) -> list[int]:
             return [0] * len(nodes)
 
     assert Anywhere().refusals([node(), node()], POD, 0) == [None, None]
     assert {**POLICIES, "anywhere": Anywhere}["anywhere"]().refusal(node(), POD, 0) is None
-    assert NodeView("x").prior_slots == inf
+    assert NodeState("x").prior_slots == inf

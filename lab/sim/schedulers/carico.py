@@ -4,7 +4,7 @@ from math import inf
 
 import numpy as np
 
-from carico_agent.schedule.policy import Ledger, NodeView, Place, PodCapacity, PodView, Policy
+from carico_agent.schedule.policy import Ledger, NodeState, PendingPod, Place, PodCapacity, Policy
 from lab.sim.cluster import Cluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import Scheduler
@@ -27,11 +27,11 @@ class Extended(Scheduler):
 
     def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.views = [NodeView(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
+        self.views = [NodeState(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
         self.ledger = Ledger()
         self.fleet = Fleet(cluster, self.agents, self.hear)
         self._from = 0
-        self._pods = [PodView("", kind.name) for kind in kinds]
+        self._pods = [PendingPod("", kind.name) for kind in kinds]
         # Nodes that may take a Pod of a kind: not refused since anything about them changed. Only time passes between
         # two changes, and time only closes nodes, so asking the others again would give the same refusal. Without this
         # 5,000 nodes are asked for every single Pod.
@@ -44,12 +44,12 @@ class Extended(Scheduler):
         self.fleet.tick()
         if round(self.cluster.t * 10) % 10 == 0:
             for view in self.views:
-                if view.strangers or view.starting:
+                if view.unprofiled or view.starting:
                     self._show(int(view.name))
 
-    def hear(self, node: int, value: float, said_s: float, ttl_s: float) -> None:
+    def hear(self, node: int, value: float, published_s: float, ttl_s: float) -> None:
         view = self.views[node]
-        view.slots, view.said_s, view.ttl_s = value, said_s, ttl_s
+        view.slots, view.published_s, view.ttl_s = value, published_s, ttl_s
         self._open[:, node] = True
 
     def _show(self, node: int) -> None:

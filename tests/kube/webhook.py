@@ -15,13 +15,13 @@ from tests.kube.conftest import ExtenderProcess
 from tests.kube.plane import HOOKS, Plane, free_port
 
 
-class Door:
+class Webhook:
     """The manifest as it is, but for the address, and for what happens while nobody answers: then nobody may bind,
     unless `policy` says otherwise. `Plane.admin.clear` takes it away again."""
 
     def __init__(self, plane: Plane, folder: Path, policy: str = "Fail", token: str = "extender-token") -> None:
         self._plane, self._folder, self._port, self._token = plane, folder, free_port(), token
-        self._tls = plane.client_context("door")
+        self._tls = plane.client_context("webhook")
         self.extender = self._start()
         if token == "extender-token":
             self.extender.ready(self._tls)

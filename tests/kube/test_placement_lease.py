@@ -1,8 +1,8 @@
-"""The protocol of the book, in thousands of orders of events: no binding ever exceeds what its node had published.
+"""The placement Lease in thousands of orders of events: no binding ever exceeds what its node had published.
 
 An agent lowers and raises its number all the time, extenders bind (or a plain scheduler does, and the API server asks
 an extender), Pods end, watches lag, one extender is replaced by a fresh one. Who is next is drawn, so a seed is a scene
-that can be seen again. The controls show that the same scenes do go wrong without the book.
+that can be seen again. The controls show that the same scenes do go wrong without the placement Lease.
 """
 
 import asyncio
@@ -13,10 +13,10 @@ from typing import Any
 
 import pytest
 
-from carico_agent.kube.book import Books, Claim, Offer, Page, page
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.placement_lease import Claim, LeaseRecord, Offer, PlacementLeases, lease_record
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import Board
 from carico_agent.publish.gate import ThrottleConfig
@@ -32,7 +32,7 @@ STEPS = 60
 class Scene:
     """One node with its agent, and whoever binds Pods to it."""
 
-    def __init__(self, seed: int, book: bool = True) -> None:
+    def __init__(self, seed: int, lease: bool = True) -> None:
         self.random = random.Random(seed)
         self.server = SmallServer(self.pause, self.random)
         self.server.lose = 0.02
@@ -47,7 +47,7 @@ class Scene:
         self.bindings = self.refused = 0
         self.board = Board(ttl_s=3600.0)
         client: Any = self.server
-        config = NodeConfig("a", book_namespace="carico" if book else "", gate=ThrottleConfig(hold_s=0.0))
+        config = NodeConfig("a", lease_namespace="carico" if lease else "", gate=ThrottleConfig(hold_s=0.0))
         self.agent = NodePublisher(client, self.board, config)
         self.agent._watch_pods.synced.set()
         self.agent._node_changed(False, NodeFacts("a"))
@@ -197,7 +197,7 @@ class Scene:
         self.by_extenders = True
         return await self.play(*(self.bind_by_extender(n) for n in range(4)))
 
-    async def with_a_plain_scheduler(self, door: bool = True) -> "Scene":
+    async def with_a_plain_scheduler(self, webhook: bool = True) -> "Scene":
         self.taken: set[str] = set()
         self.seen_amount = 0
 
@@ -208,9 +208,9 @@ class Scene:
                 self.taken.discard(thing["metadata"]["uid"])
 
         self.watch(hear)
-        self.exact = door
-        if door:
-            self.server.door = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
+        self.exact = webhook
+        if webhook:
+            self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
         return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
 
 
@@ -226,16 +226,16 @@ async def test_extenders_never_exceed_a_changing_number(block: int) -> None:
 
 
 @pytest.mark.parametrize("block", range(10))
-async def test_a_plain_scheduler_never_exceeds_it_when_the_door_is_kept(block: int) -> None:
+async def test_a_plain_scheduler_never_exceeds_it_with_the_admission_webhook(block: int) -> None:
     scenes = [await Scene(100 * block + seed).with_a_plain_scheduler() for seed in range(10)]
     assert [line for scene in scenes for line in scene.over + scene.shut] == []
     assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
 
 
-async def test_without_the_agents_book_both_do() -> None:
-    """The controls: an agent that lowers its number without the book, a scheduler nobody asks about."""
-    extenders = [await Scene(seed, book=False).with_extenders() for seed in range(10)]
-    plain = [await Scene(seed).with_a_plain_scheduler(door=False) for seed in range(10)]
+async def test_without_the_agents_lease_both_exceed_it() -> None:
+    """The controls: an agent that lowers its number without the placement Lease, a scheduler nobody asks about."""
+    extenders = [await Scene(seed, lease=False).with_extenders() for seed in range(10)]
+    plain = [await Scene(seed).with_a_plain_scheduler(webhook=False) for seed in range(10)]
     assert all(sum(len(scene.over) for scene in scenes) > 10 for scenes in (extenders, plain))
 
 
@@ -243,19 +243,19 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     """Two have claimed; one comes, the other never does and is forgotten."""
     scene, now_s = Scene(0), 1000.0
     scene.server.lose = 0.0
-    scene.agent._clock = scene.agent._book._clock = lambda: now_s
-    books, client = Books(scene.server, "carico"), scene.server  # type: ignore[arg-type]
+    scene.agent._clock = scene.agent._lease._clock = lambda: now_s
+    leases, client = PlacementLeases(scene.server, "carico"), scene.server  # type: ignore[arg-type]
     tell(scene, 8.5)
     await scene.agent._write(*scene.agent._news())
-    found: Page | None = await books.read("a")
+    found: LeaseRecord | None = await leases.read("a")
     assert found is not None and found.offered == Offer(8, 8)
     for uid in ("comes", "never"):
-        found = await books.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
+        found = await leases.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
         assert found is not None
     tell(scene, 0.5)
     await scene.agent._write(*scene.agent._news())
     assert (scene.places, scene.amount) == (2, 2)
-    assert (await books.read("a")).offered == Offer(0, 0)  # but nobody else gets in
+    assert (await leases.read("a")).offered == Offer(0, 0)  # but nobody else gets in
     scene.pod("comes")
     await client.bind("comes", "a")
     scene.tell_agent(client.pods["comes"])
@@ -291,10 +291,10 @@ def _resource(scene: Scene) -> Any:
     return news, offer.resource
 
 
-async def test_without_the_right_to_a_book_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
+async def test_without_the_right_to_write_leases_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
     scene, now_s, asked = Scene(0), 1000.0, []
     scene.server.lose = 0.0
-    scene.agent._clock = scene.agent._book._clock = lambda: now_s
+    scene.agent._clock = scene.agent._lease._clock = lambda: now_s
 
     async def refuse(path: str, body: Object) -> Object:
         if "leases" in path:
@@ -324,10 +324,10 @@ async def test_without_the_namespace_a_claim_says_so() -> None:
 
     server.post = refuse  # type: ignore[method-assign]
     with pytest.raises(Refused, match='namespaces "carico" not found'):
-        await Books(server, "carico").claim("a", Page(), {"u": Claim(1.0)})  # type: ignore[arg-type]
+        await PlacementLeases(server, "carico").claim("a", LeaseRecord(), {"u": Claim(1.0)})  # type: ignore[arg-type]
 
 
-SCRIBBLES = (
+MALFORMED = (
     "",
     "{",
     "[]",
@@ -346,8 +346,8 @@ SCRIBBLES = (
 )
 
 
-@pytest.mark.parametrize("text", SCRIBBLES, ids=range(len(SCRIBBLES)))
-def test_scribbles_in_a_book_are_as_good_as_nothing(text: str) -> None:
+@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
+def test_malformed_annotations_count_as_none(text: str) -> None:
     notes = {"carico.dev/claims": text, "carico.dev/offer": text}
-    read = page({"metadata": {"resourceVersion": "7", "annotations": notes}})
+    read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
     assert (read.version, read.offered, read.claims) == ("7", Offer(), {})
