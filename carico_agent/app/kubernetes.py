@@ -1,55 +1,15 @@
-"""The agent's side of Kubernetes: a client and a publisher, built from the settings."""
+"""Kubernetes for commands and daemons: how to reach it by the settings, and what `carico doctor` finds there."""
 
-from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
+from carico_agent.kube.access import Access, access_to
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.rights import AGENT, Right, allowed, lease_rights
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.publish.board import Board
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.publish.node import Counted, NodeConfig, NodePublisher
 from carico_agent.settings import KubernetesSettings
 
 
 def access_of(settings: KubernetesSettings) -> Access:
     """How these settings say to reach the API server; raises BadAccess."""
-    if settings.kubeconfig:
-        return from_kubeconfig(settings.kubeconfig, settings.context)
-    return in_cluster()
-
-
-def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
-    gate = ThrottleConfig(
-        min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
-    )
-    return NodeConfig(node, settings.resource, settings.lease_namespace, gate)
-
-
-class KubeSide:
-    """Publishes to the Node object while `run` runs; `stop` takes back what nobody will correct any more."""
-
-    def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
-        # two watches, and a write of the node and two of its Lease every 5 s at most
-        self.client = KubeClient(access, TokenBucket(per_s=1.0, burst=10))
-        self.publisher = NodePublisher(self.client, board, config, counted)
-
-    @classmethod
-    def of(cls, settings: KubernetesSettings, node: str, board: Board, counted: Counted) -> "KubeSide | None":
-        """None when the settings ask for no Kubernetes. Raises BadAccess when they cannot work."""
-        if not settings.enabled and not settings.kubeconfig:
-            return None
-        return cls(access_of(settings), node_config(settings, node), board, counted)
-
-    @property
-    def condition(self) -> str:
-        return self.publisher.condition
-
-    async def run(self) -> None:
-        await self.publisher.run()
-
-    async def stop(self) -> None:
-        await self.publisher.withdraw()
-        await self.client.close()
+    return access_to(settings.kubeconfig, settings.context)
 
 
 async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, str, str]]:

@@ -43,7 +43,7 @@ def run(given: argparse.Namespace) -> int:
 async def _remove(settings: KubernetesSettings, nodes: list[str]) -> int:
     from carico_agent.app.kubernetes import access_of
     from carico_agent.kube.client import KubeClient
-    from carico_agent.publish.node import marked, remove
+    from carico_agent.publish.node_cleanup import marked, remove
 
     async with KubeClient(access_of(settings)) as client:
         left = 0

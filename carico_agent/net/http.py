@@ -150,20 +150,44 @@ class HttpServer:
 
     def __init__(self, routes: Routes, limiter: RateLimiter | None = None, read_bytes: int = 64 * 1024) -> None:
         """`read_bytes` of a body are taken in before its reader must have looked at them."""
-        self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
+        self._routes: dict[str, Mapping[str, Handler]] = {"/v1/openapi.json": {"GET": self._openapi}}
+        self.add(routes)
         self.limiter = limiter or RateLimiter(Limits(0, 0))
         self._servers: list[asyncio.Server] = []
         self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
         self._http.limiter = self.limiter
         self._path: Path | None = None
 
-    async def start(self, path: Path, group: str = "") -> None:
+    def add(self, routes: Routes) -> None:
+        """More routes. Two handlers for one path are a mistake of ours."""
+        if double := self._routes.keys() & routes.keys():
+            raise ValueError(f"there is a handler for {', '.join(sorted(double))} already")
+        self._routes.update(routes)
+
+    async def bind_unix(self, path: Path, group: str = "") -> None:
+        """Take the unix socket; clients wait in its queue until `serve`."""
         listener = bind_unix(path, group)
         self._path = path
-        self._servers.append(await asyncio.get_running_loop().create_unix_server(self._http, sock=listener))
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(self._http, sock=listener, start_serving=False))
+
+    async def bind_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Take a TCP address, for `serve`."""
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(self._http, host, port, ssl=tls, start_serving=False))
+
+    async def serve(self) -> None:
+        """Answer on everything that is bound. Returns at once."""
+        for server in self._servers:
+            await server.start_serving()
+
+    async def start(self, path: Path, group: str = "") -> None:
+        await self.bind_unix(path, group)
+        await self.serve()
 
     async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        self._servers.append(await asyncio.get_running_loop().create_server(self._http, host, port, ssl=tls))
+        await self.bind_tcp(host, port, tls)
+        await self.serve()
 
     async def stop(self) -> None:
         for server in self._servers:

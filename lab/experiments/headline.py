@@ -51,7 +51,7 @@ def section(quick: bool) -> Section:
     }
     if not quick:
         others["paper's scheduler, carico's estimator"] = runs(
-            lambda: PaperCarico(AgentConfig(gate=None)), pi(), which, warm(PI)
+            lambda: PaperCarico(AgentConfig(throttle=None)), pi(), which, warm(PI)
         )
         others["paper CARICO (cold)"] = runs(PaperCarico, pi(), which)
         others["Trimaran TLP, 100m"] = runs(TargetLoadPacking, pi(), which)

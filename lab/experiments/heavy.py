@@ -45,7 +45,7 @@ def section(quick: bool) -> Section:
             lambda: OneKind(policy=PodCapacity(starting_ratio=0.1, starting_headroom=0.5)), JOBS, which, setup
         )
         ours["paper's scheduler, carico's estimator"] = runs(
-            lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup
+            lambda: PaperCarico(AgentConfig(throttle=None)), JOBS, which, setup
         )
         ours["kube-scheduler 100m"] = runs(Kube, JOBS, which)
         ours["oracle"] = runs(Oracle, JOBS, which)

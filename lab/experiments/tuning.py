@@ -7,7 +7,7 @@ from math import exp, log
 import numpy as np
 
 from carico_agent.core import ModelConfig
-from carico_agent.publish.gate import ThrottleConfig
+from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.policy import PodCapacity
 from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
@@ -57,7 +57,7 @@ def section(quick: bool) -> Section:
     s = Section("How the defaults were chosen", quick=quick)
     few = TRAINING_SEEDS[:1] if quick else TRAINING_SEEDS
     _starting(s, few)
-    _gate(s, few[:1])
+    _throttle(s, few[:1])
     _core(s, few[:2])
     return s
 
@@ -109,12 +109,12 @@ def _relative(this: tuple[float, float, float], base: tuple[float, float, float]
     return exp(this[0] - base[0]), exp(this[1] - base[1])
 
 
-def _gate(s: Section, which: range) -> None:
-    s.say("**Hysteresis** of the publishing gate, on the same workloads, first training seed:")
+def _throttle(s: Section, which: range) -> None:
+    s.say("**Hysteresis** of the write throttle, on the same workloads, first training seed:")
     rows, base = [], cost(Carico, which)
     for rise, fall in GATES:
-        gate = ThrottleConfig(rise=rise, fall=fall)
-        this = cost(lambda gate=gate: Carico(AgentConfig(gate=gate)), which)  # type: ignore[misc]
+        throttle = ThrottleConfig(rise=rise, fall=fall)
+        this = cost(lambda throttle=throttle: Carico(AgentConfig(throttle=throttle)), which)  # type: ignore[misc]
         rows.append((f"{rise}, {fall}", *(f"{ratio:.3f}" for ratio in _relative(this, base)), this[2]))
     s.table(("rise, fall [Pods]", "JCT / default", "mean PCT / default", "writes per node and minute"), rows)
 

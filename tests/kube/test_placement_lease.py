@@ -18,9 +18,12 @@ from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Claim, LeaseRecord, Offer, PlacementLeases, lease_record
 from carico_agent.kube.pods import facts
-from carico_agent.publish.board import Board
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_mirror import NodeFacts
+from carico_agent.publish.node_writer import NodeConfig
+from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.status import Status
+from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policy import PodCapacity
@@ -45,12 +48,12 @@ class Scene:
         self.by_extenders = False
         self.exact = True
         self.bindings = self.refused = 0
-        self.board = Board(ttl_s=3600.0)
+        self.board = StatusBoard(ttl_s=3600.0)
         client: Any = self.server
-        config = NodeConfig("a", lease_namespace="carico" if lease else "", gate=ThrottleConfig(hold_s=0.0))
+        config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(hold_s=0.0))
         self.agent = NodePublisher(client, self.board, config)
-        self.agent._watch_pods.synced.set()
-        self.agent._node_changed(False, NodeFacts("a"))
+        self.agent.mirror.pods_synced.set()
+        self.agent.mirror.change_node(False, NodeFacts("a"))
         self.watch(lambda thing: self.tell_agent(thing))
         self.extenders = [self.extender(), self.extender()]
 
@@ -91,7 +94,7 @@ class Scene:
     def tell_agent(self, thing: Object) -> None:
         if "spec" in thing:
             pod = facts(thing, RESOURCE)
-            self.agent._pod_changed(pod.finished, pod)
+            self.agent.mirror.change_pod(pod.finished, pod)
 
     def extender(self) -> Extender:
         """A fresh one: it knows what a list tells it, and what it hears from then on."""
@@ -119,7 +122,7 @@ class Scene:
     async def change_the_number(self) -> None:
         for _ in range(STEPS):
             tell(self, self.random.randrange(1, 12) + 0.5)
-            await self.agent._write(*self.agent._news())
+            await publish(self)
             for _ in range(self.random.randrange(6)):
                 await self.pause()
 
@@ -184,7 +187,7 @@ class Scene:
             self.server.end(uid)
         tell(self, 99.5)
         for _ in range(2):  # the first may still wait for Pods that never come
-            await self.agent._write(*self.agent._news())
+            await publish(self)
         for _ in range(300):
             await self.pause()
         for number, extender in enumerate(self.extenders):
@@ -243,58 +246,65 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     """Two have claimed; one comes, the other never does and is forgotten."""
     scene, now_s = Scene(0), 1000.0
     scene.server.lose = 0.0
-    scene.agent._clock = scene.agent._lease._clock = lambda: now_s
+    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
     leases, client = PlacementLeases(scene.server, "carico"), scene.server  # type: ignore[arg-type]
     tell(scene, 8.5)
-    await scene.agent._write(*scene.agent._news())
+    await publish(scene)
     found: LeaseRecord | None = await leases.read("a")
     assert found is not None and found.offered == Offer(8, 8)
     for uid in ("comes", "never"):
         found = await leases.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
         assert found is not None
     tell(scene, 0.5)
-    await scene.agent._write(*scene.agent._news())
+    await publish(scene)
     assert (scene.places, scene.amount) == (2, 2)
     assert (await leases.read("a")).offered == Offer(0, 0)  # but nobody else gets in
     scene.pod("comes")
     await client.bind("comes", "a")
     scene.tell_agent(client.pods["comes"])
     now_s += 5.0
-    assert scene.agent._reason(now_s, *_resource(scene)) == "2 Pods were on their way"
-    await scene.agent._write(*scene.agent._news())
+    assert reason(scene) == "2 Pods were on their way"
+    await publish(scene)
     assert (scene.places, scene.amount) == (2, 2)
     now_s += 15.0
-    await scene.agent._write(*scene.agent._news())
+    await publish(scene)
     assert (scene.places, scene.amount) == (0, 1)  # one is here and holds one; there is no place for another
-    assert scene.agent._reason(now_s + 5.0, *_resource(scene)) == "the annotations were changed"  # no watch here
+    now_s += 5.0
+    assert reason(scene) == "the annotations were changed"  # no watch here
     for task in scene.tasks:
         task.cancel()
 
 
 def tell(scene: Scene, slots: float) -> None:
     scene.board.publish(
-        {
-            "time": "2999-01-01T00:00:00.000Z",
-            "pod_capacity": slots,
-            "slots": slots,
-            "pods": 0,
-            "mode": "measured",
-            "low": 0.0,
-            "high": None,
-            "limiting": "cpu",
-        }
+        Status(
+            time="2999-01-01T00:00:00.000Z",
+            pod_capacity=slots,
+            slots=slots,
+            mode="measured",
+            low=0.0,
+            limiting="cpu",
+        )
     )
 
 
-def _resource(scene: Scene) -> Any:
-    news, offer = scene.agent._news()
-    return news, offer.resource
+async def publish(scene: Scene) -> None:
+    """As the agent does when there is a reason."""
+    writer = scene.agent.writer
+    writer.observe()
+    await writer.write(writer.draft())
+
+
+def reason(scene: Scene) -> str | None:
+    writer = scene.agent.writer
+    writer.observe()
+    return writer.reason(writer.draft())
 
 
 async def test_without_the_right_to_write_leases_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
     scene, now_s, asked = Scene(0), 1000.0, []
     scene.server.lose = 0.0
-    scene.agent._clock = scene.agent._lease._clock = lambda: now_s
+    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
 
     async def refuse(path: str, body: Object) -> Object:
         if "leases" in path:
@@ -306,7 +316,7 @@ async def test_without_the_right_to_write_leases_the_number_is_published(caplog:
     for slots in range(8, 1, -1):
         tell(scene, slots + 0.5)
         with caplog.at_level("INFO"):
-            await scene.agent._write(*scene.agent._news())
+            await publish(scene)
         assert scene.amount == slots
         now_s += 5.0 + slots % 2
     assert 2 <= len(asked) <= 4  # soon again, then rarely

@@ -1,4 +1,4 @@
-"""carico as shipped (production model, gate, policy and ledger), and the paper's CARICO for comparison."""
+"""carico as shipped (production model, write throttle, policy and ledger), and the paper's CARICO for comparison."""
 
 from math import inf
 
@@ -114,7 +114,7 @@ class PaperCarico(Extended):
     name = "paper CARICO"
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
-        super().__init__(agents or AgentConfig(estimator="paper-dual", gate=None), PodCapacity(starting_ratio=1.0))
+        super().__init__(agents or AgentConfig(estimator="paper-dual", throttle=None), PodCapacity(starting_ratio=1.0))
 
     def heard_start(self, pod: int, node: int) -> None:
         self._free(pod, node)

@@ -12,7 +12,7 @@ import pytest
 from carico_agent.cli import COMMANDS, EXAMPLES, main, parser
 from tests.conftest import AgentProcess
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parent.parent.parent
 
 
 def complete(script: str, *typed: str) -> set[str]:
@@ -76,6 +76,6 @@ def test_the_dashboard_shows_what_the_agent_emits(start_agent: Callable[..., Age
     text = subprocess.run(curl, capture_output=True, check=True, text=True).stdout
     emitted = set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE)) | {"carico_absent"}  # where something is missing
     assert asked <= emitted
-    assert "carico_absent" in (TREE / "carico_agent/app/routes.py").read_text()
+    assert "carico_absent" in (TREE / "carico_agent/app/agent.py").read_text()
     places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
     assert len(set(places)) == len(places)

@@ -15,9 +15,7 @@ from carico_agent.client import AgentError
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.settings import BadSettings, parse
 from tests.conftest import TREE, AgentProcess
-from tests.test_reservations_api import roomy
 
-__all__ = ["roomy"]
 Start = Callable[..., AgentProcess]
 NOBODY, OTHER, STRANGER = 65534, 65533, 65532
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can pose as several users")

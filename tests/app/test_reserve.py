@@ -1,6 +1,5 @@
 """Reservations over the real socket of a real agent."""
 
-import json
 import threading
 import time
 from collections.abc import Callable
@@ -12,31 +11,6 @@ from carico_agent.client import AgentClient, AgentError
 from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
-
-
-@pytest.fixture
-def roomy(tmp_path: Path) -> list[str]:
-    """An agent whose node looks empty: room for about 20 Pods, whatever this machine is doing."""
-    trace = tmp_path / "idle.trace"
-    lines = [{"carico_trace": 1, "node": "n", "cores": 10, "resources": ["cpu", "memory"]}]
-    lines += [
-        {
-            "t": i / 10,
-            "cores": 10,
-            "cpu_total": 1000 + 100 * i,
-            "cpu_idle": 100 * i,
-            "cpu_pressure_usec": 0,
-            "memory_total_kb": 1000,
-            "memory_available_kb": 900,
-            "pods": 0,
-            "churn": False,
-        }
-        for i in range(300)
-    ]
-    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
-    config = tmp_path / "config.toml"
-    config.write_text(f'[node]\nstate = "{tmp_path}/state"\n')
-    return ["--replay", str(trace), "--repeat", "--config", str(config)]
 
 
 def test_life_of_a_reservation(start_agent: Start, roomy: list[str]) -> None:
@@ -81,7 +55,7 @@ def test_promises_survive_kill_9(start_agent: Start, roomy: list[str]) -> None:
     assert [(r["id"], r["pods"]) for r in listed] == [(held["id"], 4)]
 
 
-def test_a_damaged_book_is_set_aside(start_agent: Start, roomy: list[str], tmp_path: Path) -> None:
+def test_a_damaged_file_is_set_aside(start_agent: Start, roomy: list[str], tmp_path: Path) -> None:
     (tmp_path / "state").mkdir()
     (tmp_path / "state/reservations.json").write_text('{"reservations": [{"id": 5}]')
     process = start_agent(*roomy)

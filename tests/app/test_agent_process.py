@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import AgentClient, AgentError, AgentUnavailable, AsyncAgent
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable, AsyncAgentClient
 from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
@@ -150,7 +150,7 @@ def test_every_error_is_json(start_agent: Start) -> None:
 async def test_async_client(start_agent: Start) -> None:
     process = start_agent()
     await asyncio.to_thread(process.wait)
-    agent = AsyncAgent(process.socket)
+    agent = AsyncAgentClient(process.socket)
     assert (await agent.status())["mode"] == "learning"
     seen = []
     async for status in agent.watch():
@@ -161,7 +161,7 @@ async def test_async_client(start_agent: Start) -> None:
     with pytest.raises(AgentError, match="no such path"):
         await agent.request("GET", "/nowhere")
     with pytest.raises(AgentUnavailable, match="is `carico agent` running"):
-        await AsyncAgent(process.socket + ".no").status()
+        await AsyncAgentClient(process.socket + ".no").status()
 
 
 def test_the_client_survives_a_restart(start_agent: Start) -> None:

@@ -10,7 +10,7 @@ import pytest
 from carico_agent.cli import main
 from carico_agent.cli._units import CannotInstall, Wish, plan
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parent.parent.parent
 OPT = Path("/opt/carico/bin/carico")
 
 

@@ -10,7 +10,7 @@ import pytest
 from carico_agent.cli import main
 from carico_agent.settings import example
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parent.parent.parent
 TRACE = str(TREE / "tests/golden/bursts.trace.gz")
 
 

@@ -9,9 +9,12 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.errors import Refused, Unreachable
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import facts
-from carico_agent.publish.board import Board
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.publish.node import NodeConfig, NodeFacts, NodePublisher
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_mirror import NodeFacts
+from carico_agent.publish.node_writer import NodeConfig
+from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.status import Status
+from carico_agent.publish.throttle import ThrottleConfig
 
 
 class FakeClient:
@@ -31,35 +34,34 @@ class FakeClient:
 class Bench:
     """A publisher whose time we make."""
 
-    def __init__(self, **gate: float) -> None:
+    def __init__(self, **throttle: float) -> None:
         self.now_s = 1000.0
         self.client = FakeClient()
-        self.board = Board(ttl_s=5.0, clock=lambda: self.now_s)
+        self.board = StatusBoard(ttl_s=5.0, clock=lambda: self.now_s)
         self.counted: dict[str, bool] = {}
-        config = NodeConfig("a", gate=ThrottleConfig(**gate))
+        config = NodeConfig("a", throttle=ThrottleConfig(**throttle))
         client: Any = self.client
         self.publisher = NodePublisher(client, self.board, config, lambda: self.counted, lambda: self.now_s)
-        self.publisher._watch_pods.synced.set()
-        self.publisher._node_changed(False, NodeFacts("a"))
+        self.publisher.mirror.pods_synced.set()
+        self.publisher.mirror.change_node(False, NodeFacts("a"))
 
     def tell(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
         slots = None if capacity is None else capacity + pods
         self.board.publish(
-            {
-                "time": "2024-01-01T00:00:00.000Z",
-                "pod_capacity": capacity,
-                "slots": slots,
-                "pods": pods,
-                "mode": mode,
-                "low": 0.0,
-                "high": None,
-                "limiting": "cpu",
-            }
+            Status(
+                time="2024-01-01T00:00:00.000Z",
+                pod_capacity=capacity,
+                slots=slots,
+                pods=pods,
+                mode=mode,
+                low=0.0,
+                limiting="cpu",
+            )
         )
 
     def bind(self, *uids: str, places: int = 1) -> None:
         for uid in uids:
-            self.publisher._pod_changed(
+            self.publisher.mirror.change_pod(
                 False,
                 facts(
                     {
@@ -72,18 +74,20 @@ class Bench:
             )
 
     def end(self, uid: str) -> None:
-        self.publisher._pod_changed(True, facts({"metadata": {"uid": uid}}))
+        self.publisher.mirror.change_pod(True, facts({"metadata": {"uid": uid}}))
 
     async def step(self, seconds: float = 0.0, silent: bool = False) -> str | None:
         """Time passes, the agent goes on telling the same unless it is silent; why it was written, if it was."""
         self.now_s += seconds
         if not silent:
             self.board.publish(self.board.status)
-        news, offer = self.publisher._news()
-        reason = self.publisher._reason(self.now_s, news, offer.resource)
+        writer = self.publisher.writer
+        writer.observe()
+        draft = writer.draft()
+        reason = writer.reason(draft)
         if reason:
             before = len(self.client.patches)
-            await self.publisher._write(news, offer)
+            await writer.write(draft)
             if len(self.client.patches) > before:
                 self.seen(self.client.patches[-1])
         return reason
@@ -91,7 +95,7 @@ class Bench:
     def seen(self, patch: Object) -> None:
         amount = patch.get("status", {}).get("allocatable", {}).get(RESOURCE)
         status = patch["metadata"]["annotations"]["carico.dev/status"]
-        self.publisher._node_changed(False, NodeFacts("a", amount, amount, status))
+        self.publisher.mirror.change_node(False, NodeFacts("a", amount, amount, status))
 
     @property
     def amount(self) -> int:
@@ -142,7 +146,9 @@ async def test_never_below_what_is_held() -> None:
 async def test_pods_that_hold_nothing_take_places_too() -> None:
     bench = Bench()
     bench.counted = {"daemon": True, "skipped": False}
-    bench.publisher._pods_are([facts({"metadata": {"uid": uid}, "spec": {"nodeName": "a"}}) for uid in bench.counted])
+    bench.publisher.mirror.list_pods(
+        [facts({"metadata": {"uid": uid}, "spec": {"nodeName": "a"}}) for uid in bench.counted]
+    )
     bench.tell(5.2, pods=3)  # one is known to the API server, two are not (ctr, a replay)
     await bench.step()
     assert bench.amount == 5
@@ -223,7 +229,7 @@ async def test_foreign_writes_are_answered() -> None:
         NodeFacts("a", "8", "7", mine),
         NodeFacts("a", "8", "8", None),
     ):
-        bench.publisher._node_changed(False, foreign)
+        bench.publisher.mirror.change_node(False, foreign)
         assert await bench.step(1) is None
         assert await bench.step(4)
         assert bench.amount == 8
@@ -232,7 +238,7 @@ async def test_foreign_writes_are_answered() -> None:
 
 async def test_without_the_right_to_see_pods_only_annotations_are_published() -> None:
     bench = Bench()
-    bench.publisher._watch_pods.synced.clear()
+    bench.publisher.mirror.pods_synced.clear()
     bench.tell(8.4)
     await bench.step()
     assert "status" not in bench.client.patches[0]
@@ -246,7 +252,7 @@ async def test_a_refused_write_is_tried_less_and_less_often(caplog: pytest.LogCa
     delays = []
     for _ in range(8):
         await bench.step()
-        delays.append(bench.publisher._not_before_s - bench.now_s)
+        delays.append(bench.publisher.writer.retry_at_s - bench.now_s)
     assert 0.8 <= delays[0] <= 1.2
     assert 48 <= delays[-1] <= 72
     assert [record.message for record in caplog.records] == ["Kubernetes node a: missing right: x"]

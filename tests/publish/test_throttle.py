@@ -1,4 +1,4 @@
-"""The change gate: few writes, none missed, no flapping."""
+"""The write throttle: few writes, none missed, no flapping."""
 
 from math import floor, inf, nan
 
@@ -7,14 +7,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.publish.gate import News, ThrottleConfig, WriteThrottle, steady
+from carico_agent.publish.throttle import Summary, ThrottleConfig, WriteThrottle, steady
 
 CONFIG = ThrottleConfig()
 
 
 @given(st.floats(0, 1e5), st.one_of(st.none(), st.integers(0, 100_000)))
-def test_steady_is_near_the_floor_and_stays_put(slots: float, said: int | None) -> None:
-    whole = steady(slots, said, CONFIG)
+def test_steady_is_near_the_floor_and_stays_put(slots: float, published: int | None) -> None:
+    whole = steady(slots, published, CONFIG)
     assert whole is not None
     assert floor(slots) - 1 <= whole <= floor(slots) + 1
     assert whole <= slots + CONFIG.fall + 1e-9
@@ -27,14 +27,14 @@ def test_odd_numbers(odd: float) -> None:
     assert whole is None if odd != odd else whole is not None and 0 <= whole <= 1_000_000
 
 
-def drive(values: list[float], period_s: float = 1.0, fail: bool = False) -> list[tuple[float, News, str]]:
-    gate, writes = WriteThrottle(), []
+def drive(values: list[float], period_s: float = 1.0, fail: bool = False) -> list[tuple[float, Summary, str]]:
+    throttle, writes = WriteThrottle(), []
     for i, value in enumerate(values):
-        news = gate.news(value, "measured")
-        if reason := gate.reason(i * period_s, news):
-            writes.append((i * period_s, news, reason))
+        summary = throttle.summary(value, "measured")
+        if reason := throttle.reason(i * period_s, summary):
+            writes.append((i * period_s, summary, reason))
             if not fail:
-                gate.wrote(i * period_s, news)
+                throttle.wrote(i * period_s, summary)
     return writes
 
 
@@ -42,7 +42,7 @@ def test_a_quiet_node_writes_once_a_minute() -> None:
     rng = np.random.default_rng(1)
     writes = drive((8.0 + rng.normal(0, 0.05, 600)).tolist())
     assert len(writes) <= 11
-    assert {news.slots for _, news, _ in writes[1:]} == {writes[-1][1].slots}
+    assert {summary.slots for _, summary, _ in writes[1:]} == {writes[-1][1].slots}
 
 
 def test_a_wild_node_writes_once_in_five_seconds() -> None:
@@ -61,21 +61,21 @@ def test_a_failed_write_is_offered_again() -> None:
     assert len(drive([8.4] * 10, fail=True)) == 10
 
 
-def test_reasons_are_said() -> None:
-    gate = WriteThrottle()
-    gate.wrote(0.0, gate.news(8.4, "learning"))
-    assert gate.reason(10.0, gate.news(nan, "measured")) == "slots 8 -> unknown"
-    assert gate.reason(10.0, gate.news(8.4, "measured")) == "mode learning -> measured"
-    assert gate.reason(10.0, gate.news(8.4, "learning")) is None
-    gate.forget()
-    assert gate.reason(10.0, gate.news(8.4, "learning")) == "first"
+def test_reasons_are_published() -> None:
+    throttle = WriteThrottle()
+    throttle.wrote(0.0, throttle.summary(8.4, "learning"))
+    assert throttle.reason(10.0, throttle.summary(nan, "measured")) == "slots 8 -> unknown"
+    assert throttle.reason(10.0, throttle.summary(8.4, "measured")) == "mode learning -> measured"
+    assert throttle.reason(10.0, throttle.summary(8.4, "learning")) is None
+    throttle.forget()
+    assert throttle.reason(10.0, throttle.summary(8.4, "learning")) == "first"
 
 
 def test_large_nodes_do_not_report_every_pod() -> None:
-    gate = WriteThrottle()
-    gate.wrote(0.0, gate.news(100.5, "measured"))
-    assert gate.news(101.9, "measured").slots == 100
-    assert gate.news(104.9, "measured").slots == 104
+    throttle = WriteThrottle()
+    throttle.wrote(0.0, throttle.summary(100.5, "measured"))
+    assert throttle.summary(101.9, "measured").slots == 100
+    assert throttle.summary(104.9, "measured").slots == 104
 
 
 @pytest.mark.parametrize("bad", [{"ttl_s": 100.0}, {"min_interval_s": 0.0}, {"min_interval_s": 61.0}, {"rise": 1.0}])
