@@ -36,7 +36,7 @@ class ClusterLearning:
         self._source.sampling.learn(view, self._settings().federation.weight)
 
     async def _forget_old_view(self) -> None:
-        """A cluster that has not been heard of for long does not decide here any more."""
+        """A cluster that has not answered for long does not decide here any more."""
         known = True  # the model may have been saved with one
         while True:
             await asyncio.sleep(1.0)

@@ -28,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
     if settings is None:
         return 2
     if bool(given.nodes) == given.all:
-        complain("name the nodes, or say --all")
+        complain("name the nodes, or give --all")
         return 2
     from carico_agent.kube.errors import KubeError
 

@@ -41,7 +41,7 @@ def _count(text: str) -> int:
 
 
 def larger(key: str, old: str, new: str) -> str:
-    """The value that allows what both allow: what is written first when a tree changes (FACTS.md C: union top-down).
+    """The value that allows what both allow: what is written first when a tree changes (the union of both, top-down).
 
     >>> larger("memory.high", "4096", "max"), larger("cpuset.cpus", "0-1", "1-2"), larger("cpuset.cpus", "", "3")
     ('max', '0-2', '')

@@ -172,7 +172,7 @@ class RuntimeWatch:
             self._show(self._table.pods, self._table.count)
             self._set_condition("containerd", self._version)
         if change is None:
-            self._announce_snapshot(before, arrived_s, news=not first)
+            self._announce_snapshot(before, arrived_s, is_churn=not first)
         else:
             self._announce_change(change, before, arrived_s)
         if self._listed:
@@ -195,14 +195,14 @@ class RuntimeWatch:
             ),
         )
 
-    def _announce_snapshot(self, before: Mapping[str, Pod], now_s: float, news: bool) -> None:
+    def _announce_snapshot(self, before: Mapping[str, Pod], now_s: float, is_churn: bool) -> None:
         """A snapshot that finds other Pods than were known is churn, too: something came or went without an event. Not
         so the first one: it has the same Pods as the tree, by their right names."""
         if before.keys() != self.pods.keys():
-            if news:
+            if is_churn:
                 self._churn(now_s)
             detail = {"came": len(self.pods.keys() - before.keys()), "went": len(before.keys() - self.pods.keys())}
-            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=news, detail=detail))
+            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=is_churn, detail=detail))
 
     def _place(self) -> None:
         """Find the cgroups of new Pods; one that has none is looked for again at the next snapshot only."""
@@ -266,15 +266,15 @@ class RuntimeWatch:
 
     def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
         """Two scans make events: another inode under the same name is another Pod. What the first finds is no churn."""
-        now_s, wall_s, news = time.monotonic(), time.time(), self._looked
+        now_s, wall_s, is_churn = time.monotonic(), time.time(), self._looked
         self._looked = True
         gone = [pod for key, pod in before.items() if key not in now or now[key].inode != pod.inode]
         new = [pod for key, pod in now.items() if key not in before or before[key].inode != pod.inode]
         for topic, pods in (("/cgroups/delete", gone), ("/cgroups/create", new)):
             for pod in pods:
-                if news:
+                if is_churn:
                     self._churn(now_s)
-                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=news, detail={"cgroup": pod.cgroup}))
+                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=is_churn, detail={"cgroup": pod.cgroup}))
 
     def _show(self, pods: Mapping[str, Pod], count: int) -> None:
         self.count, self.pods = count, pods

@@ -27,7 +27,8 @@ def section(quick: bool) -> Section:
     s.say(
         "20 pi-2000 Pods per node at once, carico, for a fixed time (so a shorter one counts the quicker half of the "
         "Pods). Writes are those that pass the write throttle. The 5,000 nodes are simulated for 15 s only: 100,000 "
-        "Pods, and a model per node that runs at 10 Hz. How long each took is printed while it runs, not part of the tables."
+        "Pods, and a model per node that runs at 10 Hz. How long each took is printed while it runs, not part of the "
+        "tables."
     )
     s.table(
         (

@@ -116,7 +116,8 @@ def test_limits_per_user(start_agent: Start, shared: Path, roomy: list[str]) -> 
     process = start_agent(*roomy)
     process.wait(lambda agent: agent.status()["available"] >= 5)
     wish = ("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60})
-    assert [code for code, _ in ask(process, NOBODY, wish, wish, wish)] == [200, 200, 429]
+    got = ask(process, NOBODY, wish, wish, wish)
+    assert [code for code, _ in got] == [200, 200, 429], got
     assert ask(process, OTHER, wish)[0][0] == 200  # another client has its own share
     codes = [code for code, _ in ask(process, STRANGER, *[("GET", "/v1/status", None)] * 30)]
     assert codes[:5] == [200] * 5
