@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import FIGURES, Section, plot, runs, seeds, warm
 from lab.sim.engine import Result
 from lab.sim.fleet import AgentConfig
@@ -39,10 +39,13 @@ def section(quick: bool) -> Section:
     }
     if not quick:
         ours["carico, one template, no limit on starts"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=1.0)), JOBS, which, setup
+            lambda: OneKind(policy=PodCapacity(PodCapacitySettings(starting_ratio=1.0))), JOBS, which, setup
         )
         ours["carico, one template, starting_ratio 0.1"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1, starting_headroom=0.5)), JOBS, which, setup
+            lambda: OneKind(policy=PodCapacity(PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5))),
+            JOBS,
+            which,
+            setup,
         )
         ours["paper's scheduler, carico's estimator"] = runs(
             lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup
