@@ -27,6 +27,7 @@ from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacity
 from tests.kube.small_server import SmallServer
 
 STEPS = 60
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 
 
 class Scene:
@@ -112,9 +113,7 @@ class Scene:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         self.watch(hear)
-        return Extender(
-            client, cluster, PodCapacity(PodCapacitySettings(starting_ratio=1.0)), ExtenderConfig(resource=RESOURCE)
-        )
+        return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
     # ---- who does what
 

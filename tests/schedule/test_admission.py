@@ -17,6 +17,8 @@ from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from tests.kube.small_server import SmallServer
 
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+
 
 def extender(server: SmallServer, amount: int | None) -> Extender:
     client: Any = server
@@ -26,9 +28,7 @@ def extender(server: SmallServer, amount: int | None) -> Extender:
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
         watch._lost_s = None
-    return Extender(
-        client, cluster, PodCapacity(PodCapacitySettings(starting_ratio=1.0)), ExtenderConfig(resource=RESOURCE)
-    )
+    return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
 
 def asking(server: SmallServer, uid: str, places: int) -> None:

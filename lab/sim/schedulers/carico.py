@@ -19,6 +19,9 @@ FEW_NODES = 100
 """Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
 
 
+NO_LIMIT = PodCapacitySettings(starting_ratio=1.0)
+
+
 def nodes_to_find(n: int) -> int:
     """How many nodes that fit are enough, as kube-scheduler's numFeasibleNodesToFind: 50 − n/125 %, at least 5 %."""
     return n if n <= FEW_NODES else max(FEW_NODES, n * max(5, 50 - n // 125) // 100)
@@ -111,14 +114,14 @@ class Carico(Extended):
 
 
 class PaperCarico(Extended):
-    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, section 3.6). 1 Hz."""
+    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, 3.6). 1 Hz."""
 
     name = "paper CARICO"
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
         super().__init__(
             agents or AgentConfig(estimator="paper-dual", gate=None),
-            PodCapacity(PodCapacitySettings(starting_ratio=1.0)),
+            PodCapacity(NO_LIMIT),
         )
 
     def heard_start(self, pod: int, node: int) -> None:
