@@ -8,7 +8,7 @@ import numpy as np
 
 from carico_agent.core import ModelConfig
 from carico_agent.publish.throttle import ThrottleConfig
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
 from lab.sim.cluster import Machine
@@ -31,9 +31,9 @@ WORKLOADS = (
     (Setup(nodes=12, rehearsal=(BRIEF,)), [Job(BRIEF, 400)]),
 )
 HELD_OUT = ((Setup(), pi()),)
-NO_LIMIT = PodCapacity(starting_ratio=1.0)
+NO_LIMIT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 POLICIES = [NO_LIMIT] + [
-    PodCapacity(starting_ratio=ratio, starting_headroom=headroom)
+    PodCapacity(PodCapacitySettings(starting_ratio=ratio, starting_headroom=headroom))
     for ratio in (0.4, 0.6, 0.8)
     for headroom in (1.0, 1.25, 1.5)
 ]
@@ -83,8 +83,8 @@ def _starting(s: Section, which: range) -> None:
         rows.append((policy, *train, *held))
     shown = [
         (
-            "no limit" if p is NO_LIMIT else p.starting_ratio,
-            "" if p is NO_LIMIT else p.starting_headroom,
+            "no limit" if p is NO_LIMIT else p.settings.starting_ratio,
+            "" if p is NO_LIMIT else p.settings.starting_headroom,
             *(f"{value:.3f}" for value in (jct, pct, jct * pct, held_jct, held_pct, held_jct * held_pct)),
         )
         for p, jct, pct, held_jct, held_pct in rows
@@ -92,11 +92,11 @@ def _starting(s: Section, which: range) -> None:
     s.table(("starting_ratio", "headroom", "JCT", "mean PCT", "product", "held out: JCT", "mean PCT", "product"), shown)
     shortest = min(row[1] for row in rows)
     best = min((row for row in rows if row[1] <= shortest + 0.005), key=lambda row: row[2])[0]
-    mine = PodCapacity()
+    mine = PodCapacitySettings()
     s.claim(
         f"tuning: starting_ratio {mine.starting_ratio:g}, headroom {mine.starting_headroom:g} are what the rule "
-        f"chooses on the training set ({best.starting_ratio:g}, {best.starting_headroom:g})",
-        best == mine,
+        f"chooses on the training set ({best.settings.starting_ratio:g}, {best.settings.starting_headroom:g})",
+        best.settings == mine,
         headline=False,
     )
 

@@ -26,10 +26,11 @@ from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from tests.kube.small_server import SmallServer
 
 STEPS = 60
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 
 
 class Scene:
@@ -100,9 +101,9 @@ class Scene:
         """A fresh one: it knows what a list tells it, and what it hears from then on."""
         client: Any = self.server
         cluster = Cluster(client, RESOURCE)
-        cluster._nodes_are([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
+        cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
         listed = [facts(pod, RESOURCE) for pod in self.server.pods.values()]
-        cluster._pods_are([pod for pod in listed if pod.node and not pod.finished])
+        cluster.pods_listed([pod for pod in listed if pod.node and not pod.finished])
         for watch in (cluster._nodes_watch, cluster._pods_watch):
             watch.synced.set()
             watch._lost_s = None
@@ -110,12 +111,12 @@ class Scene:
         def hear(thing: Object) -> None:
             if "spec" in thing:
                 pod = facts(thing, RESOURCE)
-                cluster._pod_changed(pod.finished, pod)
+                cluster.pod_changed(pod.finished, pod)
             else:
-                cluster._node_changed(False, read_node(as_node(thing), resource=RESOURCE))
+                cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         self.watch(hear)
-        return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(resource=RESOURCE))
+        return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
     # ---- who does what
 

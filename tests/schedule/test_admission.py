@@ -14,19 +14,21 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.schedule.admission import review
 from carico_agent.schedule.cluster import Cluster, Published
 from carico_agent.schedule.extender import Extender, ExtenderConfig
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from tests.kube.small_server import SmallServer
+
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 
 
 def extender(server: SmallServer, amount: int | None) -> Extender:
     client: Any = server
     cluster = Cluster(client, RESOURCE)
-    cluster._nodes_are([Published("a", 8.0, 0.0, 100.0, 64.0, amount)])
-    cluster._pods_are([])
+    cluster.nodes_listed([Published("a", 8.0, 0.0, 100.0, 64.0, amount)])
+    cluster.pods_listed([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
         watch._lost_s = None
-    return Extender(client, cluster, PodCapacity(starting_ratio=1.0), ExtenderConfig(resource=RESOURCE))
+    return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
 
 def asking(server: SmallServer, uid: str, places: int) -> None:
