@@ -6,7 +6,7 @@
     for status in agent.watch():          # one per update
         ...
 
-`AsyncAgent` offers the same with `await` and `async for`.
+`AsyncAgentClient` offers the same with `await` and `async for`.
 """
 
 import asyncio
@@ -18,7 +18,8 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-Status = dict[str, Any]
+StatusBody = dict[str, Any]
+"""The body of /v1/status, as the agent sent it."""
 
 
 class AgentError(Exception):
@@ -62,7 +63,7 @@ class AgentClient:
         self._timeout_s = timeout_s
         self._connection: _UnixConnection | None = None
 
-    def status(self) -> Status:
+    def status(self) -> StatusBody:
         """The newest status. It is void when age_s > ttl_s."""
         return self.request("GET", "/v1/status")
 
@@ -70,7 +71,7 @@ class AgentClient:
         pods: list[dict[str, Any]] = self.request("GET", "/v1/pods")["pods"]
         return pods
 
-    def watch(self) -> Iterator[Status]:
+    def watch(self) -> Iterator[StatusBody]:
         """The status now, and again at every update, for as long as the agent lives."""
         return self.lines("/v1/watch")
 
@@ -145,17 +146,17 @@ class AgentClient:
         self.close()
 
 
-class AsyncAgent:
+class AsyncAgentClient:
     """One node's agent, for asyncio. A connection per call."""
 
     def __init__(self, path: str | None = None, timeout_s: float = 5.0) -> None:
         self.path = path or default_path()
         self._timeout_s = timeout_s
 
-    async def status(self) -> Status:
+    async def status(self) -> StatusBody:
         return await self.request("GET", "/v1/status")
 
-    async def watch(self) -> AsyncIterator[Status]:
+    async def watch(self) -> AsyncIterator[StatusBody]:
         reader, writer = await self._open("GET", "/v1/watch", None)
         try:
             code, headers = await self._head(reader)

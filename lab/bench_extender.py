@@ -32,8 +32,8 @@ from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.door import Door
 from tests.kube.plane import HOOKS, Plane, free_port, wait_for
+from tests.kube.webhook import Webhook
 
 RESULTS = TREE / "lab/extender-results/EXTENDER.md"
 Row = tuple[str, ...]
@@ -67,7 +67,7 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
 # ---- answers
 
 
-def serve(count: int, port: int, full_ratio: float, strangers: bool) -> None:
+def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
     """An extender with a cluster that no API server told it."""
 
     async def life() -> None:
@@ -84,7 +84,7 @@ def serve(count: int, port: int, full_ratio: float, strangers: bool) -> None:
             settings = override(Settings(), "kubernetes", kubeconfig=file.name)
             server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}"))
         cluster = server.cluster
-        cluster.ledger = Ledger(proof_s=3600.0 if strangers else 0.0)
+        cluster.ledger = Ledger(proof_s=3600.0 if unprofiled else 0.0)
         cluster._nodes_are([read_node(node_object(name(n), 8)) for n in range(count)])
         pods = [
             facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
@@ -98,7 +98,7 @@ def serve(count: int, port: int, full_ratio: float, strangers: bool) -> None:
         await api.listen("127.0.0.1", port)
         gc.collect()
         gc.freeze()
-        await server.extender.keep_house()
+        await server.extender.expire_loop()
 
     asyncio.run(life())
 
@@ -131,9 +131,9 @@ ANSWERS = (
 
 def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
     rows = []
-    for full_ratio, strangers in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
+    for full_ratio, unprofiled in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
         port = free_port()
-        code = f"from lab.bench_extender import serve; serve({count}, {port}, {full_ratio}, {strangers})"
+        code = f"from lab.bench_extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled})"
         command = [sys.executable, "-c", code]
         process = subprocess.Popen(command, cwd=TREE)
         try:
@@ -152,7 +152,7 @@ def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
                 both.append(one_ms + two_ms)
                 alone.append(one_ms)
             cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
-            kind = "just started" if strangers else "steady"
+            kind = "just started" if unprofiled else "steady"
             rows.append(
                 (
                     str(count),
@@ -235,7 +235,7 @@ def _middle(values: list[float]) -> str:
 
 def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple[float, dict[str, float]]:
     """Pods wait until the scheduler starts. The rate, and what an answer of each verb took [ms]."""
-    asked: ExtenderProcess | Door | None = None
+    asked: ExtenderProcess | Webhook | None = None
     config = {}
     if "filter" in verbs:
         asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
@@ -252,7 +252,7 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
     if "admit" in verbs:
-        asked = Door(plane, folder)
+        asked = Webhook(plane, folder)
     before = len(plane.audit())
     plane.start_scheduler(config)
     try:

@@ -45,7 +45,7 @@ QUICK = ("calibration", "headline", "sizes", "mixed", "isolation", "heavy", "est
 INTRODUCTION = f"""# What the lab found
 
 Written by `make lab` (`python -m lab.report`); do not edit. The production code is in the loop:
-`core.CapacityModel` at 10 Hz on every simulated node, `telemetry.contention`, the change gate `publish.gate`
+`core.CapacityModel` at 10 Hz on every simulated node, `telemetry.contention`, the write throttle `publish.throttle`
 and the extender's `schedule.policy`. Reported seeds are
 {REPORTED_SEEDS.start}–{REPORTED_SEEDS.stop - 1} (fewer where a section says so by its first ones); what was
 chosen was chosen on seeds {TRAINING_SEEDS.start}–{TRAINING_SEEDS.stop - 1} and other workloads (last section).
@@ -54,7 +54,7 @@ The same seeds give the same tables.
 Parameters unless said otherwise: 19 nodes of 4 cores and 8 GiB; pi-2000 takes 5.9 core seconds (± 8 %) on one
 thread; sklearn 97 core seconds on 3.6 threads and 650 MiB; 1–4 s (mean 2.3) from bound to running; the
 scheduler binds 100 Pods/s and hears of starts and ends after 0.2–1.2 s; a container start takes one CPU for 200
-ms, a stop half of one. The paper's scheduler gets its numbers once a second; carico writes through its gate, at
+ms, a stop half of one. The paper's scheduler gets its numbers once a second; carico writes through its throttle, at
 most once in 5 s per node. JCT: job completion time, PCT: Pod completion time (start to end), both as the paper
 defines them.
 

@@ -1,5 +1,6 @@
 """What several tests share: a real agent process on a private socket."""
 
+import json
 import os
 import signal
 import subprocess
@@ -76,3 +77,28 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., AgentProcess]]:
         if one.process.poll() is None:
             one.process.kill()
             one.process.wait()
+
+
+@pytest.fixture
+def roomy(tmp_path: Path) -> list[str]:
+    """An agent whose node looks empty: room for about 20 Pods, whatever this machine is doing."""
+    trace = tmp_path / "idle.trace"
+    lines = [{"carico_trace": 1, "node": "n", "cores": 10, "resources": ["cpu", "memory"]}]
+    lines += [
+        {
+            "t": i / 10,
+            "cores": 10,
+            "cpu_total": 1000 + 100 * i,
+            "cpu_idle": 100 * i,
+            "cpu_pressure_usec": 0,
+            "memory_total_kb": 1000,
+            "memory_available_kb": 900,
+            "pods": 0,
+            "churn": False,
+        }
+        for i in range(300)
+    ]
+    trace.write_text("".join(json.dumps(line) + "\n" for line in lines))
+    config = tmp_path / "config.toml"
+    config.write_text(f'[node]\nstate = "{tmp_path}/state"\n')
+    return ["--replay", str(trace), "--repeat", "--config", str(config)]

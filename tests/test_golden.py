@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.app.pipeline import replay
-from carico_agent.app.status import status_of
+from carico_agent.publish.status import as_json, status_of
 from carico_agent.settings import Settings
 from carico_agent.telemetry import read_trace
 
@@ -21,7 +21,7 @@ def answers() -> list[dict[str, object]]:
     header, rows = read_trace(TRACE)
     found = []
     for second in replay(header, rows, Settings()):
-        status = status_of(header.node, header.resources, second.estimate, second.usage.detail)
+        status = as_json(status_of(header.node, header.resources, second.estimate, second.usage.detail))
         kept = ("pods", "mode", "limiting", "pod_capacity", "low", "high", "usage", "cost_vector")
         found.append({"t": round(second.t, 3), **{key: status[key] for key in kept}})
     return found

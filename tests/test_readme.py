@@ -11,9 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TREE, AgentProcess
-from tests.test_reservations_api import roomy
 
-__all__ = ["roomy"]
 README = (TREE / "README.md").read_text()
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
 STAND_INS = {

@@ -1,4 +1,9 @@
-"""The agent: sampling thread, runtime, local socket, put together and kept running."""
+"""The agent: puts the parts of one node together and keeps them running.
+
+The sampling side (source.py) reads the kernel and owns the model; the runtime counts Pods; reservations, plugins and
+learning with other nodes each have their file here. What all of them know becomes one Status (`_status`), goes onto the
+board (updates.py), and from there out through the publishers (publish/publishers), none of which is known by name.
+"""
 
 import asyncio
 import gc
@@ -7,340 +12,213 @@ import os
 import signal
 import socket
 import time
-from collections.abc import Callable, Mapping
-from math import inf
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 
-from carico_agent.app import state
-from carico_agent.app.kubernetes import KubeSide
-from carico_agent.app.pipeline import Pipeline, model_config
-from carico_agent.app.plugins import PluginDesk
-from carico_agent.app.reload import take_over
-from carico_agent.app.reserve import ReservationDesk
-from carico_agent.app.routes import Routes
-from carico_agent.app.sampling import Live, Replay, Sampling
-from carico_agent.app.status import human_line, status_of
-from carico_agent.core import CapacityModel
-from carico_agent.federation.client import FederationClient
-from carico_agent.federation.contribution import Contribution, GlobalView
-from carico_agent.net.address import split
+from carico_agent.app.counters import PodCounters
+from carico_agent.app.learning import ClusterLearning
+from carico_agent.app.own_cost import self_metrics
+from carico_agent.app.plugins import PluginApi
+from carico_agent.app.reload import Configuration
+from carico_agent.app.reserve import ReservationApi
+from carico_agent.app.routes import PodRoutes, SelfRoutes
+from carico_agent.app.source import Source, SourceOptions, open_live, open_replay
+from carico_agent.app.state import StateFile
+from carico_agent.app.updates import StatusUpdates
 from carico_agent.net.http import HttpServer
 from carico_agent.net.limits import Limits, RateLimiter
-from carico_agent.net.tls import TlsFiles, server_context
-from carico_agent.publish.board import Board
-from carico_agent.publish.status_routes import status_routes
+from carico_agent.net.metrics import Family
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.publisher import Publisher, PublisherContext, open_all
+from carico_agent.publish.status import Status, as_json, status_of
 from carico_agent.runtime.events import Event
-from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
-from carico_agent.settings import BadSettings, Settings
-from carico_agent.supervise.budget import Allowance, Pace
+from carico_agent.settings import Settings
 from carico_agent.supervise.cost import OwnCost
-from carico_agent.supervise.files import replace_file
-from carico_agent.supervise.notify import Notifier
 from carico_agent.supervise.tasks import Supervisor
-from carico_agent.telemetry import NodeReader, Root, TraceWriter, read_trace
+from carico_agent.supervise.workers import Workers
 
 log = logging.getLogger(__name__)
 
-SAVE_EVERY_S = 60.0
-UNUSED_S = 60.0
-"""Files of Pods' cgroups are closed when nobody has looked at their counters for so long."""
+MOST_DISK_CALLS = 4
+"""Threads that may wait for a disk at a time: reservations, status file, state, configuration."""
 
 
 def limits_of(settings: Settings) -> Limits:
-    told = settings.clients
-    return Limits(told.connections, told.requests_per_s)
-
-
-def allowance_of(settings: Settings) -> Allowance:
-    told = settings.budget
-    return Allowance(told.cpu_ratio, 1e6 * told.resident_mb, told.pressure_ratio, told.calm_s)
+    return Limits(settings.clients.connections, settings.clients.requests_per_s)
 
 
 class Agent:
-    """One node's agent. `run` returns when it is told to stop (SIGTERM, SIGINT) or a replay has ended."""
+    """One node's agent. `run` returns after SIGTERM or SIGINT, or when a replay has ended."""
 
     def __init__(
         self,
         settings: Settings,
-        record: str | None = None,
-        replay: str | None = None,
-        speed: float = 1.0,
-        repeat: bool = False,
-        say: Callable[[str], None] | None = None,
+        options: SourceOptions | None = None,
+        print_line: Callable[[str], None] | None = None,
         load: Callable[[], Settings] | None = None,
     ) -> None:
-        self.settings = settings
-        self._load = load
-        self.node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
-        self.cost = OwnCost()
-        self.board = Board(settings.socket.ttl_s)
-        self.runtime = discover(settings)
-        self.supervisor = Supervisor()
-        self.absent: dict[str, str] = {}
-        self._usage: tuple[float, Mapping[str, PodUsage]] = (-inf, {})
-        self.desk = ReservationDesk(
+        """`print_line` gets a line per update; `load` reads the configuration again."""
+        self._disk = Workers("the disk", MOST_DISK_CALLS)
+        self._configuration = Configuration(settings, load, self._disk)
+        self._node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
+        self._print_line = print_line
+        self._stopping = asyncio.Event()
+        self._cost, self._supervisor = OwnCost(), Supervisor()
+        self._runtime = discover(settings)
+        self._board = StatusBoard(settings.socket.ttl_s)
+        self._updates = StatusUpdates(self._board, self._status, self._cost)
+        self._source = self._open_source(settings, options or SourceOptions())
+        self._counters = PodCounters(
+            self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
+        )
+        self._reservations = ReservationApi(
             Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
             settings.state_path / "reservations.json",
+            self._disk,
             self._room,
-            self._publish_soon,
+            self._updates.soon,
         )
-        self.kube = KubeSide.of(settings.kubernetes, self.node, self.board, self._counted)
-        self.plugins = PluginDesk(settings, self.runtime, self.pod_usage, lambda: self.board.status)
-        self.limiter = RateLimiter(limits_of(settings))
-        self.pace = Pace(allowance_of(settings))
-        self._say = say
-        self._notifier = Notifier()
-        self._stopping = asyncio.Event()
-        self._writing: asyncio.Future[None] | None = None
-        self._publishing = False
-        self._replaying = replay is not None
-        self._unsaved = ""
-        self.source = self._replay(replay, speed, repeat) if replay else self._live(record)
-        self.federation = FederationClient(
-            settings.federation, self.node, self.resources, self._contribution, self._learned
-        )
+        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.status))
+        self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
+        self._http = HttpServer({}, RateLimiter(limits_of(settings)))
+        self._publishers: list[Publisher] = []
+        self._configuration.on_change(self._take_settings)
 
-    def _live(self, record: str | None) -> Live:
-        sampling = self.settings.sampling
-        reader = NodeReader(Root(self.settings.node.root), io=sampling.io, network=sampling.network)
-        self.absent = reader.absent
-        for why in reader.absent.values():
-            log.warning("not available here: %s", why)
-        self._open_pipeline(reader.resources, reader.cores, resume=True)
-        recorder = TraceWriter(record, self.node, reader.cores, reader.resources) if record else None
-        return Live(
-            reader, self.runtime, self._sampling, self.cost, self.pace, sampling, self._wake(self._publish), recorder
-        )
-
-    def _replay(self, path: str, speed: float, repeat: bool) -> Replay:
-        header, _ = read_trace(path)
-        self._open_pipeline(header.resources, header.cores)
-        return Replay(
-            lambda: read_trace(path)[1],
-            self._sampling,
-            speed,
-            repeat,
-            self._wake(self._publish),
-            self._wake(self._stopping.set),
-        )
-
-    def _open_pipeline(self, resources: tuple[str, ...], cores: int, resume: bool = False) -> None:
-        self.resources = resources
-        known = {"cpu": 2.0 * cores, "memory": float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))}
-        self._sizes = tuple(known.get(name, 1.0) for name in resources)
-        config = model_config(self.settings, cores)
-        saved = state.load(self._state_file, resources, config) if resume else None
-        self._sampling = Sampling(Pipeline(saved or CapacityModel(resources, config)), self.cost)
-
-    def _wake(self, call: Callable[[], None]) -> Callable[[], None]:
-        """`call` in the event loop, from the sampling thread."""
-        loop = asyncio.get_running_loop()
-
-        def wake() -> None:
-            if not loop.is_closed():
-                loop.call_soon_threadsafe(call)
-
-        return wake
+    def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
+        if options.replay:
+            return open_replay(settings, options, self._cost, self._on_samples, self._stopping.set)
+        state_file = settings.state_path / "model.json"
+        return open_live(settings, self._node, self._runtime, self._cost, state_file, self._on_samples, options.record)
 
     async def run(self) -> None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._reload_or_say_why)
-        api = HttpServer(
-            {**status_routes(self.board), **Routes(self).all(), **self.desk.routes(), **self.plugins.routes()},
-            self.limiter,
+        self._add_signal_handlers()
+        self._add_routes()
+        self._publishers = await open_all(self._context())
+        state = StateFile(
+            self._configuration.current().state_path / "model.json", self._source.sampling.current_model, self._disk
         )
-        await api.start(self.settings.socket_path, self.settings.socket.group)
-        await self._listen_on_tcp(api)
-        if not self._replaying:
-            self.runtime.look()
-        self.source.start()
-        if self.settings.federation.aggregators:
-            self.supervisor.start("federation", self.federation.run)
-            self.supervisor.start("federation-age", self._forget_old_view)
-        if not self._replaying:
-            self.runtime.listen(self._on_event)
-            self.supervisor.start("runtime", self.runtime.run)
-            self.supervisor.start("state", self._keep_state)
-            await asyncio.to_thread(self.plugins.start)
-        if self.kube is not None:
-            self.supervisor.start("kubernetes", self.kube.run)
+        live = not self._source.replaying
+        if live:
+            self._runtime.look()
+        self._source.producer.start()
+        for publisher in self._publishers:
+            self._supervisor.start(publisher.name, publisher.run)
+        self._learning.start(self._supervisor)
+        if live:
+            self._runtime.listen(self._on_event)
+            self._supervisor.start("runtime", self._runtime.run)
+            self._supervisor.start("state", state.run)
+            await self._plugins.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
-        log.info("carico agent on %s: socket %s", self.node, self.settings.socket_path)
+        log.info("carico agent on %s: socket %s", self._node, self._configuration.current().socket_path)
         try:
             await self._stopping.wait()
         finally:
-            self._notifier.stopping()
-            self.source.stop()
-            await asyncio.to_thread(self.plugins.stop)
-            await self.supervisor.stop()
-            if self.kube is not None:
-                await self.kube.stop()
-            await api.stop()
-            self._save_state()
+            self._source.stop()
+            await self._plugins.stop()
+            await self._supervisor.stop()
+            for publisher in self._publishers:
+                await publisher.stop()
+            if live:
+                await state.save_last()
 
-    async def _listen_on_tcp(self, api: HttpServer) -> None:
-        told = self.settings.listen
-        if told.address:
-            tls = server_context(TlsFiles(told.tls_cert, told.tls_key, told.tls_ca)) if told.tls_cert else None
-            await api.listen(*split(told.address), tls)
-            log.info("also listening on %s, %s", told.address, "with TLS" if tls else "for reading only")
+    def _add_signal_handlers(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_soon)
 
-    # ---- a new configuration
-
-    def reload(self) -> tuple[list[str], list[str]]:
-        """Read the configuration again: what was taken over, what waits for a restart. BadSettings changes nothing."""
-        if self._load is None:
-            return [], []
-        self.settings, taken, waiting = take_over(self.settings, self._load())
-        told = self.settings
-        self.board.ttl_s = told.socket.ttl_s
-        self.desk.book.allow(told.reservations.most, told.reservations.most_ttl_s, told.clients.reservations)
-        self.limiter.limits, self.pace.allowance = limits_of(told), allowance_of(told)
-        if isinstance(self.source, Live):
-            self.source.settings = told.sampling
-        log.info(
-            "configuration read again: %s%s",
-            ", ".join(taken) or "nothing to take over",
-            f"; waiting for a restart: {', '.join(waiting)}" if waiting else "",
+    def _add_routes(self) -> None:
+        own = SelfRoutes(
+            self._cost,
+            self._source,
+            self._runtime,
+            self._supervisor.conditions,
+            lambda: self._publishers,
+            self._configuration,
         )
-        return taken, waiting
+        for part in (PodRoutes(self._runtime, self._counters), own, self._reservations, self._plugins):
+            self._http.add(part.routes())
 
-    def _reload_or_say_why(self) -> None:
-        try:
-            self.reload()
-        except BadSettings as bad:
-            log.error("configuration not read again, the old one stays: %s", "; ".join(bad.errors))
+    def _context(self) -> PublisherContext:
+        return PublisherContext(
+            node=self._node,
+            board=self._board,
+            http=self._http,
+            settings=self._configuration.current,
+            families=self._families,
+            counted=self._counted,
+            disk=self._disk,
+            print_line=self._print_line,
+        )
 
-    # ---- the other nodes
+    def _take_settings(self, settings: Settings) -> None:
+        self._board.ttl_s = settings.socket.ttl_s
+        self._http.limiter.limits = limits_of(settings)
+        self._reservations.take_settings(settings)
+        self._source.take_settings(settings)
 
-    def _contribution(self) -> Contribution | None:
-        return self._sampling.contribution(self._sizes) if self.board.sequence else None
+    # ---- what the parts report
 
-    def _learned(self, view: GlobalView | None) -> None:
-        self._sampling.learn(view, self.settings.federation.weight)
-
-    async def _forget_old_view(self) -> None:
-        """A cluster that has not been heard of for long does not decide here any more."""
-        known = True  # the model may have been saved with one
-        while True:
-            await asyncio.sleep(1.0)
-            if known and self.federation.view is None:
-                self._learned(None)
-            known = self.federation.view is not None
-
-    # ---- what must survive
-
-    @property
-    def _state_file(self) -> Path:
-        return self.settings.state_path / "model.json"
-
-    async def _keep_state(self) -> None:
-        while True:
-            await asyncio.sleep(SAVE_EVERY_S)
-            await asyncio.to_thread(self._save_state)
-
-    def _save_state(self) -> None:
-        """A crash costs at most a minute of learning; a state that cannot be saved costs a log line."""
-        if self._replaying:
-            return
-        try:
-            replace_file(self._state_file, self._sampling.encoded_state(state.encode), 0o600, synced=True)
-            self._unsaved = ""
-        except OSError as error:
-            if str(error) != self._unsaved:
-                log.warning("what was learned cannot be saved: %s", error)
-            self._unsaved = str(error)
-
-    # ---- Pods
+    def _on_samples(self) -> None:
+        """Once a second: what was read is understood, and published."""
+        self._source.sampling.catch_up()
+        self._updates.now()
 
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
-        self._sampling.count(time.monotonic(), self.runtime.count, event.churn)
+        self._source.sampling.count(time.monotonic(), self._runtime.count, event.churn)
         if event.topic == "/tasks/start":
-            self.desk.pods_started([event.pod, event.pod_name])
-        if self.board.sequence and event.count != self.board.status["pods"]:
-            self._publish_soon()
-
-    def pod_usage(self) -> Mapping[str, PodUsage]:
-        """Counters by Pod, at most `usage_period_s` old: read when somebody looks. From any thread."""
-        now_s = time.monotonic()
-        if now_s - self._usage[0] >= self.settings.pods.usage_period_s:
-            with self.cost.timed("pod usage"):
-                self._usage = (now_s, self.runtime.read_usage(now_s))
-        return self._usage[1]
+            self._reservations.pods_started([event.pod, event.pod_name])
+        if event.count != self._board.status.pods:
+            self._updates.soon()
 
     def _counted(self) -> dict[str, bool]:
         """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
-        return {} if self._replaying else {pod.uid: pod.counts for pod in self.runtime.pods.values() if pod.uid}
+        return {} if self._source.replaying else {pod.uid: pod.counts for pod in self._runtime.pods.values() if pod.uid}
 
-    # ---- out
+    # ---- what is published
+
+    def _status(self) -> Status | None:
+        """What all parts know now; None before the second sample."""
+        if not self._source.replaying:
+            self._reservations.pods_started(list(self._runtime.pods))  # those that started while nobody listened
+            self._counters.tidy()
+        estimate, usage = self._source.sampling.look()
+        if usage is None:
+            return None
+        status = status_of(self._node, self._source.resources, estimate, usage.detail)
+        return replace(
+            status,
+            reserved=self._reservations.reserved(),
+            available=self._reservations.available(status.pod_capacity),
+            absent=self._source.absent,
+            runtime=self._runtime.condition,
+            federation=self._learning.status(),
+            sampling=self._source.status(),
+            publishers={one.name: one.condition for one in self._publishers},
+        )
 
     def _room(self) -> float | None:
         """Pod-Capacity, as long as it is valid."""
-        return self.board.status["pod_capacity"] if self.board.fresh else None
+        status = self._board.valid
+        return None if status is None else status.pod_capacity
 
-    def _publish_soon(self) -> None:
-        """Publish once, however many changes come in this turn of the loop."""
-        if not self._publishing and self.board.sequence:
-            self._publishing = True
-            asyncio.get_running_loop().call_soon(self._publish)
-
-    def _publish(self) -> None:
-        started_s = time.perf_counter()
-        self._publishing = False
-        if not self._replaying:
-            self.desk.pods_started(list(self.runtime.pods))  # those that started while nobody listened
-            self.runtime.tidy_usage(unused=time.monotonic() - self._usage[0] > UNUSED_S)
-        estimate, usage = self._sampling.look()
-        status = status_of(self.node, self.resources, estimate, usage.detail if usage else {})
-        reserved = self.desk.reserved()
-        available = self.desk.book.available(self.desk.now_s, status["pod_capacity"])
-        self.board.publish(
-            {
-                **status,
-                "reserved": reserved,
-                "available": available,
-                "absent": self.absent,
-                "runtime": self.runtime.condition,
-                "federation": self._federation_body(),
-                "sampling": self.sampling_body(),
-                **({"kubernetes": self.kube.condition} if self.kube else {}),
-            }
-        )
-        if self.board.sequence == 1:
-            self._notifier.ready()
-        self._notifier.alive(f"Pod-Capacity {status['pod_capacity']} ({status['mode']})")
-        self._write_status_file()
-        if self._say is not None:
-            self._say(human_line(self.board.status))
-        self.cost.stage("publish").record(time.perf_counter() - started_s)
-
-    def sampling_body(self) -> dict[str, Any]:
-        period_s = self.source.period_s if isinstance(self.source, Live) else None
-        return {"period_s": period_s, "slowed": self.pace.why or None}
-
-    def _federation_body(self) -> dict[str, Any]:
-        age_s = self.federation.age_s
-        return {
-            "condition": self.federation.condition,
-            "peers": self.federation.peers,
-            "age_s": None if age_s is None else round(age_s, 1),
-        }
-
-    def _write_status_file(self) -> None:
-        """In a worker thread: a slow disk delays nobody. While one write is under way the next is skipped."""
-        if self.settings.socket.status_file and (self._writing is None or self._writing.done()):
-            path = Path(self.settings.socket.status_file)
-            loop = asyncio.get_running_loop()
-            self._writing = loop.run_in_executor(None, replace_file, path, self.board.encoded() + b"\n")
-            self._writing.add_done_callback(self._written)
-
-    @staticmethod
-    def _written(writing: asyncio.Future[None]) -> None:
-        if not writing.cancelled() and (error := writing.exception()) is not None:
-            log.warning("status file: %s", error)
+    def _families(self) -> Iterator[Family]:
+        """Metrics beside the status."""
+        producer = self._source.producer
+        yield from self_metrics(self._cost, producer.lateness, producer.failures)
+        absent = Family("carico_absent", "gauge", "1 for each signal this node does not offer.")
+        for name in self._source.absent:
+            absent.add(1, signal=name)
+        refused = Family("carico_refused_total", "counter", "Beyond a client's limits.")
+        for what in ("connections", "requests"):
+            refused.add(self._http.limiter.refused[what], what=what)
+        dropped = Family("carico_dropped_samples_total", "counter", "Samples lost because the agent was too busy.")
+        yield from (absent, refused, dropped.add(self._source.queue.dropped))
+        events = Family("carico_container_events_total", "counter", "Container events received.")
+        yield events.add(self._runtime.log.total)
+        yield from self._plugins.metrics()

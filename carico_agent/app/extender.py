@@ -21,10 +21,9 @@ from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
-from carico_agent.schedule import admission
+from carico_agent.schedule import admission, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.policy import POLICIES, PodCapacity, Policy
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
@@ -58,29 +57,20 @@ class Latency:
         self.sum_s += took_s
 
 
-def policy_of(settings: ExtenderSettings) -> Policy:
-    """The policy these settings name; raises LookupError."""
-    kind = POLICIES.get(settings.policy)
-    if kind is None:
-        raise LookupError(f"extender.policy: {settings.policy!r} is not one of {', '.join(POLICIES)}")
-    if kind is PodCapacity:
-        return PodCapacity(starting_ratio=settings.starting_ratio, open_when_stale=settings.open_when_stale)
-    return kind()
-
-
 class ExtenderServer:
-    """`run` serves until SIGTERM or SIGINT."""
+    """`run` serves until SIGTERM or SIGINT. Raises BadSettings for an unknown policy or its bad settings."""
 
     def __init__(self, settings: Settings) -> None:
         own = settings.extender
+        policy = policies.load(own.policy, own.policies)
         self._settings, self._listen = own, split_listen(own.listen)
         self._admission_listen = split_listen(own.admission_listen) if own.admission_listen else None
         # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource)
-        config = logic.ExtenderConfig(own.open_when_unknown, kube.book_namespace, kube.resource, own.claim_s)
-        self.extender = logic.Extender(self.client, self.cluster, policy_of(own), config)
+        config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
+        self.extender = logic.Extender(self.client, self.cluster, policy, config)
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
         self._stopping = asyncio.Event()
@@ -96,7 +86,7 @@ class ExtenderServer:
         if self._admission_listen is not None:
             await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
         self.supervisor.start("watches", self.cluster.run)
-        self.supervisor.start("house", self.extender.keep_house)
+        self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
@@ -143,9 +133,9 @@ class ExtenderServer:
 
         async def handle(request: web.BaseRequest) -> web.StreamResponse:
             started_s = time.perf_counter()
-            said = await work(await _body(request, most_bytes))
-            ready = isinstance(said, bytes)
-            response = web.Response(body=said, content_type="application/json") if ready else answer(said)
+            result = await work(await _body(request, most_bytes))
+            ready = isinstance(result, bytes)
+            response = web.Response(body=result, content_type="application/json") if ready else answer(result)
             latency.record(time.perf_counter() - started_s)
             return response
 
@@ -171,7 +161,8 @@ class ExtenderServer:
             return metrics.Family(name, "counter", help).add(value)
 
         cluster, now_s = self.cluster, time.monotonic()
-        open_ = sum(1 for view in cluster.nodes.values() if now_s - view.said_s <= view.ttl_s and view.available() >= 1)
+        nodes = cluster.table.all()
+        open_ = int(((now_s - nodes.published_s <= nodes.ttl_s) & (nodes.available() >= 1)).sum())
 
         def latency(verb: str, of: Latency) -> metrics.Family:
             name, help = f"carico_extender_{verb}_seconds", f"Time to answer {verb}."
@@ -182,7 +173,7 @@ class ExtenderServer:
             gauge("carico_extender_nodes", "Nodes known.", len(cluster.nodes)),
             gauge("carico_extender_open_nodes", "Nodes with a valid number and room.", open_),
             gauge("carico_extender_places", "Places held by Pods, bound or assumed.", len(cluster.ledger)),
-            gauge("carico_extender_well", "1 while the API server is heard.", float(cluster.health.well)),
+            gauge("carico_extender_well", "1 while the API server answers.", float(cluster.health.well)),
             counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.refused_binds),
             counter(
                 "carico_extender_refused_admissions_total",
@@ -191,7 +182,7 @@ class ExtenderServer:
             ),
             counter(
                 "carico_extender_conflicts_total",
-                "Claims that somebody else's write to the book preceded.",
+                "Claims that failed because somebody else had written to the placement Lease first.",
                 self.extender.conflicts,
             ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),

@@ -1,55 +1,15 @@
-"""The agent's side of Kubernetes: a client and a publisher, built from the settings."""
+"""Kubernetes for commands and daemons: how to reach it by the settings, and what `carico doctor` finds there."""
 
-from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
+from carico_agent.kube.access import Access, access_to
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.rights import AGENT, Right, allowed, book_rights
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.publish.board import Board
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.publish.node import Counted, NodeConfig, NodePublisher
+from carico_agent.kube.rights import AGENT, Right, allowed, lease_rights
 from carico_agent.settings import KubernetesSettings
 
 
 def access_of(settings: KubernetesSettings) -> Access:
     """How these settings say to reach the API server; raises BadAccess."""
-    if settings.kubeconfig:
-        return from_kubeconfig(settings.kubeconfig, settings.context)
-    return in_cluster()
-
-
-def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
-    gate = ThrottleConfig(
-        min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
-    )
-    return NodeConfig(node, settings.resource, settings.book_namespace, gate)
-
-
-class KubeSide:
-    """Publishes to the Node object while `run` runs; `stop` takes back what nobody will correct any more."""
-
-    def __init__(self, access: Access, config: NodeConfig, board: Board, counted: Counted) -> None:
-        # two watches, and a write of the node and two of its book every 5 s at most
-        self.client = KubeClient(access, TokenBucket(per_s=1.0, burst=10))
-        self.publisher = NodePublisher(self.client, board, config, counted)
-
-    @classmethod
-    def of(cls, settings: KubernetesSettings, node: str, board: Board, counted: Counted) -> "KubeSide | None":
-        """None when the settings ask for no Kubernetes. Raises BadAccess when they cannot work."""
-        if not settings.enabled and not settings.kubeconfig:
-            return None
-        return cls(access_of(settings), node_config(settings, node), board, counted)
-
-    @property
-    def condition(self) -> str:
-        return self.publisher.condition
-
-    async def run(self) -> None:
-        await self.publisher.run()
-
-    async def stop(self) -> None:
-        await self.publisher.withdraw()
-        await self.client.close()
+    return access_to(settings.kubeconfig, settings.context)
 
 
 async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, str, str]]:
@@ -58,7 +18,7 @@ async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, st
         async with KubeClient(access_of(settings), timeout_s=5.0) as client:
             version = (await client.get("/version")).get("gitVersion", "")
             rights = [await _examine_right(client, right) for right in AGENT]
-            rights += await _examine_book(client, settings)
+            rights += await _examine_lease(client, settings)
             return [("kubernetes", f"{client.access.server} {version}", ""), *rights, await _examine_node(client, node)]
     except KubeError as error:
         return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
@@ -70,12 +30,12 @@ async def _examine_right(client: KubeClient, right: Right) -> tuple[str, str, st
     return "right", f"missing right: {right}", f"grant {right} to this user (deploy/base/10-rbac.yaml does)"
 
 
-async def _examine_book(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
+async def _examine_lease(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
     """No remedy: without extenders nobody misses it."""
     missing = [
         right
-        for right in book_rights(settings.book_namespace)
-        if settings.book_namespace and not await allowed(client, right)
+        for right in lease_rights(settings.lease_namespace)
+        if settings.lease_namespace and not await allowed(client, right)
     ]
     return [("right", f"missing right: {right} (only for clusters with carico extender)", "") for right in missing]
 

@@ -1,5 +1,11 @@
-"""The plugin host in the agent: what it is shown, and what the local API says of it."""
+"""The plugin host in the agent: what it is shown, and what the local API says of it.
 
+A plugin's own code never runs on the event loop: it may wait for its lock, for a disk, for ever. Questions go to
+threads of their own, at most four at a time; who finds all of them taken, or gets no answer in time, gets the plugin's
+last report instead.
+"""
+
+import asyncio
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
@@ -12,10 +18,14 @@ from carico_agent.plugin_host.view import ViewMaker
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import Runtime
 from carico_agent.settings import Settings
+from carico_agent.supervise.workers import Workers, WorkersBusy
+
+MOST_QUESTIONS = 4
+ANSWER_WITHIN_S = 2.0
 
 
-class PluginDesk:
-    """Answers for the host."""
+class PluginApi:
+    """Starts and stops the host, and answers for it."""
 
     def __init__(
         self,
@@ -24,32 +34,43 @@ class PluginDesk:
         usage: Callable[[], Mapping[str, PodUsage]],
         status: Callable[[], Mapping[str, Any]],
     ) -> None:
+        """`status()`: what /v1/status says."""
         view = ViewMaker(lambda: runtime.pods, usage, status, settings.node.root)
-        self.host = Host(settings.plugins, view, settings.journal_path, settings.node.root)
+        self._host = Host(settings.plugins, view, settings.journal_path, settings.node.root)
+        self._questions = Workers("questions to plugins", MOST_QUESTIONS)
+        self._life = Workers("the plugin host", 1)
 
-    def start(self) -> None:
-        self.host.start()
+    async def start(self) -> None:
+        await self._life.run(self._host.start)
 
-    def stop(self) -> None:
-        self.host.stop()
+    async def stop(self) -> None:
+        await self._life.run(self._host.stop)
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/plugins": {"GET": self._list}, "/v1/plugins/{id}": {"GET": self._show}}
 
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
         """plugins: installed, running, refused"""
-        return answer(self.host.overview())
+        return answer(self._host.overview())
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """what one plugin has to say"""
-        found = self.host.answer(request_id(request), dict(request.query))
+        name, question = request_id(request), dict(request.query)
+        found = await self._ask(name, question) if question else self._host.last_report(name)
         if found is None:
-            raise ApiError(404, f"no plugin {request_id(request)!r} runs here; GET /v1/plugins lists them")
+            raise ApiError(404, f"no plugin {name!r} runs here; GET /v1/plugins lists them")
         return answer(found)
+
+    async def _ask(self, name: str, question: dict[str, str]) -> dict[str, Any] | None:
+        try:
+            async with asyncio.timeout(ANSWER_WITHIN_S):
+                return await self._questions.run(self._host.answer, name, question)
+        except (WorkersBusy, TimeoutError):
+            return self._host.last_report(name)
 
     def metrics(self) -> Iterator[Family]:
         families: dict[str, Family] = {}
-        for metric in self.host.metrics():
+        for metric in self._host.metrics():
             family = families.setdefault(metric.name, Family(metric.name, metric.kind, metric.help or metric.name))
             family.add(metric.value, **metric.labels)
         yield from families.values()

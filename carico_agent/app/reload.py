@@ -4,10 +4,18 @@ What shapes the model or opens a file or socket needs a restart (which is cheap:
 in the log, never silently ignored.
 """
 
+import asyncio
+import logging
+from collections.abc import Callable
 from dataclasses import fields, replace
 from typing import Any
 
-from carico_agent.settings import Settings
+from carico_agent.settings import BadSettings, Settings
+from carico_agent.supervise.workers import Workers, WorkersBusy
+
+log = logging.getLogger(__name__)
+
+LOAD_WITHIN_S = 5.0
 
 LIVE = {
     "sampling": {"period_s"},
@@ -42,3 +50,53 @@ def take_over(old: Settings, new: Settings) -> tuple[Settings, list[str], list[s
                 waiting.append(f"{section.name}.{one.name}")
         effective = replace(effective, **{section.name: replace(was, **changed)})
     return effective, taken, waiting
+
+
+class Configuration:
+    """The settings in force; whoever must act on a change says so with `on_change`."""
+
+    def __init__(self, settings: Settings, load: Callable[[], Settings] | None, disk: Workers) -> None:
+        """`load` reads them again, in a thread of `disk`; None: there is no file."""
+        self._settings, self._load, self._disk = settings, load, disk
+        self._listeners: list[Callable[[Settings], None]] = []
+        self._reloading: asyncio.Task[None] | None = None
+
+    def current(self) -> Settings:
+        return self._settings
+
+    def on_change(self, listener: Callable[[Settings], None]) -> None:
+        self._listeners.append(listener)
+
+    async def reload(self) -> tuple[list[str], list[str]]:
+        """Read the configuration again: what was taken over, what waits for a restart.
+
+        BadSettings, WorkersBusy and TimeoutError (a disk that does not answer) change nothing.
+        """
+        if self._load is None:
+            return [], []
+        async with asyncio.timeout(LOAD_WITHIN_S):
+            new = await self._disk.run(self._load)
+        return self.take_over(new)
+
+    def take_over(self, new: Settings) -> tuple[list[str], list[str]]:
+        self._settings, taken, waiting = take_over(self._settings, new)
+        for listener in self._listeners:
+            listener(self._settings)
+        log.info(
+            "configuration read again: %s%s",
+            ", ".join(taken) or "nothing to take over",
+            f"; waiting for a restart: {', '.join(waiting)}" if waiting else "",
+        )
+        return taken, waiting
+
+    def reload_soon(self) -> None:
+        """For SIGHUP, where nobody waits for an answer."""
+        self._reloading = asyncio.create_task(self._reload_or_log())
+
+    async def _reload_or_log(self) -> None:
+        try:
+            await self.reload()
+        except BadSettings as bad:
+            log.error("configuration not read again, the old one stays: %s", "; ".join(bad.errors))
+        except (WorkersBusy, TimeoutError):
+            log.error("configuration not read again, the old one stays: the disk does not answer")

@@ -1,7 +1,8 @@
 """Reservations over the local API, kept in a file so that a restart does not break a promise.
 
-A reservation is answered after it was written: requests that arrive while a write is under way share the next one.
-Where the file cannot be written the reservation still holds in memory and says `"durable": false`.
+A reservation is answered after it was written and synced to the disk: it survives a crash of the agent and a power
+failure. Requests that arrive while a write is under way share the next one. Where the file cannot be written, or not in
+time, the reservation still holds in memory and says `"durable": false`.
 """
 
 import asyncio
@@ -19,9 +20,14 @@ from carico_agent.net.http import ApiError, Handler, answer, peer, read_json, re
 from carico_agent.net.openapi import Operation, operation
 from carico_agent.publish.board import boottime_s
 from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
+from carico_agent.settings import Settings
 from carico_agent.supervise.files import replace_file
+from carico_agent.supervise.workers import Workers, WorkersBusy
 
 log = logging.getLogger(__name__)
+
+SAVE_WITHIN_S = 5.0
+"""A reservation that is not on the disk after this long is answered as not durable [s]."""
 
 WANTED = {
     "type": "object",
@@ -38,30 +44,31 @@ FIELDS: set[str] = set(WANTED["properties"])  # type: ignore[call-overload]
 NO_ROOM = {409: "that many Pods do not fit; `available` says how many would", 413: "the body is too large"}
 
 
-class ReservationDesk:
-    """Takes requests, keeps the book."""
+class ReservationApi:
+    """Takes requests, and keeps what is reserved on disk."""
 
     def __init__(
         self,
-        book: Reservations,
+        held: Reservations,
         path: Path,
+        disk: Workers,
         room: Callable[[], float | None],
         changed: Callable[[], None],
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = boottime_s,
     ) -> None:
-        self.book = book
+        self.held = held
         self._wall, self._steady, self._began_s = wall, steady, wall() - steady()
-        self._path = path
+        self._path, self._disk = path, disk
         self._room, self._changed = room, changed
         self._durable = True
         self._writing: asyncio.Task[None] | None = None
-        self._waiting: asyncio.Future[None] | None = None
+        self._waiting: asyncio.Future[bool] | None = None
         self._load()
 
     def _load(self) -> None:
         try:
-            self.book.restore(json.loads(self._path.read_bytes())["reservations"], self.now_s)
+            self.held.restore(json.loads(self._path.read_bytes())["reservations"], self.now_s)
         except FileNotFoundError:
             return
         except (OSError, ValueError, TypeError, KeyError) as error:
@@ -72,14 +79,20 @@ class ReservationDesk:
         """Wall clock as it would be had nobody set it since the start: a promise lasts as long as it was made for."""
         return self._began_s + self._steady()
 
-    def available(self) -> int:
-        return self.book.available(self.now_s, self._room())
+    def available(self, room: float | None) -> int:
+        """Whole Pods that may still be reserved where `room` more fit."""
+        return self.held.available(self.now_s, room)
 
     def reserved(self) -> int:
-        return self.book.total(self.now_s)
+        return self.held.total(self.now_s)
+
+    def take_settings(self, settings: Settings) -> None:
+        """Limits that take effect while running."""
+        limits = settings.reservations
+        self.held.allow(limits.most, limits.most_ttl_s, settings.clients.reservations)
 
     def pods_started(self, uids: list[str]) -> None:
-        if self.book.started(uids):
+        if self.held.started(uids):
             self._changed()
             self._save_soon()
 
@@ -91,8 +104,8 @@ class ReservationDesk:
 
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
         """room that is held, by whom and for how long"""
-        held = [self._body(reservation) for reservation in self.book.all(self.now_s)]
-        return answer({"available": self.available(), "reservations": held})
+        bodies = [self._body(reservation) for reservation in self.held.all(self.now_s)]
+        return answer({"available": self.available(self._room()), "reservations": bodies})
 
     @operation(Operation(needs="reserve", gives=201, body=WANTED, errors=NO_ROOM))
     async def _reserve(self, request: web.BaseRequest) -> web.StreamResponse:
@@ -105,7 +118,7 @@ class ReservationDesk:
                 raise ApiError(400, f"{name} is missing")
         try:
             owner = "" if who.trusted else who.name
-            made = self.book.reserve(self.now_s, self._room(), **wanted, owner=owner)
+            made = self.held.reserve(self.now_s, self._room(), **wanted, owner=owner)
         except NotAvailable as error:
             raise ApiError(409, str(error), available=error.available) from error
         except TooMany as error:
@@ -113,8 +126,8 @@ class ReservationDesk:
         except BadReservation as error:
             raise ApiError(400, str(error)) from error
         self._changed()
-        await self._saved()
-        return answer({**self._body(made), "available": self.available(), "durable": self._durable}, 201)
+        durable = await self._saved()
+        return answer({**self._body(made), "available": self.available(self._room()), "durable": durable}, 201)
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """one reservation"""
@@ -126,13 +139,13 @@ class ReservationDesk:
         released, who = self._find(request), peer(request)
         if not who.trusted and released.owner != who.name:
             raise ApiError(403, f"{who.name} did not make this reservation")
-        self.book.release(released.id)
+        self.held.release(released.id)
         self._changed()
         await self._saved()
-        return answer({"released": released.id, "available": self.available()})
+        return answer({"released": released.id, "available": self.available(self._room())})
 
     def _find(self, request: web.BaseRequest) -> Reservation:
-        found = self.book.find(request_id(request), self.now_s)
+        found = self.held.find(request_id(request), self.now_s)
         if found is None:
             raise ApiError(404, f"no reservation {request_id(request)!r} is held")
         return found
@@ -142,11 +155,13 @@ class ReservationDesk:
         body: dict[str, Any] = {"id": reservation.id, "pods": reservation.pods, "holder": reservation.holder}
         return {**body, "expires_in_s": left_s, **({"pod_uid": reservation.pod_uid} if reservation.pod_uid else {})}
 
-    async def _saved(self) -> None:
-        """Wait until a write that began after this moment has ended."""
+    async def _saved(self) -> bool:
+        """Wait until a write that began after this moment has ended; whether it is on the disk."""
         self._save_soon()
-        assert self._waiting is not None
-        await asyncio.shield(self._waiting)
+        waiting = self._waiting
+        assert waiting is not None
+        ended, _ = await asyncio.wait([waiting], timeout=SAVE_WITHIN_S)
+        return waiting.result() if ended else False
 
     def _save_soon(self) -> None:
         if self._waiting is None:
@@ -158,17 +173,17 @@ class ReservationDesk:
         while (waiting := self._waiting) is not None:
             self._waiting = None
             set_by_s = self._wall() - self.now_s  # what the clock was set by meanwhile: the next start reads that clock
-            rows = [row | {"expires_s": row["expires_s"] + set_by_s} for row in self.book.state()]
+            rows = [row | {"expires_s": row["expires_s"] + set_by_s} for row in self.held.state()]
             encoded = json.dumps({"version": 1, "reservations": rows}).encode()
             try:
-                await asyncio.to_thread(replace_file, self._path, encoded, 0o600)
-                self._say_durable(True)
-            except OSError as error:
-                self._say_durable(False, str(error))
-            waiting.set_result(None)
+                await self._disk.run(replace_file, self._path, encoded, 0o600, synced=True)
+                self._set_durable(True)
+            except (OSError, WorkersBusy) as error:
+                self._set_durable(False, str(error))
+            waiting.set_result(self._durable)
         self._writing = None
 
-    def _say_durable(self, durable: bool, why: str = "") -> None:
+    def _set_durable(self, durable: bool, why: str = "") -> None:
         if durable != self._durable:
             log.warning("reservations %s", "are kept on disk again" if durable else f"are kept in memory only: {why}")
         self._durable = durable

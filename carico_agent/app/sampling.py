@@ -1,7 +1,9 @@
-"""The sampling thread: a tick reads the kernel; once a second what was read is understood and there is news.
+"""From the kernel to the model: a thread reads, a queue hands over, the event loop understands.
 
-The thread and the event loop share the model under one lock. Whoever needs the model first lets it catch up with what
-was read, so nobody sees it late; a tick takes no lock but once a second.
+The sampling thread only makes the system calls of a tick and puts what it got into a SampleQueue. Once a second it
+wakes the event loop, which takes everything out, parses and records it and feeds the model. Parsing, recording and the
+model so live in one thread and need no lock; a tick waits for nobody. Whoever asks the model first lets it catch up
+with the queue, so nobody sees it late.
 """
 
 import logging
@@ -10,10 +12,9 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass
 from math import nan
-from typing import Protocol
+from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, Subspace
@@ -26,6 +27,112 @@ from carico_agent.telemetry import Grab, NodeReader, TraceRow, TraceWriter, Usag
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
+MOST_WAITING = 600
+"""Samples kept while the event loop does not take them: a minute at 10 Hz, about 3 MB of text."""
+
+
+class SampleQueue(Generic[T]):
+    """Hands samples from one producer (a thread) to one consumer (the event loop), oldest first, each once.
+
+    Bounded: when it is full the oldest sample is dropped and counted; who must not lose any asks `full` first.
+
+    >>> queue = SampleQueue[int](most=2)
+    >>> for n in range(3): queue.put(n)
+    >>> list(queue.take()), queue.dropped
+    ([1, 2], 1)
+    """
+
+    def __init__(self, most: int = MOST_WAITING) -> None:
+        self._waiting: deque[T] = deque(maxlen=most)  # its append and popleft are atomic
+        self.dropped = 0
+
+    def put(self, sample: T) -> None:
+        """Producer."""
+        self.dropped += self.full
+        self._waiting.append(sample)
+
+    @property
+    def full(self) -> bool:
+        return len(self._waiting) == self._waiting.maxlen
+
+    def take(self) -> Iterator[T]:
+        """Consumer: all that waits."""
+        while self._waiting:
+            yield self._waiting.popleft()
+
+
+class UpdateClock:
+    """When the model should be asked for its answer: once a second, and not for the first sample, which has nothing
+    to be compared with. The producer's.
+
+    >>> clock = UpdateClock()
+    >>> [clock.due(t) for t in (0.0, 0.1, 0.2, 1.1, 1.2)]
+    [False, True, False, True, False]
+    """
+
+    def __init__(self, period_s: float = 1.0) -> None:
+        self._period_s = period_s
+        self._due_s: float | None = None
+
+    def due(self, now_s: float) -> bool:
+        if self._due_s is None or now_s < self._due_s:
+            self._due_s = now_s if self._due_s is None else self._due_s
+            return False
+        self._due_s = now_s + self._period_s - 0.01
+        return True
+
+
+class Sampling:
+    """The consumer: owns the model. Only for the event loop's thread, except `memory`."""
+
+    def __init__(self, pipeline: Pipeline, rows: Callable[[], Iterator[TraceRow]], cost: OwnCost) -> None:
+        """`rows()` gives what was read and not yet fed, oldest first, each once."""
+        self._pipeline, self._rows, self._cost = pipeline, rows, cost.stage("model")
+
+    def current_model(self) -> CapacityModel:
+        """The model, after it has taken in all that was read."""
+        self.catch_up()
+        return self._pipeline.model
+
+    def catch_up(self) -> None:
+        started_s, fed = time.perf_counter(), False
+        for row in self._rows():
+            self._pipeline.step(row.reading, row.pods, row.churn)
+            fed = True
+        if fed:
+            self._cost.record(time.perf_counter() - started_s)
+
+    def look(self) -> tuple[Estimate, Usage | None]:
+        """The answer now, and the usage it was made of; None before two samples were read."""
+        return self.current_model().estimate(), self._pipeline.usage
+
+    def count(self, t: float, pods: int, churn: bool) -> None:
+        """The number of Pods has changed at `t`, between two samples."""
+        self.current_model().count(t, pods, churn)
+
+    def contribution(self, sizes: tuple[float, ...]) -> Contribution:
+        """What this node may tell the others: its own local model, never the cluster's."""
+        model = self.current_model()
+        cost, precision = model.local_cost
+        return Contribution(model.resources, model.subspace, 10, cost, precision, model.pods, sizes)
+
+    def learn(self, view: GlobalView | None, weight: float) -> None:
+        """The cluster's view, or None when it is too old to be used."""
+        model = self.current_model()
+        if view is None:
+            nothing = [0.0] * len(model.resources)
+            model.merge(Subspace.empty(len(nothing)), 0.0)
+            model.learn_cost(nothing, nothing)
+        else:
+            model.merge(view.subspace, weight)
+            model.learn_cost(*view.cost_to_learn())
+
+    def memory(self) -> float:
+        """Its usage at the last row; NaN when unknown. From any thread."""
+        usage = self._pipeline.usage
+        return usage.detail.get("memory", nan) if usage else nan
+
 
 class PodCount(Protocol):
     """What sampling needs to know of the runtime; plain attributes, read from another thread."""
@@ -34,125 +141,24 @@ class PodCount(Protocol):
     churn_until_s: float
 
 
-class Sampling:
-    """Owns the pipeline: rows feed it, `look` reads it, `count` tells it of Pods at once."""
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One tick, as it was read."""
 
-    def __init__(self, pipeline: Pipeline, cost: OwnCost, publish_s: float = 1.0) -> None:
-        self._pipeline = pipeline
-        self._cost = cost.stage("model")
-        self._publish_s = publish_s
-        self._due_s = 0.0
-        self._lock = threading.Lock()
-        self.backlog: Callable[[], Iterator[TraceRow]] = lambda: iter(())
-        """Rows that were read and not yet fed, oldest first; each is handed out once."""
-
-    def take(self, row: TraceRow) -> None:
-        with self._lock:
-            self._pipeline.step(row.reading, row.pods, row.churn)
-
-    def due(self, now_s: float) -> bool:
-        """True when an update is due: once a second, and the model knows all that was read by then."""
-        if now_s < self._due_s:
-            return False
-        with self._current():
-            if self._pipeline.usage is None:  # one reading has nothing to be compared with
-                return False
-        self._due_s = now_s + self._publish_s - 0.01
-        return True
-
-    def catch_up(self) -> None:
-        with self._current():
-            return
-
-    @contextmanager
-    def _current(self) -> Iterator[CapacityModel]:
-        """The model, knowing all that was read."""
-        with self._lock:
-            started_s, fed = time.perf_counter(), False
-            for row in self.backlog():
-                self._pipeline.step(row.reading, row.pods, row.churn)
-                fed = True
-            if fed:
-                self._cost.record(time.perf_counter() - started_s)
-            yield self._pipeline.model
-
-    def count(self, t: float, pods: int, churn: bool) -> None:
-        with self._current() as model:
-            model.count(t, pods, churn)
-
-    def contribution(self, sizes: tuple[float, ...]) -> Contribution:
-        """What this node may tell the others: its own local model, never the cluster's."""
-        with self._current() as model:
-            cost, precision = model.local_cost
-            return Contribution(model.resources, model.subspace, 10, cost, precision, model.pods, sizes)
-
-    def learn(self, view: GlobalView | None, weight: float) -> None:
-        """The cluster's view, or None when it is too old to be used."""
-        with self._current() as model:
-            if view is None:
-                nothing = [0.0] * len(model.resources)
-                model.merge(Subspace.empty(len(nothing)), 0.0)
-                model.learn_cost(nothing, nothing)
-            else:
-                model.merge(view.subspace, weight)
-                model.learn_cost(*view.cost_to_learn())
-
-    def encoded_state(self, encode: Callable[[CapacityModel], bytes]) -> bytes:
-        with self._current() as model:
-            return encode(model)
-
-    def memory(self) -> float:
-        """Its usage at the last row; NaN when unknown."""
-        usage = self._pipeline.usage
-        return usage.detail.get("memory", nan) if usage else nan
-
-    def look(self) -> tuple[Estimate, Usage | None]:
-        with self._current() as model:
-            return model.estimate(), self._pipeline.usage
+    grab: Grab
+    pods: int
+    churn: bool
 
 
-class Live:
-    """Samples this machine at its period, or slower where `pace` says so, until stopped."""
+class LiveRows:
+    """What the samples say, each row recorded as it is understood."""
 
-    def __init__(
-        self,
-        reader: NodeReader,
-        pods: PodCount,
-        sampling: Sampling,
-        cost: OwnCost,
-        pace: Pace,
-        settings: SamplingSettings,
-        on_update: Callable[[], None],
-        recorder: TraceWriter | None = None,
-    ) -> None:
-        self._reader, self._pods, self._sampling, self._cost = reader, pods, sampling, cost.stage("read")
-        self.settings, self._on_update, self._recorder = settings, on_update, recorder
-        self.pace = pace
-        self.ticker = Ticker(settings.period_s, self._tick)
-        self._waiting: deque[tuple[Grab, int, bool]] = deque()
-        sampling.backlog = self._rows
-        self._looked: tuple[float, float, int] | None = None
-        self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
+    def __init__(self, reader: NodeReader, queue: SampleQueue[Sample], recorder: TraceWriter | None = None) -> None:
+        self._reader, self._queue, self._recorder = reader, queue, recorder
 
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        keep_time(self.settings.realtime, self.settings.niceness)
-        self.ticker.run()
-
-    def _tick(self, now_s: float) -> None:
-        started_s = time.perf_counter()
-        self._waiting.append((self._reader.grab(now_s), self._pods.count, now_s < self._pods.churn_until_s))
-        self._cost.record(time.perf_counter() - started_s)
-        if self._sampling.due(now_s):
-            self._keep_pace(now_s)
-            self._on_update()
-
-    def _rows(self) -> Iterator[TraceRow]:
-        while self._waiting:
-            taken, pods, churn = self._waiting.popleft()
-            row = TraceRow(self._reader.interpret(taken), pods, churn)
+    def __call__(self) -> Iterator[TraceRow]:
+        for sample in self._queue.take():
+            row = TraceRow(self._reader.interpret(sample.grab), sample.pods, sample.churn)
             self._record(row)
             yield row
 
@@ -165,6 +171,49 @@ class Live:
             log.error("recording ends here: %s", error)
             self._recorder = None
 
+    def close(self) -> None:
+        if self._recorder is not None:
+            self._recorder.close()
+        self._reader.close()
+
+
+class Live:
+    """The producer: samples this machine at its period, or slower where `pace` says so, until stopped."""
+
+    def __init__(
+        self,
+        reader: NodeReader,
+        pods: PodCount,
+        queue: SampleQueue[Sample],
+        cost: OwnCost,
+        pace: Pace,
+        settings: SamplingSettings,
+        memory: Callable[[], float],
+        on_update: Callable[[], None],
+    ) -> None:
+        """`memory()`: usage of the node's memory, NaN unknown; `on_update` is called once a second."""
+        self._reader, self._pods, self._queue, self._cost = reader, pods, queue, cost.stage("read")
+        self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
+        self._clock = UpdateClock()
+        self._ticker = Ticker(settings.period_s, self.tick)
+        self._looked: tuple[float, float, int] | None = None
+        self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def _run(self) -> None:
+        keep_time(self.settings.realtime, self.settings.niceness)
+        self._ticker.run()
+
+    def tick(self, now_s: float) -> None:
+        started_s = time.perf_counter()
+        self._queue.put(Sample(self._reader.grab(now_s), self._pods.count, now_s < self._pods.churn_until_s))
+        self._cost.record(time.perf_counter() - started_s)
+        if self._clock.due(now_s):
+            self._keep_pace(now_s)
+            self._on_update()
+
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""
         then = self._looked or (now_s - LOOK_S, nan, 0)
@@ -172,84 +221,25 @@ class Live:
             used_s = OwnCost.cpu_s()
             self._looked = (now_s, used_s, self.lateness.missed)
             ratio, missed = (used_s - then[1]) / (now_s - then[0]), self.lateness.missed - then[2]
-            if self.pace.look(now_s, ratio, OwnCost.resident_bytes(), self._sampling.memory(), missed):
-                log.warning("sampling every %g s now: %s", self.period_s, self.pace.why or "all is well again")
-        self.ticker.period_s = self.period_s
+            if self._pace.look(now_s, ratio, OwnCost.resident_bytes(), self._memory(), missed):
+                log.warning("sampling every %g s now: %s", self.period_s, self._pace.why or "all is well again")
+        self._ticker.period_s = self.period_s
 
     @property
     def period_s(self) -> float:
-        return min(self.settings.period_s * self.pace.multiple, max(1.0, self.settings.period_s))
+        return min(self.settings.period_s * self._pace.multiple, max(1.0, self.settings.period_s))
 
     def stop(self) -> None:
-        self.ticker.stop()
+        self._ticker.stop()
         self._thread.join(timeout=2.0)
-        self._sampling.catch_up()
-        if self._recorder is not None:
-            self._recorder.close()
-        self._reader.close()
 
     @property
     def lateness(self) -> Lateness:
-        return self.ticker.lateness
+        return self._ticker.lateness
 
     @property
     def failures(self) -> int:
-        return self.ticker.failures
-
-
-class Replay:
-    """Feeds a recorded trace at its own pace times `speed`, for demonstrations, tests and soaks."""
-
-    def __init__(
-        self,
-        rows: Callable[[], Iterator[TraceRow]],
-        sampling: Sampling,
-        speed: float,
-        repeat: bool,
-        on_update: Callable[[], None],
-        on_end: Callable[[], None],
-    ) -> None:
-        self._rows, self._sampling, self._speed, self._repeat = rows, sampling, speed, repeat
-        self._on_update, self._on_end = on_update, on_end
-        self.lateness, self.failures = Lateness(), 0
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="replay", daemon=True)
-
-    def start(self) -> None:
-        self._thread.start()
-
-    def _run(self) -> None:
-        offset_t = 0.0
-        began_s, began_t = time.monotonic(), None
-        while not self._stop.is_set():
-            last_t = 0.0
-            for row in self._rows():
-                t = row.reading.t + offset_t
-                began_t = t if began_t is None else began_t
-                wait_s = began_s + (t - began_t) / self._speed - time.monotonic()
-                if self._stop.wait(max(0.0, wait_s)):
-                    return
-                self.lateness.record(max(0.0, -wait_s))
-                self._sampling.take(shifted(row, offset_t))
-                if self._sampling.due(t):
-                    self._on_update()
-                last_t = row.reading.t
-            if not self._repeat:
-                break
-            first_t = next(self._rows()).reading.t
-            offset_t += last_t - first_t + 0.1
-        self._on_end()
-
-    def stop(self) -> None:
-        self._stop.set()
-        self._thread.join(timeout=2.0)
-
-
-def shifted(row: TraceRow, offset_t: float) -> TraceRow:
-    """The same row later: a repeated trace must not go back in time (its counters do, which is "unknown" once)."""
-    if not offset_t:
-        return row
-    return replace(row, reading=replace(row.reading, t=row.reading.t + offset_t))
+        return self._ticker.failures
 
 
 def keep_time(realtime: bool, niceness: int) -> str:

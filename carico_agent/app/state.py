@@ -3,16 +3,23 @@
 A damaged or foreign file is set aside with one log line; the agent then begins anew.
 """
 
+import asyncio
 import hashlib
 import json
 import logging
+from collections.abc import Callable
 from pathlib import Path
 
 from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.supervise.files import replace_file
+from carico_agent.supervise.workers import Workers, WorkersBusy
 
 log = logging.getLogger(__name__)
 
 VERSION = 1
+SAVE_EVERY_S = 60.0
+SAVE_WITHIN_S = 5.0
+"""How long the end of the agent waits for the disk [s]."""
 
 
 def encode(model: CapacityModel) -> bytes:
@@ -50,6 +57,37 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
         return None
     model.restart_clock()
     return model
+
+
+class StateFile:
+    """Keeps what was learned: a crash costs at most a minute of it, a state that cannot be saved a log line."""
+
+    def __init__(self, path: Path, model: Callable[[], CapacityModel], disk: Workers) -> None:
+        self._path, self._model, self._disk = path, model, disk
+        self._trouble = ""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_EVERY_S)
+            await self.save()
+
+    async def save(self) -> None:
+        trouble = ""
+        try:
+            await self._disk.run(replace_file, self._path, encode(self._model()), 0o600, synced=True)
+        except (OSError, WorkersBusy) as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            log.warning("what was learned cannot be saved: %s", trouble)
+        self._trouble = trouble
+
+    async def save_last(self) -> None:
+        """At the end, for as long as anybody would wait."""
+        try:
+            async with asyncio.timeout(SAVE_WITHIN_S):
+                await self.save()
+        except TimeoutError:
+            log.warning("what was learned since the last minute is lost: the disk does not answer")
 
 
 def set_aside(path: Path, why: str) -> None:

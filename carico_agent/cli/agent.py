@@ -82,6 +82,7 @@ def run(given: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     with no_certificates():
         from carico_agent.app.agent import Agent
+        from carico_agent.app.source import SourceOptions
     from carico_agent.kube.errors import BadAccess
     from carico_agent.telemetry import BadTrace
 
@@ -90,10 +91,7 @@ def run(given: argparse.Namespace) -> int:
     async def whole_life() -> None:
         agent = Agent(
             flags_over(settings, given),
-            given.record,
-            given.replay,
-            given.speed,
-            given.repeat,
+            SourceOptions(given.record, given.replay, given.speed, given.repeat),
             None if quiet else lambda line: print(line, flush=True),
             (lambda: flags_over(load(given.config), given)) if given.config else None,
         )

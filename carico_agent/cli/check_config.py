@@ -6,7 +6,8 @@ examples:
 
 import argparse
 
-from carico_agent.cli._common import load_settings
+from carico_agent.cli._common import complain, load_settings
+from carico_agent.settings import BadSettings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -14,7 +15,16 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    if load_settings(given.file) is None:
+    settings = load_settings(given.file)
+    if settings is None:
+        return 1
+    from carico_agent.schedule.policies import load
+
+    try:
+        load(settings.extender.policy, settings.extender.policies)
+    except BadSettings as bad:
+        for error in bad.errors:
+            complain(error)
         return 1
     print(f"{given.file}: fine")
     return 0

@@ -5,6 +5,7 @@ kube-scheduler that use it.
 
 examples:
   carico extender --kubeconfig ~/.kube/config --listen 127.0.0.1:7401
+  carico extender --policies
 """
 
 import argparse
@@ -13,17 +14,23 @@ import logging
 import sys
 
 from carico_agent.cli._common import add_config, complain, load_settings
-from carico_agent.settings import override
+from carico_agent.settings import BadSettings, override
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured place")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
+    parser.add_argument("--policies", action="store_true", help="list the policies and their settings, and stop")
     parser.add_argument("--verbose", action="store_true", help="log more")
 
 
 def run(given: argparse.Namespace) -> int:
+    if given.policies:
+        from carico_agent.schedule.policies import describe
+
+        print(describe(), end="")
+        return 0
     settings = load_settings(given.config)
     if settings is None:
         return 2
@@ -42,7 +49,11 @@ def run(given: argparse.Namespace) -> int:
 
     try:
         asyncio.run(whole_life())
-    except (OSError, LookupError, ValueError, BadAccess) as error:
+    except BadSettings as bad:
+        for error in bad.errors:
+            complain(error)
+        return 2
+    except (OSError, ValueError, BadAccess) as error:
         complain(str(error))
         return 1
     return 0

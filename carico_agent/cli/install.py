@@ -1,7 +1,7 @@
 """make a service of carico: user, units, configuration, started
 
 Needs root and systemd. Puts down the units of the agent, the aggregator and the extender, the user carico and a
-configuration (an existing one is kept), and starts the agent. Every step is said; --dry-run only says them.
+configuration (an existing one is kept), and starts the agent. Every step is printed; --dry-run only prints them.
 `carico uninstall` takes it all back.
 
 examples:
@@ -41,9 +41,9 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--containerd",
         action="store_true",
-        help="let the agent hear containerd's events; its socket is as good as root",
+        help="let the agent receive containerd's events; its socket is as good as root",
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument(
         "--root",
         metavar="FOLDER",

@@ -42,5 +42,5 @@ def run(given: argparse.Namespace) -> int:
 
 def describe(record: dict[str, Any]) -> str:
     when = datetime.fromtimestamp(record.get("time", 0), UTC).strftime("%Y-%m-%d %H:%M:%S")
-    said = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "kind"))
-    return f"{when}  {record.get('kind', '?'):8} {said}"
+    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "kind"))
+    return f"{when}  {record.get('kind', '?'):8} {rest}"

@@ -28,7 +28,7 @@ def run(given: argparse.Namespace) -> int:
     if settings is None:
         return 2
     if bool(given.nodes) == given.all:
-        complain("name the nodes, or say --all")
+        complain("name the nodes, or give --all")
         return 2
     from carico_agent.kube.errors import KubeError
 
@@ -43,12 +43,12 @@ def run(given: argparse.Namespace) -> int:
 async def _remove(settings: KubernetesSettings, nodes: list[str]) -> int:
     from carico_agent.app.kubernetes import access_of
     from carico_agent.kube.client import KubeClient
-    from carico_agent.publish.node import marked, remove
+    from carico_agent.publish.node_cleanup import marked, remove
 
     async with KubeClient(access_of(settings)) as client:
         left = 0
         for node in nodes or await marked(client, settings.resource):
-            held = await remove(client, node, settings.resource, settings.book_namespace)
+            held = await remove(client, node, settings.resource, settings.lease_namespace)
             left += held
             print(f"{node}: removed" + (f", but Pods still hold {held} of {settings.resource}" if held else ""))
     return int(left > 0)

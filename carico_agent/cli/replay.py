@@ -10,6 +10,7 @@ examples:
 import argparse
 import json
 import os
+from dataclasses import replace
 
 from carico_agent.cli._common import add_config, complain, load_settings
 
@@ -27,8 +28,9 @@ def run(given: argparse.Namespace) -> int:
         return 2
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     from carico_agent.app.pipeline import replay
-    from carico_agent.app.status import human_line, status_of
     from carico_agent.core.estimators import ESTIMATORS
+    from carico_agent.publish.line import human_line
+    from carico_agent.publish.status import as_json, status_of
     from carico_agent.settings import override
     from carico_agent.telemetry import BadTrace, read_trace
 
@@ -39,8 +41,8 @@ def run(given: argparse.Namespace) -> int:
         header, rows = read_trace(given.trace)
         for second in replay(header, rows, override(settings, "model", estimator=given.estimator)):
             status = status_of(header.node, header.resources, second.estimate, second.usage.detail)
-            status["time"] = clock(second.t)
-            print(json.dumps({**status, "t": second.t}) if given.json else human_line(status))
+            status = replace(status, time=clock(second.t))
+            print(json.dumps({**as_json(status), "t": second.t}) if given.json else human_line(status))
     except (OSError, BadTrace) as error:
         complain(str(error))
         return 1

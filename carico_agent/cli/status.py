@@ -11,7 +11,8 @@ import argparse
 import json
 
 from carico_agent.cli._common import add_socket, ask, complain
-from carico_agent.client import AgentError, AgentUnavailable, Status
+from carico_agent.client import AgentError, AgentUnavailable
+from carico_agent.publish.status import Status, from_json
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -21,34 +22,35 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     try:
-        status = ask(given).status()
+        body = ask(given).status()
     except (AgentError, AgentUnavailable) as error:
         complain(str(error))
         return 1
-    print(json.dumps(status, indent=2) if given.json else describe(status))
-    return 0 if status["age_s"] <= status["ttl_s"] else 1
+    status, age_s = from_json(body), float(body["age_s"])
+    print(json.dumps(body, indent=2) if given.json else describe(status, age_s))
+    return 0 if age_s <= status.ttl_s else 1
 
 
-def describe(status: Status) -> str:
+def describe(status: Status, age_s: float) -> str:
     """The status for humans."""
-    lines = [f"{status['node']}: {headline(status)}"]
-    for name, value in status["usage"].items():
-        cost = status["cost_vector"][name]
+    lines = [f"{status.node}: {headline(status, age_s)}"]
+    for name, value in status.usage.items():
+        cost = status.cost_vector.get(name)
         used = "unknown" if value is None else f"{value:.1%} used"
         lines.append(f"  {name:8} {used}" + (f", a Pod takes {cost:.1%}" if cost else ""))
-    lines.append(f"  Pods     {status['pods']} running, slots {number(status['slots'])}  ({status['runtime']})")
-    lines += [f"  missing  {why}" for why in status["absent"].values()]
+    lines.append(f"  Pods     {status.pods} running, slots {number(status.slots)}  ({status.runtime})")
+    lines += [f"  missing  {why}" for why in status.absent.values()]
     return "\n".join(lines)
 
 
-def headline(status: Status) -> str:
-    if status["age_s"] > status["ttl_s"]:
-        return f"no valid number: the last one is {status['age_s']:.0f} s old (it is void after {status['ttl_s']:g} s)"
-    if status["pod_capacity"] is None:
+def headline(status: Status, age_s: float) -> str:
+    if age_s > status.ttl_s:
+        return f"no valid number: the last one is {age_s:.0f} s old (it is void after {status.ttl_s:g} s)"
+    if status.pod_capacity is None:
         return "Pod-Capacity unknown"
-    limited = f", limited by {status['limiting']}" if status["limiting"] else ""
-    interval = f"{number(status['low'])} to {number(status['high'])}"
-    return f"room for {status['pod_capacity']:.1f} more Pods ({interval}; {status['mode']}{limited})"
+    limited = f", limited by {status.limiting}" if status.limiting else ""
+    interval = f"{number(status.low)} to {number(status.high)}"
+    return f"room for {status.pod_capacity:.1f} more Pods ({interval}; {status.mode}{limited})"
 
 
 def number(value: float | None) -> str:

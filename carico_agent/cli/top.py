@@ -15,7 +15,8 @@ from collections.abc import Iterable
 
 from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.cli.status import headline, number
-from carico_agent.client import AgentError, AgentUnavailable, Status
+from carico_agent.client import AgentError, AgentUnavailable
+from carico_agent.publish.status import Status, from_json
 
 SPARKS = " ▁▂▃▄▅▆▇█"
 CLEAR, HOME, ERASE_LINE, HIDE, SHOW = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[?25l", "\x1b[?25h"
@@ -32,9 +33,10 @@ def run(given: argparse.Namespace) -> int:
     try:
         if live:
             sys.stdout.write(CLEAR + HIDE)
-        for status in ask(given).watch():
-            history.append(status["pod_capacity"] or 0.0)
-            lines = view(status, history, shutil.get_terminal_size().columns)
+        for body in ask(given).watch():
+            status = from_json(body)
+            history.append(status.pod_capacity or 0.0)
+            lines = view(status, float(body["age_s"]), history, shutil.get_terminal_size().columns)
             print(HOME + "\n".join(line + ERASE_LINE for line in lines) if live else "\n".join(lines), flush=True)
             if given.once:
                 return 0
@@ -47,16 +49,16 @@ def run(given: argparse.Namespace) -> int:
     return 1
 
 
-def view(status: Status, history: Iterable[float], columns: int) -> list[str]:
+def view(status: Status, age_s: float, history: Iterable[float], columns: int) -> list[str]:
     """The screen as lines."""
     width = max(10, min(60, columns - 30))
-    lines = [f"carico  {status['node']}  {status['time']}  #{status['sequence']}", ""]
-    for name, value in status["usage"].items():
-        mark = " ◄ limits" if status["limiting"] == name else ""
+    lines = [f"carico  {status.node}  {status.time}  #{status.sequence}", ""]
+    for name, value in status.usage.items():
+        mark = " ◄ limits" if status.limiting == name else ""
         lines.append(f"{name:>10} {bar(value, width)} {'   ?' if value is None else f'{value:6.1%}'}{mark}")
-    lines += ["", f"      Pods {status['pods']}   slots {number(status['slots'])}   {status['runtime']}", ""]
+    lines += ["", f"      Pods {status.pods}   slots {number(status.slots)}   {status.runtime}", ""]
     recent = list(history)[-width:]
-    lines += [f"           {spark(recent)}", f"           {headline(status)}", ""]
+    lines += [f"           {spark(recent)}", f"           {headline(status, age_s)}", ""]
     return [line[: columns - 1] for line in lines]
 
 

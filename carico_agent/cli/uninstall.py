@@ -27,7 +27,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--purge", action="store_true", help="also remove the configuration, what was learned, and the user"
     )
-    parser.add_argument("--dry-run", action="store_true", help="say what would be done, do nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, do nothing")
     parser.add_argument("--root", metavar="FOLDER", type=Path, default=Path("/"), help="uninstall from this folder")
 
 

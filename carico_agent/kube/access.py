@@ -73,6 +73,11 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
+def access_to(kubeconfig: str, context: str = "") -> Access:
+    """The way a kubeconfig shows, or without one that of the Pod we run in; raises BadAccess."""
+    return from_kubeconfig(kubeconfig, context) if kubeconfig else in_cluster()
+
+
 def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Access:
     """The Pod's own service account. Its token is rotated by the kubelet, so the file is named, not read."""
     host, port = environ.get("KUBERNETES_SERVICE_HOST"), environ.get("KUBERNETES_SERVICE_PORT", "443")

@@ -33,8 +33,8 @@ AGENT = (
 )
 
 
-def book_rights(namespace: str) -> tuple[Right, ...]:
-    """To keep a node's book."""
+def lease_rights(namespace: str) -> tuple[Right, ...]:
+    """To write a node's placement Lease."""
     return tuple(Right(verb, "leases", "", "coordination.k8s.io", namespace) for verb in ("create", "patch"))
 
 

@@ -152,7 +152,8 @@ class HttpServer:
 
     def __init__(self, routes: Routes, limiter: RateLimiter | None = None, read_bytes: int = 64 * 1024) -> None:
         """`read_bytes` of a body are taken in before its reader must have looked at them."""
-        self._routes = {**routes, "/v1/openapi.json": {"GET": self._openapi}}
+        self._routes: dict[str, Mapping[str, Handler]] = {"/v1/openapi.json": {"GET": self._openapi}}
+        self.add(routes)
         self.limiter = limiter or RateLimiter(Limits(0, 0))
         self.accepted = RateLimiter(Limits(self.limiter.limits.connections, 0))
         """TLS connections by address, from accept on: a certificate is known only after the handshake."""
@@ -161,17 +162,39 @@ class HttpServer:
         self._http.limiter = self.limiter
         self._path: Path | None = None
 
-    async def start(self, path: Path, group: str = "") -> None:
+    def add(self, routes: Routes) -> None:
+        """More routes. Two handlers for one path are a mistake of ours."""
+        if double := self._routes.keys() & routes.keys():
+            raise ValueError(f"there is a handler for {', '.join(sorted(double))} already")
+        self._routes.update(routes)
+
+    async def bind_unix(self, path: Path, group: str = "") -> None:
+        """Take the unix socket; clients wait in its queue until `serve`."""
         listener = bind_unix(path, group)
         self._path = path
-        self._servers.append(await asyncio.get_running_loop().create_unix_server(self._http, sock=listener))
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_unix_server(self._http, sock=listener, start_serving=False))
 
-    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
-        """Serve on TCP, with TLS if `tls` is given; connections are counted before they shake hands."""
+    async def bind_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        """Take a TCP address, for `serve`. TLS connections are counted before they shake hands."""
         accept: Callable[[], asyncio.BaseProtocol] = self._http
         if tls is not None:
             accept = partial(TlsAcceptor, self._http, lambda: tls, self.accepted)
-        self._servers.append(await asyncio.get_running_loop().create_server(accept, host, port))
+        loop = asyncio.get_running_loop()
+        self._servers.append(await loop.create_server(accept, host, port, start_serving=False))
+
+    async def serve(self) -> None:
+        """Answer on everything that is bound. Returns at once."""
+        for server in self._servers:
+            await server.start_serving()
+
+    async def start(self, path: Path, group: str = "") -> None:
+        await self.bind_unix(path, group)
+        await self.serve()
+
+    async def listen(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
+        await self.bind_tcp(host, port, tls)
+        await self.serve()
 
     async def stop(self) -> None:
         for server in self._servers:

@@ -1,7 +1,8 @@
 """The plugin host: finds, validates, starts and stops plugins, and shows how they are doing.
 
-`app.py` builds one Host and calls `start`, `stop`, `overview`, `answer` and `metrics`. None of these waits for a plugin
-longer than a moment, and a plugin can neither stop the agent nor delay a sample: it has a thread of its own.
+The agent (app/plugins.py) builds one Host. `overview`, `last_report` and `metrics` never wait and may be called on the
+event loop; `answer` runs the plugin's own code, and `start` and `stop` wait for disks: these three are for threads. A
+plugin can neither stop the agent nor delay a sample: it has a thread of its own.
 """
 
 import logging
@@ -172,10 +173,15 @@ class Host:
             ],
         }
 
-    def answer(self, name: str, ask: Mapping[str, str] | None = None) -> dict[str, Any] | None:
-        """`/v1/plugins/NAME`; None when there is no such plugin running."""
+    def last_report(self, name: str) -> dict[str, Any] | None:
+        """`/v1/plugins/NAME`, from the plugin's last report; None when there is no such plugin running."""
         runner = self.runners.get(name)
-        return None if runner is None else {**runner.condition(), "report": runner.answer(ask or {})}
+        return None if runner is None else {**runner.condition(), "report": runner.report}
+
+    def answer(self, name: str, question: Mapping[str, str]) -> dict[str, Any] | None:
+        """`/v1/plugins/NAME?KEY=VALUE`, answered by the plugin itself; may take as long as the plugin does."""
+        runner = self.runners.get(name)
+        return None if runner is None else {**runner.condition(), "report": runner.answer(question)}
 
     def metrics(self) -> Iterator[Metric]:
         """Complete metrics, names and labels as they are to be printed."""

@@ -13,10 +13,12 @@ from carico_agent.supervise.tasks import guard_call
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first_s=10.0, factor=2.0, most_s=600.0)
+BUSY_WAIT_S = 0.2
+"""How long a question waits for a plugin that is in its tick [s]."""
 
 
 class Runner:
-    """States: starting, running, refused (said no), failing (backed off), stopped."""
+    """States: starting, running, refused (it does not fit this node), failing (backed off), stopped."""
 
     def __init__(
         self,
@@ -34,7 +36,7 @@ class Runner:
         self._in_a_row = 0
         self._started = False
         self._busy_since_s: float | None = None
-        self._report: dict[str, Any] = {}
+        self.report: dict[str, Any] = {}
         self._metrics: tuple[Metric, ...] = ()
         self._lock = threading.Lock()  # held while the plugin's own code runs: it needs none of its own
         self._stop = threading.Event()
@@ -72,7 +74,7 @@ class Runner:
                 return
             self._started = True
         self.plugin.tick(view, self._writer)
-        self._report, self._metrics = self.plugin.report(), tuple(self.plugin.metrics())
+        self.report, self._metrics = self.plugin.report(), tuple(self.plugin.metrics())
 
     def _judge(self, error: str | None) -> float:
         if self.state in ("refused", "stopped"):
@@ -121,13 +123,14 @@ class Runner:
             "in_tick_s": round(time.monotonic() - busy, 3) if busy is not None else None,
         }
 
-    def answer(self, ask: Mapping[str, str]) -> dict[str, Any]:
-        """Asked for by somebody: answered by the plugin if it is free, from its last report if it is busy."""
-        if not ask or not self._lock.acquire(timeout=0.2):
-            return self._report
+    def answer(self, question: Mapping[str, str]) -> dict[str, Any]:
+        """Answered by the plugin if it is free, from its last report if it is busy. Runs the plugin's code: not for the
+        event loop."""
+        if not self._lock.acquire(timeout=BUSY_WAIT_S):
+            return self.report
         box: list[dict[str, Any]] = []
         try:
-            error = guard_call(f"plugin {self.name}", lambda: box.append(self.plugin.answer(ask)))
+            error = guard_call(f"plugin {self.name}", lambda: box.append(self.plugin.answer(question)))
         finally:
             self._lock.release()
         return box[0] if error is None else {"error": error}

@@ -93,7 +93,7 @@ class CgroupWriter:
             looked = [self._look(change) for change in changes]
             self._carry_out(plugin, [step for step in looked if isinstance(step, _Step)])
             outcomes = [
-                step.outcome or _say(step.change, "failed", step.old) if isinstance(step, _Step) else step
+                step.outcome or _outcome(step.change, "failed", step.old) if isinstance(step, _Step) else step
                 for step in looked
             ]
         for outcome in outcomes:
@@ -103,37 +103,37 @@ class CgroupWriter:
     def _look(self, change: Change) -> _Step | Outcome:
         """Either a step to take or the reason why not."""
         if reason := self._never(change.key):
-            return _say(change, "refused", None, reason)
+            return _outcome(change, "refused", None, reason)
         if knobs.is_action(change.key):
             return self._look_action(change)
         try:
             new = knobs.canon(change.key, change.value, PAGE_BYTES)
             old = spelled(change.key, self._files.read(change.cgroup, change.inode, change.key))
         except ValueError as error:
-            return _say(change, "refused", None, str(error))
+            return _outcome(change, "refused", None, str(error))
         except Gone as gone:
-            return _say(change, "gone", None, str(gone))
+            return _outcome(change, "gone", None, str(gone))
         except FileNotFoundError:
-            return _say(change, "refused", None, f"no {change.key} there: its controller is not enabled")
+            return _outcome(change, "refused", None, f"no {change.key} there: its controller is not enabled")
         except OSError as error:
-            return _say(change, "failed", None, f"reading: {error.strerror}")
+            return _outcome(change, "failed", None, f"reading: {error.strerror}")
         knob = self._knob(change.cgroup, change.inode, change.key)
         if reason := self._not_ours_any_more(knob, old):
-            return _say(change, "refused", old, reason)
+            return _outcome(change, "refused", old, reason)
         if old == new:
-            return _say(change, "unchanged", old)
+            return _outcome(change, "unchanged", old)
         if reason := self._too_soon(knob, old, new) or self._too_much(knob):
-            return _say(change, "held", old, reason)
+            return _outcome(change, "held", old, reason)
         if self.dry_run:
-            return _say(change, "dry-run", old, f"would write {new!r}: {change.reason}")
+            return _outcome(change, "dry-run", old, f"would write {new!r}: {change.reason}")
         return _Step(change, knob, old, new)
 
     def _look_action(self, change: Change) -> _Step | Outcome:
         knob = self._knob(change.cgroup, change.inode, change.key)
         if reason := self._too_much(knob):
-            return _say(change, "held", None, reason)
+            return _outcome(change, "held", None, reason)
         if self.dry_run:
-            return _say(change, "dry-run", None, f"would write {change.value!r}: {change.reason}")
+            return _outcome(change, "dry-run", None, f"would write {change.value!r}: {change.reason}")
         return _Step(change, knob, "", change.value)
 
     def _never(self, key: str) -> str | None:
@@ -192,11 +192,11 @@ class CgroupWriter:
         knob, change = step.knob, step.change
         assert self._journal is not None
         if len(self._flying) >= MOST_HANGING:
-            step.outcome = _say(change, "held", step.old, f"{len(self._flying)} writes hang in the kernel")
+            step.outcome = _outcome(change, "held", step.old, f"{len(self._flying)} writes hang in the kernel")
             return
         before = step.old if step.outcome is None else step.passes[0]
         if reason := self._moved(step, before):
-            step.outcome = _say(change, "held", step.old, reason)
+            step.outcome = _outcome(change, "held", step.old, reason)
             return
         try:
             if knobs.is_action(knob.key):
@@ -204,13 +204,15 @@ class CgroupWriter:
             else:
                 self._journal.intent(knob, before, value, plugin, change.reason)
         except OSError as error:
-            step.outcome = _say(change, "refused", step.old, f"not written, the journal failed: {error.strerror}")
+            step.outcome = _outcome(change, "refused", step.old, f"not written, the journal failed: {error.strerror}")
             return
         self._last_write_s[knob] = self._clock()
         self._minute.append(self._clock())
         call = self._launch(knob, lambda: self._files.write(knob.cgroup, knob.inode, knob.key, value))
         if not call.wait(self._limits.write_deadline_s):
-            step.outcome = _say(change, "pending", step.old, "the kernel has not answered yet; it goes on by itself")
+            step.outcome = _outcome(
+                change, "pending", step.old, "the kernel has not answered yet; it goes on by itself"
+            )
             return
         self._flying.pop(knob, None)
         step.outcome = self._read_back(step, before, value, call.error)
@@ -246,23 +248,23 @@ class CgroupWriter:
         knob, change = step.knob, step.change
         if knobs.is_action(knob.key):  # EAGAIN of memory.reclaim: it did what it could
             failed = error is not None and "BlockingIOError" not in error
-            return _say(change, "failed" if failed else "written", None, error or "")
+            return _outcome(change, "failed" if failed else "written", None, error or "")
         try:
             now = spelled(knob.key, self._files.read(knob.cgroup, knob.inode, knob.key))
         except Gone as gone:
             self._note(lambda journal: journal.closed(knob, "gone"))
-            return _say(change, "gone", step.old, str(gone))
+            return _outcome(change, "gone", step.old, str(gone))
         except OSError as unread:  # the intent stays open: restoring will look again
-            return _say(change, "failed", step.old, f"reading back: {unread.strerror}")
+            return _outcome(change, "failed", step.old, f"reading back: {unread.strerror}")
         if now == value:
             self._note(lambda journal: journal.applied(knob, value))
             entry = self._entry(knob)
             if entry is not None and entry.original == value:
                 self._note(lambda journal: journal.closed(knob, "restored"))
-            return _say(change, "written", step.old, change.reason)
+            return _outcome(change, "written", step.old, change.reason)
         if now == before:
             self._note(lambda journal: journal.failed(knob, before, error or "no effect"))
-        return _say(change, "failed", step.old, error or f"reads back {now!r}")
+        return _outcome(change, "failed", step.old, error or f"reads back {now!r}")
 
     # -- putting back ------------------------------------------------------------------------------------------------
 
@@ -272,7 +274,9 @@ class CgroupWriter:
         with self._lock:
             entry = self._entry(self._knob(cgroup, inode, key))
             outcome = (
-                _say(change, "unchanged", None, "nothing of ours there") if entry is None else self._undo(change, entry)
+                _outcome(change, "unchanged", None, "nothing of ours there")
+                if entry is None
+                else self._undo(change, entry)
             )
         self._count(plugin, outcome)
         return outcome
@@ -280,7 +284,7 @@ class CgroupWriter:
     def _undo(self, change: Change, entry: Entry) -> Outcome:
         result = self._put_back_in_time(entry)
         states: dict[str, State] = {"restored": "restored", "already": "restored", "gone": "gone", "foreign": "refused"}
-        return _say(change, states.get(result.how, "failed"), entry.ours[-1], result.detail or change.reason)
+        return _outcome(change, states.get(result.how, "failed"), entry.ours[-1], result.detail or change.reason)
 
     def _put_back_in_time(self, entry: Entry) -> Restored:
         box: list[Restored] = []
@@ -343,13 +347,13 @@ class CgroupWriter:
             return False
 
     def _count(self, plugin: str, outcome: Outcome) -> None:
-        """Every outcome is counted; only those that say something new are kept to be shown."""
+        """Every outcome is counted; only those that differ from the last are kept to be shown."""
         self.counts[plugin, outcome.change.key, outcome.state] += 1
-        file, news = (outcome.change.cgroup, outcome.change.key), (outcome.state, outcome.change.value)
-        if self._latest.get(file) != news:
+        file, latest = (outcome.change.cgroup, outcome.change.key), (outcome.state, outcome.change.value)
+        if self._latest.get(file) != latest:
             if len(self._latest) > KEPT_LATEST:
                 self._latest.clear()
-            self._latest[file] = news
+            self._latest[file] = latest
             self.recent.append((plugin, outcome))
 
 
@@ -370,7 +374,7 @@ class PluginWriter:
         return self._writer.original(cgroup, inode, key)
 
 
-def _say(change: Change, state: State, old: str | None, detail: str = "") -> Outcome:
+def _outcome(change: Change, state: State, old: str | None, detail: str = "") -> Outcome:
     return Outcome(change, state, old, detail)
 
 

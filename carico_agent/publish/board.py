@@ -6,8 +6,10 @@ Only the newest status is kept: a reader who is slow misses the ones in between 
 import asyncio
 import json
 import time
-from collections.abc import Callable
-from typing import Any
+from collections.abc import AsyncIterator, Callable
+from dataclasses import replace
+
+from carico_agent.publish.status import Status, as_json
 
 
 def boottime_s() -> float:
@@ -15,24 +17,24 @@ def boottime_s() -> float:
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
-class Board:
-    """Where the agent pins its status. Lives in the event loop's thread."""
+class StatusBoard:
+    """Holds the newest status for all publishers. Lives in the event loop's thread."""
 
     def __init__(self, ttl_s: float, clock: Callable[[], float] = boottime_s) -> None:
         self.ttl_s = ttl_s
-        self.status: dict[str, Any] = {}
+        self.status = Status()
         self.sequence = 0
         self._clock = clock
-        self._pinned_s = -float("inf")
+        self._published_s = -float("inf")
         self._head = b""
         self._next: asyncio.Future[None] | None = None
 
-    def publish(self, status: dict[str, Any]) -> None:
-        """Replace the status. Its sequence number and TTL are added here; NaN and infinity must be gone already."""
+    def publish(self, status: Status) -> None:
+        """Replace the status. Its sequence number and TTL are added here."""
         self.sequence += 1
-        self.status = {"version": 1, "sequence": self.sequence, "ttl_s": self.ttl_s, **status}
-        self._pinned_s = self._clock()
-        self._head = json.dumps(self.status, separators=(",", ":"), allow_nan=False).encode()[:-1]
+        self.status = replace(status, sequence=self.sequence, ttl_s=self.ttl_s)
+        self._published_s = self._clock()
+        self._head = json.dumps(as_json(self.status), separators=(",", ":"), allow_nan=False).encode()[:-1]
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
         self._next = None
@@ -40,11 +42,16 @@ class Board:
     @property
     def age_s(self) -> float:
         """Time since the last status; infinite before the first."""
-        return self._clock() - self._pinned_s
+        return self._clock() - self._published_s
 
     @property
     def fresh(self) -> bool:
         return self.age_s <= self.ttl_s
+
+    @property
+    def valid(self) -> Status | None:
+        """The status while its TTL lasts."""
+        return self.status if self.fresh else None
 
     def encoded(self) -> bytes:
         """The status as JSON. Only the age is computed per reader: the rest was encoded once."""
@@ -55,3 +62,12 @@ class Board:
         if self._next is None:
             self._next = asyncio.get_running_loop().create_future()
         await asyncio.shield(self._next)
+
+    async def updates(self) -> AsyncIterator[Status]:
+        """The status now, if there is one, and again at every update; slow readers get the newest only."""
+        seen = 0
+        while True:
+            while seen == self.sequence:
+                await self.changed()
+            seen = self.sequence
+            yield self.status

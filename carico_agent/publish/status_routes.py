@@ -4,7 +4,7 @@ from aiohttp import web
 
 from carico_agent.net.http import ApiError, Handler, answer, stream_lines
 from carico_agent.net.openapi import LINES, Operation, operation
-from carico_agent.publish.board import Board
+from carico_agent.publish.board import StatusBoard
 
 NOT_YET = {503: "no number, or an old one"}
 _NUMBER = {"type": ["number", "null"]}
@@ -26,7 +26,7 @@ STATUS = {
 }
 
 
-def status_routes(board: Board) -> dict[str, dict[str, Handler]]:
+def status_routes(board: StatusBoard) -> dict[str, dict[str, Handler]]:
     """What every agent answers: its status, once or as a stream, and whether it is well."""
 
     @operation(Operation(answer=STATUS, errors=NOT_YET))
@@ -39,13 +39,10 @@ def status_routes(board: Board) -> dict[str, dict[str, Handler]]:
     @operation(Operation(content=LINES))
     async def watch(request: web.BaseRequest) -> web.StreamResponse:
         """the status, one JSON line per update"""
-        seen = 0
+        updates = board.updates()
 
         async def next_line() -> bytes:
-            nonlocal seen
-            while seen == board.sequence:
-                await board.changed()
-            seen = board.sequence
+            await anext(updates)
             return board.encoded()
 
         return await stream_lines(request, next_line)

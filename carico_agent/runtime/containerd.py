@@ -23,7 +23,7 @@ import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
-from carico_agent.runtime.pods import Container, PodChange, PodTable, Ref, Snapshot, Status, Task
+from carico_agent.runtime.pods import Container, PodChange, PodTable, Ref, Snapshot, Task, TaskStatus
 from carico_agent.runtime.proto import containers_pb2, events_pb2, payloads_pb2, tasks_pb2, types_pb2, version_pb2
 
 CALL_TIMEOUT_S = 10.0
@@ -177,13 +177,13 @@ class Session:
         namespaces: tuple[str, ...],
         topics: tuple[str, ...],
         resync_s: float,
-        hear: Callable[[PodChange, float], None],
-        tell: Callable[[PodChange | None, float], None],
+        on_received: Callable[[PodChange, float], None],
+        on_applied: Callable[[PodChange | None, float], None],
     ) -> None:
-        """`hear` is called when an event arrives, `tell` when the table has it; with None after a snapshot."""
+        """`on_received` is called when an event arrives, `on_applied` when the table has it; with None after a list."""
         self._client, self._table = client, table
         self._namespaces, self._filters, self._resync_s = namespaces, filters(namespaces, topics), resync_s
-        self._hear, self._tell = hear, tell
+        self._on_received, self._on_applied = on_received, on_applied
         self._doubt = asyncio.Event()
 
     async def run(self) -> None:
@@ -202,11 +202,11 @@ class Session:
     async def _read(self) -> None:
         async for change in self._client.changes(self._filters):
             arrived_s = time.monotonic()
-            self._hear(change, arrived_s)
+            self._on_received(change, arrived_s)
             self._table.apply(change)
             if change.topic in ("/containers/create", "/tasks/start"):
                 await self._name(change.ref)
-            self._tell(change, arrived_s)
+            self._on_applied(change, arrived_s)
             if self._table.doubtful:
                 self._doubt.set()
 
@@ -228,7 +228,7 @@ class Session:
         self._table.close_snapshot(snapshot)
         for ref in self._table.nameless():
             await self._name(ref)
-        self._tell(None, time.monotonic())
+        self._on_applied(None, time.monotonic())
 
     async def _name(self, ref: Ref) -> None:
         """Learn a container's labels unless known: only they tell a Pod from one of its containers."""
@@ -239,11 +239,11 @@ class Session:
             self._table.learn(ref, container)
 
 
-def _status(number: int) -> Status:
+def _status(number: int) -> TaskStatus:
     try:
-        return Status(number)
+        return TaskStatus(number)
     except ValueError:  # a status younger than this code
-        return Status.UNKNOWN
+        return TaskStatus.UNKNOWN
 
 
 def _lost(error: grpc.aio.AioRpcError) -> Lost:

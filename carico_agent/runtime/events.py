@@ -1,6 +1,6 @@
 """What happened to containers, kept for local readers (`/v1/events`).
 
-A ring of the newest events and a bounded queue per subscriber: a slow reader loses its oldest events and is told how
+A ring of the newest events and a bounded queue per subscriber: a slow reader loses its oldest events and learns how
 many, the agent never waits for it.
 """
 

@@ -31,7 +31,7 @@ POD_UID = "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
 
 
-class Status(Enum):
+class TaskStatus(Enum):
     """Of a task. UNKNOWN: its shim did not answer; it holds resources, so it is alive until proven otherwise."""
 
     UNKNOWN = 0
@@ -42,7 +42,7 @@ class Status(Enum):
     PAUSING = 5
 
 
-ALIVE = frozenset({Status.UNKNOWN, Status.RUNNING, Status.PAUSED, Status.PAUSING})
+ALIVE = frozenset({TaskStatus.UNKNOWN, TaskStatus.RUNNING, TaskStatus.PAUSED, TaskStatus.PAUSING})
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Container:
 @dataclass(frozen=True, slots=True)
 class Task:
     pid: int
-    status: Status
+    status: TaskStatus
     started_s: float = 0.0
     """Wall clock of its start [s since 1970]; 0 = not known (it was found in a list)."""
 
@@ -210,7 +210,7 @@ class PodTable:
             self._refresh({before, self._key(ref)}, ref)
 
     def place(self, key: str, cgroup: str, inode: int, started_s: float = 0.0) -> None:
-        """Where the Pod was found in the cgroup tree, and since when it runs if no event told."""
+        """Where the Pod was found in the cgroup tree, and since when it runs if no event says."""
         pod = self.pods.get(key)
         if pod is None:
             return
@@ -231,7 +231,7 @@ class PodTable:
             case "/containers/delete":
                 self._delete(change.ref)
             case "/tasks/create":
-                self._tasks[change.ref] = Task(change.pid, Status.CREATED)
+                self._tasks[change.ref] = Task(change.pid, TaskStatus.CREATED)
             case "/tasks/start":
                 self._start(change)
             case "/tasks/exit" | "/tasks/delete" if not change.of_exec:
@@ -243,9 +243,9 @@ class PodTable:
         task = self._tasks.get(change.ref)
         if task is None:
             self.doubtful = True  # late, or its creation came before we subscribed
-        elif task.status is Status.STOPPED and task.pid == change.pid:
+        elif task.status is TaskStatus.STOPPED and task.pid == change.pid:
             return  # shims retry events that failed to send: a start may come after its exit
-        self._tasks[change.ref] = Task(change.pid, Status.RUNNING, change.time_s)
+        self._tasks[change.ref] = Task(change.pid, TaskStatus.RUNNING, change.time_s)
 
     def _end(self, change: PodChange) -> None:
         task = self._tasks.get(change.ref)
@@ -257,12 +257,12 @@ class PodTable:
         if change.topic == "/tasks/delete":
             del self._tasks[change.ref]
         else:
-            self._tasks[change.ref] = replace(task, status=Status.STOPPED)
+            self._tasks[change.ref] = replace(task, status=TaskStatus.STOPPED)
 
     def _pause(self, change: PodChange) -> None:
         task = self._tasks.get(change.ref)
-        if task is not None and task.status is not Status.STOPPED:
-            status = Status.PAUSED if change.topic == "/tasks/paused" else Status.RUNNING
+        if task is not None and task.status is not TaskStatus.STOPPED:
+            status = TaskStatus.PAUSED if change.topic == "/tasks/paused" else TaskStatus.RUNNING
             self._tasks[change.ref] = replace(task, status=status)
 
     def _delete(self, ref: Ref) -> None:
@@ -340,7 +340,7 @@ class PodTable:
 
     def _member(self, ref: Ref, task: Task, sandbox: bool) -> Member:
         name = self._labels(ref).get(CONTAINER_NAME) or ref[1]
-        return Member(ref[1], name, task.pid, task.status in (Status.PAUSED, Status.PAUSING), sandbox)
+        return Member(ref[1], name, task.pid, task.status in (TaskStatus.PAUSED, TaskStatus.PAUSING), sandbox)
 
     def _labels(self, ref: Ref) -> Mapping[str, str]:
         container = self._containers.get(ref)
@@ -357,5 +357,5 @@ class PodTable:
 
 
 def _aged(task: Task, known: Task | None) -> Task:
-    """A listed task has no start time; keep the one an event told."""
+    """A listed task has no start time; keep the one from the event."""
     return replace(task, started_s=known.started_s) if known is not None and known.pid == task.pid else task

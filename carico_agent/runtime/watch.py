@@ -2,7 +2,7 @@
 
 containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
-their pids once a second. The tree is scanned only while containerd has nothing to tell, and once before anything
+their pids once a second. The tree is scanned only while containerd reports nothing, and once before anything
 else: Pods that run already when the agent starts are no churn, and its first number must not take them for new ones.
 """
 
@@ -99,7 +99,7 @@ class RuntimeWatch:
         self._usage_lock = threading.Lock()
         self._listeners: list[Callable[[Event], None]] = []
         self._version = ""
-        self._said = ""
+        self._logged = ""
         self._looked = self._listed = False
         self._sought: dict[str, tuple[int, ...]] = {}
 
@@ -149,7 +149,13 @@ class RuntimeWatch:
         try:
             self._version = f"containerd {await client.version()} at {socket}"
             session = containerd.Session(
-                client, self._table, wanted.namespaces, wanted.topics, wanted.resync_s, self._hear, self._tell
+                client,
+                self._table,
+                wanted.namespaces,
+                wanted.topics,
+                wanted.resync_s,
+                self._on_received,
+                self._on_applied,
             )
             await session.run()
         except containerd.Lost as lost:
@@ -158,11 +164,11 @@ class RuntimeWatch:
             await client.close()
         return ""
 
-    def _hear(self, change: PodChange, arrived_s: float) -> None:
+    def _on_received(self, change: PodChange, arrived_s: float) -> None:
         if _is_churn(change):
             self._churn(arrived_s)
 
-    def _tell(self, change: PodChange | None, arrived_s: float) -> None:
+    def _on_applied(self, change: PodChange | None, arrived_s: float) -> None:
         """The table has changed: count first, everything else after."""
         before, first = self.pods, not self._listed
         if change is None:
@@ -170,15 +176,15 @@ class RuntimeWatch:
             self._sought.clear()
         if self._listed:  # until the first snapshot the table knows less than the tree
             self._show(self._table.pods, self._table.count)
-            self._say("containerd", self._version)
+            self._set_condition("containerd", self._version)
         if change is None:
-            self._tell_listed(before, arrived_s, news=not first)
+            self._announce_snapshot(before, arrived_s, is_churn=not first)
         else:
-            self._tell_change(change, before, arrived_s)
+            self._announce_change(change, before, arrived_s)
         if self._listed:
             self._place()
 
-    def _tell_change(self, change: PodChange, before: Mapping[str, Pod], arrived_s: float) -> None:
+    def _announce_change(self, change: PodChange, before: Mapping[str, Pod], arrived_s: float) -> None:
         key = self._table.pod_of(change.ref)
         pod = before.get(key)  # the last event of a Pod still bears its name
         detail = {"pid": change.pid} if change.pid else {}
@@ -195,14 +201,14 @@ class RuntimeWatch:
             ),
         )
 
-    def _tell_listed(self, before: Mapping[str, Pod], now_s: float, news: bool) -> None:
-        """A snapshot that finds other Pods than were known is news, too: something came or went unheard. Not so the
-        first one: it has the same Pods as the tree, by their right names."""
+    def _announce_snapshot(self, before: Mapping[str, Pod], now_s: float, is_churn: bool) -> None:
+        """A snapshot that finds other Pods than were known is churn, too: something came or went without an event. Not
+        so the first one: it has the same Pods as the tree, by their right names."""
         if before.keys() != self.pods.keys():
-            if news:
+            if is_churn:
                 self._churn(now_s)
             detail = {"came": len(self.pods.keys() - before.keys()), "went": len(before.keys() - self.pods.keys())}
-            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=news, detail=detail))
+            self._announce("", None, Event(time.time(), now_s, SNAPSHOT, churn=is_churn, detail=detail))
 
     def _place(self) -> None:
         """Find the cgroups of new Pods; one that has none is looked for again at the next snapshot only."""
@@ -227,8 +233,8 @@ class RuntimeWatch:
 
     def _look_around(self, trouble: str) -> None:
         if self._table.pods:
-            self._bury()
-            self._say("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
+            self._reap_exited()
+            self._set_condition("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
             return
         found = self._scanner.scan()
         before = self.pods
@@ -237,11 +243,11 @@ class RuntimeWatch:
         why = f"; containerd: {trouble}" if trouble else ""
         why += f"; {found.unnamed}" if found.unnamed else ""
         if found.holders or found.pods:
-            self._say("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
+            self._set_condition("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
         else:
-            self._say("none", NOBODY, why)
+            self._set_condition("none", NOBODY, why)
 
-    def _bury(self) -> None:
+    def _reap_exited(self) -> None:
         """containerd is away: take out what has ended meanwhile."""
         now_s = time.monotonic()
         for ref, pid in self._table.live():
@@ -267,15 +273,15 @@ class RuntimeWatch:
 
     def _compare(self, before: Mapping[str, Pod], now: Mapping[str, Pod]) -> None:
         """Two scans make events: another inode under the same name is another Pod. What the first finds is no churn."""
-        now_s, wall_s, news = time.monotonic(), time.time(), self._looked
+        now_s, wall_s, is_churn = time.monotonic(), time.time(), self._looked
         self._looked = True
         gone = [pod for key, pod in before.items() if key not in now or now[key].inode != pod.inode]
         new = [pod for key, pod in now.items() if key not in before or before[key].inode != pod.inode]
         for topic, pods in (("/cgroups/delete", gone), ("/cgroups/create", new)):
             for pod in pods:
-                if news:
+                if is_churn:
                     self._churn(now_s)
-                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=news, detail={"cgroup": pod.cgroup}))
+                self._announce(pod.key, pod, Event(wall_s, now_s, topic, churn=is_churn, detail={"cgroup": pod.cgroup}))
 
     def _show(self, pods: Mapping[str, Pod], count: int) -> None:
         self.count, self.pods = count, pods
@@ -296,11 +302,11 @@ class RuntimeWatch:
         for callback in self._listeners:
             callback(event)
 
-    def _say(self, source: str, condition: str, why: str = "") -> None:
-        """Said to the log when the condition changes, not when its reason does."""
-        if condition != self._said:
+    def _set_condition(self, source: str, condition: str, why: str = "") -> None:
+        """The log gets a line when the condition changes, not when its reason does."""
+        if condition != self._logged:
             log.info("%s%s", condition, why)
-        self.source, self.condition, self._said = source, condition + why, condition
+        self.source, self.condition, self._logged = source, condition + why, condition
 
 
 def _is_churn(change: PodChange) -> bool:

@@ -1,7 +1,7 @@
-"""What the API server asks about a binding before it makes it: an AdmissionReview, answered by `Extender.admit`.
+"""The admission webhook: an AdmissionReview of a binding that somebody else makes, answered by `Extender.admit`.
 
-With it an unmodified kube-scheduler cannot bind a Pod to a node whose number has just fallen, either: the last word is
-said while the API server waits with the binding. See deploy/admission/bindings.yaml.
+With it an unmodified kube-scheduler cannot bind a Pod to a node whose number has just fallen, either: it is decided
+while the API server waits with the binding. See deploy/admission/bindings.yaml.
 """
 
 from carico_agent.kube.client import Object
@@ -24,7 +24,7 @@ async def review(extender: Extender, asked: Object) -> Object:
     if kinds != ("AdmissionReview", "Binding") or not texts or not all(map(is_name, (namespace, name, node))):
         raise ValueError("an AdmissionReview of a Binding is expected")
     why = None if dry_run else await extender.admit(namespace, name, uid, node)
-    said: Object = {"uid": review_uid, "allowed": why is None}
+    response: Object = {"uid": review_uid, "allowed": why is None}
     if why is not None:
-        said["status"] = {"code": 409, "reason": "Conflict", "message": f"carico: {node}: {why}"}
-    return {"apiVersion": version, "kind": "AdmissionReview", "response": said}
+        response["status"] = {"code": 409, "reason": "Conflict", "message": f"carico: {node}: {why}"}
+    return {"apiVersion": version, "kind": "AdmissionReview", "response": response}

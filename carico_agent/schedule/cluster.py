@@ -14,19 +14,17 @@ from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
-from carico_agent.schedule.policy import Ledger, NodeView, Place, PodView
-from carico_agent.schedule.table import Table
+from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
+from carico_agent.schedule.placement.ledger import Ledger, Place
+from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
 
-HOUSE_NODES = 100
-"""Nodes with strangers or starting Pods that are looked at in one go (0.1 s apart)."""
-
-REMEMBER_S = 300.0
-"""How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
+NODES_PER_ROUND = 100
+"""Nodes with unprofiled or starting Pods that are refreshed in one go (0.1 s apart)."""
 
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What one node says of itself; slots NaN when it says nothing."""
+    """What one node publishes of itself; slots NaN when it publishes nothing."""
 
     name: str
     slots: float = nan
@@ -39,34 +37,34 @@ class Published:
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
     """A Node object's annotations. The age is by this machine's clock; a node whose clock is ahead is of age 0.
 
-    >>> said = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
-    >>> read_node({"metadata": {"name": "a", "annotations": said}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
+    >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
+    >>> read_node({"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
     Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
     amount = (have.get("allocatable") or {}).get(resource)
-    silent = Published(
+    unpublished = Published(
         meta["name"], cores=_cores(have.get("capacity") or {}), resource=None if amount is None else whole(amount)
     )
     if SLOTS not in annotations:
-        return silent
+        return unpublished
     try:
         status = json.loads(annotations.get(STATUS) or "{}")
-        said_s = parse_rfc3339(status["time"])
+        published_s = parse_rfc3339(status["time"])
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s = float(status["ttl_s"])
         if not isfinite(slots):
             raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):  # somebody else wrote it: as good as nothing
-        return silent
-    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - said_s)
-    return replace(silent, slots=slots, age_s=age_s, ttl_s=ttl_s)
+    except (ValueError, KeyError, TypeError, AttributeError):  # malformed: somebody else wrote it
+        return unpublished
+    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
+    return replace(unpublished, slots=slots, age_s=age_s, ttl_s=ttl_s)
 
 
 def _cores(capacity: Object) -> float:
-    """CPUs; inf when nobody says.
+    """CPUs; inf when that is not known.
 
     >>> _cores({"cpu": "3500m"}), _cores({"cpu": "4"}), _cores({"cpu": "0"})
     (3.5, 4.0, inf)
@@ -83,28 +81,24 @@ class Cluster:
 
     def __init__(self, client: KubeClient, resource: str = "") -> None:
         self.health = Health("Kubernetes", "in step with the API server")
-        self.nodes: dict[str, NodeView] = {}
-        self.table = Table()  # the same nodes, see _show
+        self.nodes: dict[str, NodeState] = {}
+        self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
-        self._bound: dict[str, str] = {}
-        self._ended: dict[str, float] = {}
-        self._assumed: dict[str, float] = {}
-        self._unseen: dict[str, float] = {}  # bound, says the API server; since when we wait for the watch to say so
-        self._strange: dict[str, None] = {}  # nodes with strangers or starting Pods, looked at longest ago first
+        self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._nodes_watch = ResourceWatch(
             client,
             "/api/v1/nodes",
             lambda node: read_node(node, resource=resource),
-            self._nodes_are,
-            self._node_changed,
+            self.nodes_listed,
+            self.node_changed,
             self.health,
         )
         self._pods_watch = ResourceWatch(
             client,
             "/api/v1/pods",
             lambda pod: facts(pod, resource),
-            self._pods_are,
-            self._pod_changed,
+            self.pods_listed,
+            self.pod_changed,
             self.health,
             f"spec.nodeName!=,{UNFINISHED}",
         )
@@ -120,115 +114,99 @@ class Cluster:
         return self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
 
     def blind_s(self) -> float:
-        """For how long bindings have not been heard of [s]: the watch of Pods is closed, or open and silent about what
-        was bound for sure."""
-        waited_s = time.monotonic() - next(iter(self._unseen.values())) if self._unseen else 0.0
-        return max(self._pods_watch.closed_s(), waited_s)
+        """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
+        what the API server has accepted."""
+        return max(self._pods_watch.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, time.monotonic()))
 
-    def knows(self, uid: str, node: str) -> bool:
-        """Whether a claim of this Pod on `node` says nothing new: it is bound somewhere, assumed there, or ended."""
-        return uid in self._bound or uid in self._ended or self.ledger.node_of(uid) == node
+    # ---- what the watches see
 
-    # ---- nodes
-
-    def _nodes_are(self, nodes: list[Published]) -> None:
+    def nodes_listed(self, nodes: list[Published]) -> None:
         names = {node.name for node in nodes}
         for name in [name for name in self.nodes if name not in names]:
-            self._node_changed(True, Published(name))
+            self.node_changed(True, Published(name))
         for node in nodes:
-            self._node_changed(False, node)
+            self.node_changed(False, node)
 
-    def _node_changed(self, gone: bool, node: Published) -> None:
+    def node_changed(self, gone: bool, node: Published) -> None:
         if gone:
             self.nodes.pop(node.name, None)
             self.table.drop(node.name)
             self.ledger.drop(node.name)
             return
         now_s = time.monotonic()
-        view = self.nodes.setdefault(node.name, NodeView(node.name))
-        view.slots, view.ttl_s, view.said_s = node.slots, node.ttl_s, now_s - node.age_s
-        view.prior_slots, view.resource = 2 * node.cores, node.resource
-        self._show(node.name, now_s)
+        state = self.nodes.setdefault(node.name, NodeState(node.name))
+        state.slots, state.ttl_s, state.published_s = node.slots, node.ttl_s, now_s - node.age_s
+        state.prior_slots, state.resource = 2 * node.cores, node.resource
+        self._refresh(node.name, now_s)
 
-    # ---- Pods
-
-    def _pods_are(self, pods: list[PodFacts]) -> None:
+    def pods_listed(self, pods: list[PodFacts]) -> None:
         now_s = time.monotonic()
-        snapshot = {pod.uid: pod for pod in pods}
-        for uid in [uid for uid in self._bound if uid not in snapshot]:
-            self._forget(uid, now_s)
-        self.ledger.replace([(uid, _place(pod)) for uid, pod in snapshot.items()], now_s)
-        self._bound = {uid: pod.node for uid, pod in snapshot.items()}
-        for uid in [uid for uid in self._assumed if uid in snapshot]:
-            del self._assumed[uid]
-        self._unseen.clear()
-        for name in self.nodes:
-            self._show(name, now_s)
+        self.ledger.listed(((pod.uid, _place(pod), pod.running) for pod in pods), now_s)
+        self._refresh_changed(now_s)
 
-    def _pod_changed(self, gone: bool, pod: PodFacts) -> None:
-        now_s = time.monotonic()
-        if gone or pod.finished:
-            self._forget(pod.uid, now_s)
-            self.ledger.release(pod.uid, now_s)
-            self._show(pod.node, now_s)
-            return
-        assumed = self.ledger.release(pod.uid) if pod.uid not in self._bound else None  # perhaps on another node
-        self._bound[pod.uid] = pod.node
-        self._assumed.pop(pod.uid, None)
-        self._unseen.pop(pod.uid, None)
-        self.ledger.put(pod.uid, _place(pod), now_s)
-        self._show(pod.node, now_s)
-        if assumed is not None and assumed != pod.node:
-            self._show(assumed, now_s)
+    def pod_changed(self, gone: bool, pod: PodFacts) -> None:
+        seen = PodEvent.SEEN_RUNNING if pod.running else PodEvent.SEEN_BOUND
+        self._apply(PodEvent.GONE if gone or pod.finished else seen, pod.uid, _place(pod))
 
-    def _forget(self, uid: str, now_s: float) -> None:
-        self._bound.pop(uid, None)
-        self._assumed.pop(uid, None)
-        self._unseen.pop(uid, None)
-        self._ended[uid] = now_s
-        while self._ended and next(iter(self._ended.values())) < now_s - REMEMBER_S:
-            del self._ended[next(iter(self._ended))]
+    # ---- places taken before a watch shows them
 
-    # ---- places taken, before they are seen bound
+    def assume(self, pod: PendingPod, node: str, until_s: float) -> None:
+        """`pod` is about to be bound to `node`, and nowhere else; released at `until_s` unless that is confirmed."""
+        self._apply(PodEvent.ASSUME, pod.uid, Place(node, pod.kind, pod.holds, until_s))
 
-    def assume(self, pod: PodView, node: str, until_s: float) -> None:
-        """`pod` is about to be bound to `node`, and nowhere else; forgotten at `until_s` unless a watch confirms it."""
-        if pod.uid in self._bound or pod.uid in self._ended:
-            return
-        now_s = time.monotonic()
-        self.unassume(pod.uid)
-        self.ledger.put(pod.uid, Place(node, pod.kind, until_s=until_s, holds=pod.holds), now_s)
-        self._assumed[pod.uid] = until_s
-        self._show(node, now_s)
+    def release(self, uid: str) -> None:
+        """The Pod will not be bound where we assumed it."""
+        self._apply(PodEvent.RELEASE, uid)
 
-    def unassume(self, uid: str) -> None:
-        self._assumed.pop(uid, None)
-        if uid not in self._bound and (node := self.ledger.release(uid)) is not None:
-            self._show(node, time.monotonic())
+    def accepted(self, uid: str) -> None:
+        """The API server has accepted our binding; the watch will show it."""
+        self._apply(PodEvent.ACCEPT, uid)
 
-    def bound(self, uid: str) -> None:
-        """The API server has bound it; the watch will say so."""
-        if uid in self._assumed:
-            self._unseen[uid] = time.monotonic()
+    def without(self, uid: str, state: NodeState) -> NodeState:
+        """The node as if this Pod held no place there."""
+        place = self.ledger.place(uid)
+        if place is None or place.node != state.name:
+            return state
+        return replace(
+            state,
+            assigned=state.assigned - 1,
+            held=state.held - place.holds,
+            starting=max(0, state.starting - (place.state is not PodState.RUNNING)),
+            unprofiled=max(0, state.unprofiled - (place.kind not in state.known)),
+        )
 
-    def keep_house(self, now_s: float) -> None:
-        """Often, and a little each time: drop assumptions never confirmed, see who is a stranger no more.
+    def knows(self, uid: str, node: str) -> bool:
+        """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""
+        place = self.ledger.place(uid)
+        return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
 
-        Why not all at once: Ledger.expire looks at every place, 11 ms with 27,000; nobody gets an answer meanwhile.
+    def expire(self, now_s: float) -> None:
+        """Often, and a little each time: release places that nobody confirmed, see which kinds are profiled now.
+
+        Why not all nodes at once: with 27,000 Pods that takes 11 ms, and nobody gets an answer meanwhile.
         """
-        for uid in [uid for uid, until_s in self._assumed.items() if until_s < now_s]:
-            self.unassume(uid)
-        for name in list(islice(self._strange, HOUSE_NODES)):
-            del self._strange[name]
-            self._show(name, now_s)
+        self.ledger.expire(now_s)
+        self._refresh_changed(now_s)
+        for name in list(islice(self._unsettled, NODES_PER_ROUND)):
+            del self._unsettled[name]
+            self._refresh(name, now_s)
 
-    def _show(self, name: str, now_s: float) -> None:
-        if (view := self.nodes.get(name)) is not None:
-            self.ledger.show(view, now_s)
-            self.table.put(view)
-            if view.strangers or view.starting:
-                self._strange[name] = None
+    def _apply(self, event: PodEvent, uid: str, place: Place | None = None) -> None:
+        now_s = time.monotonic()
+        self.ledger.apply(event, uid, now_s, place)
+        self._refresh_changed(now_s)
+
+    def _refresh_changed(self, now_s: float) -> None:
+        for name in self.ledger.take_changed():
+            self._refresh(name, now_s)
+
+    def _refresh(self, name: str, now_s: float) -> None:
+        if (state := self.nodes.get(name)) is not None:
+            self.ledger.show(state, now_s)
+            self.table.put(state)
+            if state.unprofiled or state.starting:
+                self._unsettled[name] = None
 
 
 def _place(pod: PodFacts) -> Place:
-    return Place(pod.node, pod.kind, pod.running, holds=pod.holds)
+    return Place(pod.node, pod.kind, pod.holds)

@@ -1,12 +1,13 @@
 """What kube-scheduler asks an extender: filter, prioritize, bind. No HTTP in here.
 
 Filter and prioritize look at memory only, so they answer in time whatever the API server does. They can be wrong by the
-Pods that are on their way: kube-scheduler asks for the next Pod before the last one is bound. Bind is where it is
-decided: the extender binds itself, counts first, and refuses when the place is gone; the Pod is then scheduled again.
+Pods that are being bound: kube-scheduler asks for the next Pod before the last one is bound. Bind is where it is
+decided: the extender binds itself, takes the place first, and refuses when there is none; the Pod is then scheduled
+again.
 
-Where several may bind, and numbers fall meanwhile, the node's book decides (kube/book.py): a claim is written into it
-before the binding is sent, and only if nobody else wrote since. Bindings by others, kube-scheduler itself among them,
-come through the same door when the API server asks `admit` about them.
+Where several may bind, and numbers fall meanwhile, the node's placement Lease decides (kube/placement_lease.py): a
+claim is written into it before the binding is sent, and only if nobody else wrote since. Bindings by others,
+kube-scheduler itself among them, are claimed there too when the API server asks `admit` about them.
 """
 
 import asyncio
@@ -14,22 +15,24 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
-from carico_agent.kube.book import Beliefs, Books, Claim, Page
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
 from carico_agent.kube.pods import holds_of, is_name, kind_of
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.policy import Nodes, NodeView, PodView, Policy
+from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
+from carico_agent.schedule.placement.lease import LeaseClaims
+from carico_agent.schedule.policy import Policy
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
 
 MOST_PODS = 10_000
-CLAIM_TRIES = 5
 NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
-HOUSE_S = 0.1
+EXPIRE_EVERY_S = 0.1
 
-Refuse = Callable[[NodeView, PodView], str | None]
+Rule = Callable[[NodeState, PendingPod], str | None]
 """Why a node cannot take a Pod."""
 
 
@@ -37,10 +40,8 @@ Refuse = Callable[[NodeView, PodView], str | None]
 class ExtenderConfig:
     """How it answers. Times in seconds."""
 
-    open_when_unknown: bool = False
-    """Let nodes pass that have never published."""
-    book_namespace: str = "carico"
-    """Where the nodes' books are; empty: there are none, and nobody else binds."""
+    lease_namespace: str = "carico"
+    """Where the placement Leases are; empty: there are none, and nobody else binds."""
     resource: str = ""
     """The extended resource that Pods ask for, if any."""
     claim_s: float = 15.0
@@ -49,26 +50,21 @@ class ExtenderConfig:
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
 
 
-class Desk:
-    """Where a node's book lies: as last read or written, which a claim needs, and one Pod at a time writes into it."""
-
-    def __init__(self, believed_s: float) -> None:
-        self.page: Page | None = None
-        self.beliefs = Beliefs(believed_s)
-        self.lock = asyncio.Lock()
-
-
 class Extender:
     """Answers from what the watches know."""
 
-    def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy, config: ExtenderConfig) -> None:
+    def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy[Any], config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
-        self._books = Books(client, config.book_namespace) if config.book_namespace else None
-        self._desks: dict[str, Desk] = {}
-        self.conflicts = 0
+        leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
+        self._claims = None if leases is None else LeaseClaims(leases, config.claim_s)
         self.refused_binds = 0
         self.refused_admissions = 0
-        self._pods: OrderedDict[str, PodView] = OrderedDict()  # that were asked about: bind is told the UID only
+        self._pods: OrderedDict[str, PendingPod] = OrderedDict()  # that were asked about: bind is given the UID only
+
+    @property
+    def conflicts(self) -> int:
+        """Claims that failed because somebody else had written to the Lease first."""
+        return 0 if self._claims is None else self._claims.conflicts
 
     # ---- filter and prioritize
 
@@ -76,55 +72,49 @@ class Extender:
         """ExtenderArgs → ExtenderFilterResult, as JSON where only names travel."""
         if not self._cluster.synced:
             return {"Error": "carico extender: nodes and Pods are not known yet"}
-        names, whole, pod, now_s = names_of(arguments), arguments.get("Nodes"), self._pod(arguments), time.monotonic()
+        names, whole, pod = names_of(arguments), arguments.get("Nodes"), self._pod(arguments)
         nodes = self._known(names)
-        verdicts = self._refusals(nodes, pod, now_s) if nodes else [self._refusal(name, pod, now_s) for name in names]
+        verdicts = self._policy.refusals(nodes or self._present(names), pod, time.monotonic())
+        if nodes is None:
+            verdicts = [
+                why if name in self._cluster.nodes else NO_SUCH_NODE for name, why in zip(names, verdicts, strict=True)
+            ]
         if whole and arguments.get("NodeNames") is None:  # not nodeCacheCapable: objects came, objects must go
             failed = {name: why for name, why in zip(names, verdicts, strict=True) if why is not None}
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
-        return filter_result(names, verdicts, plain=bool(nodes))
+        return filter_result(names, verdicts, plain=nodes is not None)
 
     def prioritize(self, arguments: Object) -> bytes:
         """ExtenderArgs → HostPriorityList, as JSON."""
-        names, pod, views, nobody = names_of(arguments), self._pod(arguments), self._cluster.nodes, NodeView("")
+        names, pod = names_of(arguments), self._pod(arguments)
         nodes = self._known(names)
-        scores = self._policy.scores(nodes or [views.get(name, nobody) for name in names], pod, time.monotonic())
-        return host_priorities(names, scores, plain=bool(nodes))
+        scores = self._policy.scores(nodes or self._present(names), pod, time.monotonic())
+        return host_priorities(names, scores, plain=nodes is not None)
 
-    def _known(self, names: Sequence[str]) -> Nodes | None:
+    def _known(self, names: Sequence[str]) -> NodeColumns | None:
         """None if one of them does not exist (deleted, or new): rare, so that may take longer."""
         try:
             return self._cluster.table.of(names)
         except KeyError:
             return None
 
-    def _refusals(self, nodes: Nodes, pod: PodView, now_s: float) -> list[str | None]:
-        found = self._policy.refusals(nodes, pod, now_s)
-        if self._config.open_when_unknown:
-            return [why if slots == slots else None for why, slots in zip(found, nodes.slots.tolist(), strict=True)]
-        return found
+    def _present(self, names: Sequence[str]) -> NodeColumns:
+        """These nodes; one that does not exist is one that has published nothing."""
+        return NodeColumns.of([self._cluster.nodes.get(name) or NodeState(name) for name in names])
 
-    def _refusal(self, name: str, pod: PodView, now_s: float) -> str | None:
-        view = self._cluster.nodes.get(name)
-        return NO_SUCH_NODE if view is None else self._refuse_place(view, pod, now_s)
-
-    def _refuse_place(self, view: NodeView, pod: PodView, now_s: float) -> str | None:
-        if view.slots != view.slots and self._config.open_when_unknown:
-            return None
-        return self._policy.refusal(view, pod, now_s)
-
-    def _pod(self, arguments: Object) -> PodView:
+    def _pod(self, arguments: Object) -> PendingPod:
         return self._remember(arguments.get("Pod") or {})
 
-    def _remember(self, pod: Object) -> PodView:
+    def _remember(self, pod: Object) -> PendingPod:
         meta = pod.get("metadata") or {}
-        seen = PodView(str(meta.get("uid", "")), kind_of(meta), holds_of(pod.get("spec") or {}, self._config.resource))
-        if seen.uid:
-            self._pods[seen.uid] = seen
+        holds = holds_of(pod.get("spec") or {}, self._config.resource)
+        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds)
+        if pending.uid:
+            self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:
             self._pods.popitem(last=False)
-        return seen
+        return pending
 
     # ---- bind
 
@@ -140,38 +130,41 @@ class Extender:
                     why = await self._bind(namespace, name, uid, node)
             except KubeError as error:
                 why = str(error)
-            except TimeoutError:  # it may be bound all the same: the place stays taken until a watch or time tells
+            except TimeoutError:  # it may be bound all the same: the place is held until a watch shows it, or expires
                 why = f"the API server did not answer within {self._config.bind_s:g} s"
         self.refused_binds += bool(why)
         return {"Error": f"carico extender: {node}: {why}" if why else ""}
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> str | None:
-        """Why not; None when it is done. Counting and taking are one step here, before anything is waited for: the next
-        filter sees the place taken. The claim then makes it one step for all who bind, and for the node."""
+        """Why not; None when it is done. Checking and taking the place are one step, before anything is waited for: the
+        next filter sees it taken. The claim then makes it one step for all who bind, and for the node."""
         self._must_see()
         pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
-        if why := self._take(pod, node, self._refuse_binding):
+        if why := self._check(pod, node, self._refuse_binding):
             return why
+        self._hold(pod, node)
         try:
-            if why := await self._claim(pod, node, self._refuse_binding):
-                return why
-            await self._client.post(
-                f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
-                {
-                    "apiVersion": "v1",
-                    "kind": "Binding",
-                    "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-                    "metadata": {"name": name, "namespace": namespace, "uid": uid},
-                },
-            )
+            why = await self._claim(pod, node, self._refuse_binding)
+            if why is None:
+                await self._client.post(
+                    f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
+                    {
+                        "apiVersion": "v1",
+                        "kind": "Binding",
+                        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+                        "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                    },
+                )
+                self._cluster.accepted(uid)
+                return None
         except Refused:
-            self._let_go(pod, node)
+            self._withdraw(pod, node)
             raise
-        self._cluster.bound(uid)
-        return None
+        self._withdraw(pod, node)
+        return why
 
-    def _refuse_binding(self, view: NodeView, pod: PodView) -> str | None:
-        return self._refuse_place(view, pod, time.monotonic()) or self._refuse_holding(view, pod)
+    def _refuse_binding(self, state: NodeState, pod: PendingPod) -> str | None:
+        return self._policy.refusal(state, pod, time.monotonic()) or self._refuse_holding(state, pod)
 
     # ---- bindings by others
 
@@ -192,12 +185,15 @@ class Extender:
         if not pod.holds:
             return None
         self._must_see()
-        return await self._claim(pod, node, self._refuse_holding)
+        why = await self._claim(pod, node, self._refuse_holding)
+        if why is None:
+            self._hold(pod, node)
+        return why
 
-    def _refuse_holding(self, view: NodeView, pod: PodView) -> str | None:
-        if not pod.holds or view.resource is None or view.held + pod.holds <= view.resource:
+    def _refuse_holding(self, state: NodeState, pod: PendingPod) -> str | None:
+        if not pod.holds or state.resource is None or state.held + pod.holds <= state.resource:
             return None
-        return f"no room: {view.resource} {self._config.resource}, {view.held} held"
+        return f"no room: {state.resource} {self._config.resource}, {state.held} held"
 
     # ---- taking a place
 
@@ -208,7 +204,7 @@ class Extender:
         if self._cluster.blind_s() > self._config.claim_s / 2:
             raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
 
-    async def _ask(self, namespace: str, name: str, uid: str) -> PodView:
+    async def _ask(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
         that right already."""
         named = {"fieldSelector": f"metadata.name={name}"}
@@ -218,68 +214,47 @@ class Extender:
             raise KubeError(f"Pod {namespace}/{name} is gone")
         return self._remember(pod)
 
-    def _take(self, pod: PodView, node: str, refuse: Refuse, desk: Desk | None = None) -> str | None:
-        """Take a place in memory. What the Pod itself took in an earlier try does not stand in its way."""
-        self._cluster.unassume(pod.uid)
-        view = self._cluster.nodes.get(node)
-        if view is None:
+    def _check(
+        self, pod: PendingPod, node: str, rule: Rule, offer: Offer | None = None, claims: dict[str, Claim] | None = None
+    ) -> str | None:
+        """Why `node`, as the watches and its Lease show it, cannot take the Pod. A place that the Pod itself holds
+        there, from this or an earlier try, does not count."""
+        state = self._cluster.nodes.get(node)
+        if state is None:
             return NO_SUCH_NODE
-        why = refuse(view if desk is None else self._by_the_book(view, pod, desk), pod)
-        if why is None:
-            self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
-        return why
+        state = self._cluster.without(pod.uid, state)
+        return rule(state if offer is None else self._leased(state, offer, claims or {}), pod)
 
-    def _by_the_book(self, view: NodeView, pod: PodView, desk: Desk) -> NodeView:
-        """The node with what its book offers, and with those who have claimed a place and are not known yet."""
-        page = desk.page or Page()
-        offer = page.offer(time.time())
-        claims = desk.beliefs.of(page.claims, time.monotonic())
-        others = [claim for uid, claim in claims.items() if uid != pod.uid and not self._cluster.knows(uid, view.name)]
+    def _leased(self, state: NodeState, offer: Offer, claims: dict[str, Claim]) -> NodeState:
+        """The node with what its Lease offers, and with those who have claimed a place and are not known yet."""
+        new = [claim for uid, claim in claims.items() if not self._cluster.knows(uid, state.name)]
         return replace(
-            view,
-            assigned=view.assigned + len(others),
-            held=view.held + sum(claim.holds for claim in others),
-            slots=view.slots if offer.places is None else min(view.slots, offer.places),
-            resource=view.resource if offer.resource is None else offer.resource,
+            state,
+            assigned=state.assigned + len(new),
+            held=state.held + sum(claim.holds for claim in new),
+            slots=state.slots if offer.places is None else min(state.slots, offer.places),
+            resource=state.resource if offer.resource is None else offer.resource,
         )
 
-    def _let_go(self, pod: PodView, node: str) -> None:
-        """It will not be bound here after all: the next claim that is written leaves it out."""
-        self._cluster.unassume(pod.uid)
-        if (desk := self._desks.get(node)) is not None and desk.page is not None:
-            desk.page.claims.pop(pod.uid, None)
+    async def _claim(self, pod: PendingPod, node: str, rule: Rule) -> str | None:
+        """Write into the node's Lease that `pod` comes, if there is room by what the Lease says; returns why not."""
+        if self._claims is None or node not in self._cluster.nodes:
+            return self._check(pod, node, rule)
+        return await self._claims.claim(node, pod, lambda offer, others: self._check(pod, node, rule, offer, others))
 
-    async def _claim(self, pod: PodView, node: str, refuse: Refuse) -> str | None:
-        """Write into the book that `pod` comes, if there is room by what it says. Nobody tells us when it changes: a
-        claim that somebody else preceded fails, and what was read earlier does not refuse anybody."""
-        if self._books is None or node not in self._cluster.nodes:
-            return self._take(pod, node, refuse)
-        desk = self._desks.setdefault(node, Desk(self._config.claim_s))
-        async with desk.lock:
-            for _ in range(CLAIM_TRIES):
-                known = desk.page is not None
-                if desk.page is None:
-                    desk.page = await self._books.read(node)
-                if why := self._take(pod, node, refuse, desk):
-                    if not known:
-                        return why
-                    desk.page = None
-                elif await self._write_claim(desk, pod, node):
-                    return None
-        self._cluster.unassume(pod.uid)
-        return "others keep taking places here"
+    def _hold(self, pod: PendingPod, node: str) -> None:
+        self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
 
-    async def _write_claim(self, desk: Desk, pod: PodView, node: str) -> bool:
-        assert self._books is not None and desk.page is not None
-        page, desk.page = desk.page, None  # if the answer is lost we do not know what the book says
-        claims = desk.beliefs.of(page.claims, time.monotonic()) | {pod.uid: Claim(round(time.time(), 3), pod.holds)}
-        desk.page = await self._books.claim(node, page, claims)
-        self.conflicts += desk.page is None
-        return desk.page is not None
+    def _withdraw(self, pod: PendingPod, node: str) -> None:
+        """It will not be bound there after all."""
+        self._cluster.release(pod.uid)
+        if self._claims is not None:
+            self._claims.withdraw(node, pod)
 
-    async def keep_house(self) -> None:
+    async def expire_loop(self) -> None:
+        """For ever: what ends by time."""
         while True:
-            await asyncio.sleep(HOUSE_S)
-            self._cluster.keep_house(time.monotonic())
-            for node in [node for node in self._desks if node not in self._cluster.nodes]:
-                del self._desks[node]
+            await asyncio.sleep(EXPIRE_EVERY_S)
+            self._cluster.expire(time.monotonic())
+            if self._claims is not None:
+                self._claims.forget_others(self._cluster.nodes)

@@ -1,6 +1,6 @@
 """What travels between kube-scheduler and an extender, as bytes.
 
-Go's wire types have no JSON tags, hence the capital letters; scores must be integers (FACTS.md B). Answers are joined
+Go's wire types have no JSON tags, hence the capital letters; scores must be integers from 0 to 10. Answers are joined
 from strings: dictionaries for 5,000 nodes, made only to be encoded, take three times as long.
 """
 

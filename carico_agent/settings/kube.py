@@ -1,7 +1,7 @@
 """Settings of everything that talks to Kubernetes. Read through the package, like all others."""
 
-from dataclasses import dataclass
-from typing import Annotated
+from dataclasses import dataclass, field
+from typing import Annotated, Any
 
 from carico_agent.plugin_api.declare import Range
 
@@ -24,10 +24,10 @@ class KubernetesSettings:
     """Extended resource that Pods ask for, one each. Empty: publish annotations only; Pods that wait for the extender
     are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
 
-    book_namespace: str = "carico"
-    """Namespace of the nodes' books: Leases in which a node offers places and extenders claim them, so that no Pod is
-    bound to a number that has just fallen (deploy/base makes it). Agents and extenders must name the same one. Empty:
-    none; then one extender is as many as there may be."""
+    lease_namespace: str = "carico"
+    """Namespace of the placement Leases: in each a node offers places and extenders claim them, so that no Pod is bound
+    to a number that has just been lowered (deploy/base makes it). Agents and extenders must name the same one. Empty:
+    no Leases; then only one extender may run."""
 
     min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
     """Least time between two writes to the API server [s]."""
@@ -62,19 +62,13 @@ class ExtenderSettings:
     allow_plaintext: bool = False
     """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
 
-    policy: str = "pod-capacity"
-    """Which policy filters and scores nodes."""
-
-    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.6
-    """The part of a node's slots that may be starting at once, until Pods that ended there have shown how long they
-    start and run; from then on a little more than that needs. 1: never a limit."""
-
-    open_when_stale: bool = False
-    """true: believe expired numbers instead of closing their nodes."""
-
-    open_when_unknown: bool = False
-    """true: nodes that have never published are left to the other filters, with the lowest score. false: closed."""
-
     claim_s: Annotated[float, Range(5.0, 300.0)] = 15.0
     """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes
-    (4 s at most) and the watch lags; an extender that has just started believes claims of ended Pods this long."""
+    (4 s at most) and the watch lags; an extender that has just started counts claims of ended Pods this long."""
+
+    policy: str = "pod-capacity"
+    """Which policy filters and scores nodes; `carico extender --policies` lists them with their settings. Each has its
+    own table below this one: [extender.policies.NAME]."""
+
+    policies: dict[str, dict[str, Any]] = field(default_factory=dict)
+    """The policies' own settings, one table each, checked against what the policy declares."""

@@ -21,6 +21,17 @@ def replace_file(path: Path, encoded: bytes, mode: int = 0o644, synced: bool = F
                 os.fsync(file.fileno())
         draft.chmod(mode)
         draft.replace(path)
+        if synced:
+            _sync_folder(path.parent)
     except OSError:
         draft.unlink(missing_ok=True)
         raise
+
+
+def _sync_folder(folder: Path) -> None:
+    """The new name of a file is kept by its folder: without this a power failure may bring the old file back."""
+    opened = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)

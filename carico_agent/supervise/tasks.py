@@ -8,12 +8,15 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable
+from concurrent.futures import Future
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 from carico_agent.supervise.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
+T = TypeVar("T")
 HEALED_AFTER_S = 10.0
 
 
@@ -100,3 +103,13 @@ def guard_call(name: str, call: Callable[..., object], *arguments: object) -> st
         log.debug("%s: %r", name, error, exc_info=True)
         return f"{type(error).__name__}: {error}"
     return None
+
+
+def settle(future: "Future[T]", call: Callable[[], T]) -> None:
+    """Run `call` and put its result, or its failure whatever it is, into `future`: for worker threads."""
+    try:
+        result = call()
+    except Exception as error:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

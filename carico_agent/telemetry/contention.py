@@ -18,7 +18,7 @@ Why not u^c, the chance that c independent CPUs are all busy: .275² leaves an e
 on 64 CPUs it would deny all pressure at u = .95 (.04, where a random queue has about .56).
 Why not procs_running, which leaves throttled tasks out: one instant of 100 ms is 0 or 1, noise of the worst kind.
 
-Measured (DESIGN.md §2, two CPUs): throttled rows .479 .382 .632 become .039 .159 .158, truth ≈ .04 .14 .14; the
+Measured on two CPUs: throttled rows .479 .382 .632 become .039 .159 .158, truth ≈ .04 .14 .14; the
 unthrottled table keeps its values (only the idle row moves, from .008 to .005). What remains: on a node that is
 *both* busy and full of throttled containers the bound leaves up to u^√(2(c+1))/2 too much
 (.20 at u = .75 on four CPUs). That errs towards "full".

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
-from carico_agent.app.status import status_of
 from carico_agent.core import CapacityModel, ModelConfig
-from carico_agent.publish.board import Board
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.status import status_of
 from carico_agent.telemetry import NodeReader, Root, derive
 from lab.bench.table import Row
 from lab.synthetic import SCENARIOS, samples
@@ -46,7 +46,7 @@ def measure(quick: bool) -> list[Row]:
     model = CapacityModel(RESOURCES, ModelConfig(cores=reader.cores))
     for tick in range(30):
         model.observe(tick * 0.1, usage.values, pods=1)
-    estimate, board = model.estimate(), Board(5.0)
+    estimate, board = model.estimate(), StatusBoard(5.0)
     observed_us, updated_us = observe_us(60 if quick else 300)
     rows = [
         Row("read: the kernel's files, per tick", per_call_us(lambda: reader.read(0.0), runs), "µs", READ_BUDGET_US),

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import (
     COLOURS,
     FIGURES,
@@ -44,14 +44,14 @@ def section(quick: bool) -> Section:
     others: dict[str, list[Result]] = {
         "carico": runs(Carico, pi(), which),
         "carico, all slots may start at once": runs(
-            lambda: Carico(policy=PodCapacity(starting_ratio=1.0)), pi(), which
+            lambda: Carico(policy=PodCapacity(PodCapacitySettings(starting_ratio=1.0))), pi(), which
         ),
         "paper CARICO (rehearsed)": runs(PaperCarico, pi(), which, warm(PI)),
         "oracle": runs(Oracle, pi(), which),
     }
     if not quick:
         others["paper's scheduler, carico's estimator"] = runs(
-            lambda: PaperCarico(AgentConfig(gate=None)), pi(), which, warm(PI)
+            lambda: PaperCarico(AgentConfig(throttle=None)), pi(), which, warm(PI)
         )
         others["paper CARICO (cold)"] = runs(PaperCarico, pi(), which)
         others["Trimaran TLP, 100m"] = runs(TargetLoadPacking, pi(), which)

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import FIGURES, Section, plot, runs, seeds, warm
 from lab.sim.engine import Result
 from lab.sim.fleet import AgentConfig
@@ -16,8 +16,11 @@ JOBS = [Job(LIGHT, 570, 0.0, 60.0), Job(HEAVY, 400, 60.0)]
 PAPER = "paper CARICO"
 
 
+CAREFUL = PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5)
+
+
 class OneKind(Carico):
-    """carico where heavy Pods cannot be told from light ones by what made them: nobody is a stranger."""
+    """carico where heavy Pods cannot be told from light ones by what made them: nobody is unprofiled."""
 
     def prior_slots(self) -> float:
         return float("inf")
@@ -39,13 +42,16 @@ def section(quick: bool) -> Section:
     }
     if not quick:
         ours["carico, one template, no limit on starts"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=1.0)), JOBS, which, setup
+            lambda: OneKind(policy=PodCapacity(PodCapacitySettings(starting_ratio=1.0))), JOBS, which, setup
         )
         ours["carico, one template, starting_ratio 0.1"] = runs(
-            lambda: OneKind(policy=PodCapacity(starting_ratio=0.1, starting_headroom=0.5)), JOBS, which, setup
+            lambda: OneKind(policy=PodCapacity(CAREFUL)),
+            JOBS,
+            which,
+            setup,
         )
         ours["paper's scheduler, carico's estimator"] = runs(
-            lambda: PaperCarico(AgentConfig(gate=None)), JOBS, which, setup
+            lambda: PaperCarico(AgentConfig(throttle=None)), JOBS, which, setup
         )
         ours["kube-scheduler 100m"] = runs(Kube, JOBS, which)
         ours["oracle"] = runs(Oracle, JOBS, which)
@@ -72,7 +78,7 @@ def section(quick: bool) -> Section:
         headline=False,
     )
     s.say(
-        "**Another template.** Strangers (Pods made by a controller whose Pods have not yet run on this node for 12 s) "
+        "**Another template.** Unprofiled Pods (of a controller whose Pods have not run on this node for 12 s yet) "
         "count at the prior cost of one core until the node has measured them.",
         "",
         "**The same template** (a Job whose later Pods get heavier work): nothing tells Pods apart before they run. "

@@ -26,8 +26,9 @@ def section(quick: bool) -> Section:
         rows.append((nodes, until_s, float(done.mean()), len(done) / nodes, int(per_node), overfill, writes))
     s.say(
         "20 pi-2000 Pods per node at once, carico, for a fixed time (so a shorter one counts the quicker half of the "
-        "Pods). Writes are those that pass the change gate. The 5,000 nodes are simulated for 15 s only: 100,000 Pods, "
-        "and a model per node that runs at 10 Hz. How long each took is printed while it runs, not part of the tables."
+        "Pods). Writes are those that pass the write throttle. The 5,000 nodes are simulated for 15 s only: 100,000 "
+        "Pods, and a model per node that runs at 10 Hz. How long each took is printed while it runs, not part of the "
+        "tables."
     )
     s.table(
         (

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import (
     COLOURS,
     FIGURES,
@@ -144,7 +144,7 @@ def _told() -> Carico:
 
 
 def _careful() -> Carico:
-    return Carico(policy=PodCapacity(starting_ratio=0.1))
+    return Carico(policy=PodCapacity(PodCapacitySettings(starting_ratio=0.1)))
 
 
 def _lines(name: str, sizes: tuple[int, ...], lines: dict[str, list[float]]) -> None:

@@ -7,8 +7,8 @@ from math import exp, log
 import numpy as np
 
 from carico_agent.core import ModelConfig
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.schedule.policy import PodCapacity
+from carico_agent.publish.throttle import ThrottleConfig
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
 from lab.sim.cluster import Machine
@@ -31,9 +31,9 @@ WORKLOADS = (
     (Setup(nodes=12, rehearsal=(BRIEF,)), [Job(BRIEF, 400)]),
 )
 HELD_OUT = ((Setup(), pi()),)
-NO_LIMIT = PodCapacity(starting_ratio=1.0)
+NO_LIMIT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 POLICIES = [NO_LIMIT] + [
-    PodCapacity(starting_ratio=ratio, starting_headroom=headroom)
+    PodCapacity(PodCapacitySettings(starting_ratio=ratio, starting_headroom=headroom))
     for ratio in (0.4, 0.6, 0.8)
     for headroom in (1.0, 1.25, 1.5)
 ]
@@ -57,7 +57,7 @@ def section(quick: bool) -> Section:
     s = Section("How the defaults were chosen", quick=quick)
     few = TRAINING_SEEDS[:1] if quick else TRAINING_SEEDS
     _starting(s, few)
-    _gate(s, few[:1])
+    _throttle(s, few[:1])
     _core(s, few[:2])
     return s
 
@@ -83,8 +83,8 @@ def _starting(s: Section, which: range) -> None:
         rows.append((policy, *train, *held))
     shown = [
         (
-            "no limit" if p is NO_LIMIT else p.starting_ratio,
-            "" if p is NO_LIMIT else p.starting_headroom,
+            "no limit" if p is NO_LIMIT else p.settings.starting_ratio,
+            "" if p is NO_LIMIT else p.settings.starting_headroom,
             *(f"{value:.3f}" for value in (jct, pct, jct * pct, held_jct, held_pct, held_jct * held_pct)),
         )
         for p, jct, pct, held_jct, held_pct in rows
@@ -92,11 +92,11 @@ def _starting(s: Section, which: range) -> None:
     s.table(("starting_ratio", "headroom", "JCT", "mean PCT", "product", "held out: JCT", "mean PCT", "product"), shown)
     shortest = min(row[1] for row in rows)
     best = min((row for row in rows if row[1] <= shortest + 0.005), key=lambda row: row[2])[0]
-    mine = PodCapacity()
+    mine = PodCapacitySettings()
     s.claim(
         f"tuning: starting_ratio {mine.starting_ratio:g}, headroom {mine.starting_headroom:g} are what the rule "
-        f"chooses on the training set ({best.starting_ratio:g}, {best.starting_headroom:g})",
-        best == mine,
+        f"chooses on the training set ({best.settings.starting_ratio:g}, {best.settings.starting_headroom:g})",
+        best.settings == mine,
         headline=False,
     )
 
@@ -109,12 +109,12 @@ def _relative(this: tuple[float, float, float], base: tuple[float, float, float]
     return exp(this[0] - base[0]), exp(this[1] - base[1])
 
 
-def _gate(s: Section, which: range) -> None:
-    s.say("**Hysteresis** of the publishing gate, on the same workloads, first training seed:")
+def _throttle(s: Section, which: range) -> None:
+    s.say("**Hysteresis** of the write throttle, on the same workloads, first training seed:")
     rows, base = [], cost(Carico, which)
     for rise, fall in GATES:
-        gate = ThrottleConfig(rise=rise, fall=fall)
-        this = cost(lambda gate=gate: Carico(AgentConfig(gate=gate)), which)  # type: ignore[misc]
+        throttle = ThrottleConfig(rise=rise, fall=fall)
+        this = cost(lambda throttle=throttle: Carico(AgentConfig(throttle=throttle)), which)  # type: ignore[misc]
         rows.append((f"{rise}, {fall}", *(f"{ratio:.3f}" for ratio in _relative(this, base)), this[2]))
     s.table(("rise, fall [Pods]", "JCT / default", "mean PCT / default", "writes per node and minute"), rows)
 

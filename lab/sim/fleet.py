@@ -1,4 +1,4 @@
-"""One carico agent per node: the production model, contention rule and change gate, fed with simulated telemetry."""
+"""One carico agent per node: the production model, contention rule and write throttle, fed with simulated telemetry."""
 
 import heapq
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.queue import Queue
-from carico_agent.publish.gate import ThrottleConfig, WriteThrottle
+from carico_agent.publish.throttle import ThrottleConfig, WriteThrottle
 from carico_agent.telemetry.contention import contention
 from lab.sim.cluster import Cluster
 
@@ -29,7 +29,7 @@ class Faults:
 @dataclass(frozen=True)
 class AgentConfig:
     estimator: str = "resource-space"
-    gate: ThrottleConfig | None = field(default_factory=ThrottleConfig)
+    throttle: ThrottleConfig | None = field(default_factory=ThrottleConfig)
     """None publishes every second, as the paper does."""
     model: dict[str, object] = field(default_factory=dict)
     """Parameters of the ModelConfig that differ from its defaults."""
@@ -51,7 +51,7 @@ class Fleet:
         self.cluster, self.config, self._hear = cluster, config, hear
         model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
         self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
-        self.gates = [WriteThrottle(config.gate) if config.gate else None for _ in range(cluster.n)]
+        self.throttles = [WriteThrottle(config.throttle) if config.throttle else None for _ in range(cluster.n)]
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
         self.writes = 0
@@ -89,21 +89,21 @@ class Fleet:
 
     def _publish(self, i: int, t: float, estimate: Estimate) -> None:
         self.estimates[i] = estimate
-        faults, gate = self.config.faults, self.gates[i]
+        faults, throttle = self.config.faults, self.throttles[i]
         if i in faults.silent and t >= faults.silent_from_s:
             return
         value, ttl_s = estimate.pod_capacity, 1e9
-        if gate is not None:
-            news = gate.news(estimate.slots, estimate.mode)
-            if gate.reason(t, news) is None:
+        if throttle is not None:
+            summary = throttle.summary(estimate.slots, estimate.mode)
+            if throttle.reason(t, summary) is None:
                 return
-            gate.wrote(t, news)
-            value, ttl_s = float("nan") if news.slots is None else float(news.slots), gate.config.ttl_s
+            throttle.wrote(t, summary)
+            value, ttl_s = float("nan") if summary.slots is None else float(summary.slots), throttle.config.ttl_s
         self.writes += 1
         heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s))
 
     def _deliver(self, t: float) -> None:
         while self._post and self._post[0][0] <= t:
-            _, _, node, value, said_s, ttl_s = heapq.heappop(self._post)
+            _, _, node, value, published_s, ttl_s = heapq.heappop(self._post)
             self.published[node] = value
-            self._hear(node, value, said_s, ttl_s)
+            self._hear(node, value, published_s, ttl_s)

@@ -23,9 +23,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 
 from carico_agent.client import AgentClient, AgentError
 from tests.conftest import AgentProcess
-from tests.test_reservations_api import roomy
 
-__all__ = ["roomy"]
 Start = Callable[..., AgentProcess]
 STREAMS = ("/v1/watch", "/v1/events")
 CASES = 10_000

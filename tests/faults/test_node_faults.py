@@ -19,9 +19,7 @@ from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from tests.conftest import AgentProcess
 from tests.containerd import PrivateContainerd, missing
 from tests.runtime.trees import FakeRoot
-from tests.test_reservations_api import roomy
 
-__all__ = ["roomy"]
 Start = Callable[..., AgentProcess]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")
 

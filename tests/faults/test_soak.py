@@ -9,11 +9,13 @@ from collections.abc import Iterator
 
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
-from carico_agent.app.sampling import Sampling
-from carico_agent.app.status import human_line, status_metrics, status_of
+from carico_agent.app.sampling import SampleQueue, Sampling, UpdateClock
 from carico_agent.core import CapacityModel
 from carico_agent.net.metrics import render
-from carico_agent.publish.board import Board
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.families import status_metrics
+from carico_agent.publish.line import human_line
+from carico_agent.publish.status import status_of
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import Settings
@@ -56,26 +58,27 @@ def descriptors() -> int:
 
 def test_memory_and_descriptors_stay_flat() -> None:
     settings = Settings()
-    sampling = Sampling(Pipeline(CapacityModel(RESOURCES, model_config(settings, 4))), OwnCost())
-    board, book, log = Board(settings.socket.ttl_s), Reservations(1000, 600.0, 200), EventLog()
+    queue, clock = SampleQueue[TraceRow](), UpdateClock()
+    sampling = Sampling(Pipeline(CapacityModel(RESOURCES, model_config(settings, 4))), queue.take, OwnCost())
+    board, held, log = StatusBoard(settings.socket.ttl_s), Reservations(1000, 600.0, 200), EventLog()
     resident, opened, pods, updates = list[int](), descriptors(), 0, 0
     for tick, row in enumerate(rows(HOURS)):
         t = row.reading.t
-        if row.pods != pods:  # as the runtime would tell it, between two ticks
+        if row.pods != pods:  # as the runtime would report it, between two ticks
             pods = row.pods
             sampling.count(t, pods, True)
             log.append(Event(t, t, "/tasks/start", count=pods, churn=True))
-        sampling.take(row)
-        if sampling.due(t):
+        queue.put(row)
+        if clock.due(t):
             updates += 1
             estimate, usage = sampling.look()
             board.publish(status_of("soak", RESOURCES, estimate, usage.detail if usage else {}))
             if estimate.pod_capacity >= 1:
-                book.reserve(t, estimate.pod_capacity, 1, 0.5, "soak", owner="uid 1000")
+                held.reserve(t, estimate.pod_capacity, 1, 0.5, "soak", owner="uid 1000")
             human_line(board.status)
             board.encoded()
         if tick % 600 == 599:  # once a minute: what is saved and scraped
-            state.decode(sampling.encoded_state(state.encode))
+            state.decode(state.encode(sampling.current_model()))
             render(status_metrics(board.status, board.age_s))
         if tick % 6000 == 5999:
             gc.collect()
@@ -88,4 +91,4 @@ def test_memory_and_descriptors_stay_flat() -> None:
     assert updates >= 0.98 * HOURS * 3600
     assert max(resident) - settled <= GROWTH_BYTES
     assert descriptors() == opened
-    assert len(book.state()) <= 2
+    assert len(held.state()) <= 2

@@ -75,8 +75,8 @@ class ExtenderProcess:
         self.port = port or free_port()
         self.log = folder / f"extender-{self.port}.log"
         config = folder / f"extender-{self.port}.toml"
-        rows = {"starting_ratio": 1.0, **settings}
-        config.write_text("[extender]\n" + "".join(f"{key} = {_toml(value)}\n" for key, value in rows.items()))
+        rows = "".join(f"{key} = {_toml(value)}\n" for key, value in settings.items())
+        config.write_text(f"[extender]\n{rows}[extender.policies.pod-capacity]\nstarting_ratio = 1.0\n")
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [

@@ -15,9 +15,11 @@ from carico_agent.kube.access import Access, from_kubeconfig
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.publish.board import Board
-from carico_agent.publish.gate import ThrottleConfig
-from carico_agent.publish.node import NodeConfig, NodePublisher
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_writer import NodeConfig
+from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.status import Status
+from carico_agent.publish.throttle import ThrottleConfig
 from tests.kube.plane import Plane
 
 SWING_S = 8.0
@@ -32,9 +34,9 @@ class FakeNode:
     def __init__(self, name: str, access: Access, slots: float) -> None:
         self.name, self.slots = name, slots
         self.running: set[str] = set()
-        self.board = Board(ttl_s=5.0)
+        self.board = StatusBoard(ttl_s=5.0)
         self.client = KubeClient(access, TokenBucket(per_s=20.0, burst=50))
-        config = NodeConfig(name, book_namespace="carico", gate=QUICK)
+        config = NodeConfig(name, lease_namespace="carico", throttle=QUICK)
         self.publisher = NodePublisher(self.client, self.board, config, self.counted)
 
     def counted(self) -> dict[str, bool]:
@@ -45,16 +47,16 @@ class FakeNode:
         pods = len(self.running)
         capacity = max(0.0, self.slots - pods)
         self.board.publish(
-            {
-                "time": _now(),
-                "pod_capacity": capacity,
-                "slots": pods + capacity,
-                "pods": pods,
-                "mode": "measured",
-                "low": capacity,
-                "high": capacity,
-                "limiting": "cpu",
-            }
+            Status(
+                time=_now(),
+                pod_capacity=capacity,
+                slots=pods + capacity,
+                pods=pods,
+                mode="measured",
+                low=capacity,
+                high=capacity,
+                limiting="cpu",
+            )
         )
 
 
@@ -83,7 +85,7 @@ class Fleet:
             node.tell()
             self._tasks.append(asyncio.create_task(node.publisher.run()))
         self._tasks += [asyncio.create_task(self._tell()), asyncio.create_task(self._kubelets())]
-        while not all(node.publisher.writes for node in self.nodes.values()):
+        while not all(node.publisher.writer.writes for node in self.nodes.values()):
             await asyncio.sleep(0.05)
         return self
 

@@ -155,7 +155,7 @@ class Admin:
         self.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
 
     def clear(self) -> None:
-        """No Pods, no nodes, no books, nobody at the door."""
+        """No Pods, no nodes, no leases, nobody at the webhook."""
         self.delete(HOOKS)
         self.delete("/apis/coordination.k8s.io/v1/namespaces/carico/leases")
         self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")

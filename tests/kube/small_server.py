@@ -32,7 +32,7 @@ class SmallServer:
         self.nodes: dict[str, Object] = {}
         self.bound: list[tuple[str, str]] = []
         self.version = 0
-        self.door: Callable[[str, str, str], Awaitable[str | None]] | None = None  # a webhook: Pod, UID, node
+        self.webhook: Callable[[str, str, str], Awaitable[str | None]] | None = None  # a webhook: Pod, UID, node
         self.heard: list[Callable[[Object], None]] = []
 
     async def get(self, path: str, params: Object | None = None) -> Object:
@@ -80,7 +80,7 @@ class SmallServer:
         return await self._store(self.leases, name, {**old, "metadata": meta})
 
     async def bind(self, uid: str, node: str) -> None:
-        if self.door is not None and (why := await self.door(uid, uid, node)):
+        if self.webhook is not None and (why := await self.webhook(uid, uid, node)):
             raise Refused(409, why)
         self.bound.append((uid, node))
         pod = self.pods.setdefault(uid, _pod(uid))

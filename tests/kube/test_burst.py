@@ -1,6 +1,6 @@
 """Two hundred Pods over ten nodes: no node ever gets more than it published, also while numbers change every second.
 
-Strict wherever the nodes' books are asked: by the extender's bind, and by the API server's admission webhook before
+Strict wherever the nodes' leases are asked: by the extender's bind, and by the API server's admission webhook before
 bindings of an unmodified kube-scheduler. Without that webhook kube-scheduler alone is strict while numbers stand still;
 while they change, a binding may cross a lower number on the way (see judge.py): that is measured here, with a bound.
 """
@@ -16,10 +16,10 @@ import yaml
 
 from tests.conftest import TREE
 from tests.kube.conftest import ExtenderProcess
-from tests.kube.door import Door
 from tests.kube.fleet import Fleet
 from tests.kube.judge import Recorder, Verdict
 from tests.kube.plane import Plane, wait_for
+from tests.kube.webhook import Webhook
 
 PODS = 200
 GRACE_MS = 250.0
@@ -76,44 +76,44 @@ async def test_the_resource_alone(cluster: Plane, changing: bool) -> None:
 
 
 @pytest.fixture
-def door(cluster: Plane, tmp_path: Path) -> Iterator[Door]:
-    door = Door(cluster, tmp_path)
-    yield door
-    door.stop()
+def webhook(cluster: Plane, tmp_path: Path) -> Iterator[Webhook]:
+    webhook = Webhook(cluster, tmp_path)
+    yield webhook
+    webhook.stop()
 
 
-@pytest.mark.parametrize("killed", [False, True], ids=["door kept", "door killed"])
-async def test_an_unmodified_scheduler_and_the_door(cluster: Plane, door: Door, killed: bool) -> None:
+@pytest.mark.parametrize("killed", [False, True], ids=["webhook kept", "webhook killed"])
+async def test_an_unmodified_scheduler_and_the_webhook(cluster: Plane, webhook: Webhook, killed: bool) -> None:
     """kube-scheduler has no extender; the API server asks before it makes a binding."""
     cluster.start_scheduler()
     async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING) as fleet:
         creating = asyncio.create_task(burst(cluster))
         for _ in range(3 if killed else 0):
             await asyncio.sleep(3.0)
-            await asyncio.to_thread(door.restart)
+            await asyncio.to_thread(webhook.restart)
         await creating
         await all_finish(fleet)
-    asked, refused = (door.counted(name) for name in ("admit_seconds_count", "refused_admissions_total"))
+    asked, refused = (webhook.counted(name) for name in ("admit_seconds_count", "refused_admissions_total"))
     print(f"asked {asked:.0f} times, refused {refused:.0f}")
     assert killed or asked - refused == PODS
-    assert door.readyz() == 200
-    check(f"the door{', killed three times' if killed else ''}", recorder.judge("resource"), changing=True)
+    assert webhook.readyz() == 200
+    check(f"the webhook{', killed three times' if killed else ''}", recorder.judge("resource"), changing=True)
 
 
-def test_a_door_in_trouble_stops_nobody(cluster: Plane, tmp_path: Path) -> None:
+def test_a_failing_webhook_stops_nobody(cluster: Plane, tmp_path: Path) -> None:
     """It lives, but may ask the API server for nothing. With failurePolicy Ignore Pods are bound as without it."""
-    door = Door(cluster, tmp_path, policy="Ignore", token="nobody-token")
+    webhook = Webhook(cluster, tmp_path, policy="Ignore", token="nobody-token")
     try:
-        wait_for(lambda: door.readyz() == 503, "the door says that it is not ready")
+        wait_for(lambda: webhook.readyz() == 503, "the webhook is not ready")
         cluster.start_scheduler()
         cluster.admin.add_node("n1")
         amount = {"carico.dev/pods": "1"}
         cluster.admin.merge("/api/v1/nodes/n1/status", {"status": {"capacity": amount, "allocatable": amount}})
         cluster.admin.add_pod("asks", 1)
         wait_for(lambda: cluster.admin.bound() == {"n1": 1}, "it is bound")
-        assert door.counted("admit_seconds_count") == 0  # asked, and answered with an error each time
+        assert webhook.counted("admit_seconds_count") == 0  # asked, and answered with an error each time
     finally:
-        door.stop()
+        webhook.stop()
 
 
 def extended(*extenders: ExtenderProcess) -> dict[str, Any]:

@@ -63,7 +63,7 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
     assert amounts(node) == (str(status["places"]),) * 2
     own = agent.client().request("GET", "/v1/self")
-    assert own["kubernetes"]["condition"] == "published"
+    assert own["publishers"]["kubernetes"]["condition"] == "published"
     wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     # What was not held is taken back when the agent stops: nobody would correct it.
     assert agent.stop() == 0
@@ -341,7 +341,7 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries if entry["objectRef"]["resource"] == "nodes"]
     assert len(times) >= 2
-    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its book: before, and after if it rises
+    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its Lease: before, and after if it rises
     assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
     # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
     assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times

@@ -33,7 +33,7 @@ def test_old_numbers_do_not_overfill() -> None:
     assert r.finished and r.overfill_s(7.97) == 0
 
 
-def test_heavy_strangers_are_let_in_slowly() -> None:
+def test_heavy_unprofiled_pods_are_let_in_slowly() -> None:
     jobs = [Job(LIGHT, 100, 0.0, 30.0), Job(HEAVY, 80, 30.0)]
     mine, paper = (run(make(), jobs, 4, Setup(nodes=4, rehearsal=(LIGHT,))) for make in (Carico, PaperCarico))
     assert excess(mine).sum() < 0.5 * excess(paper).sum()

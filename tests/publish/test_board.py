@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from carico_agent.publish.board import Board, boottime_s
+from carico_agent.publish.board import StatusBoard, boottime_s
+from carico_agent.publish.status import Status, as_json
 
 
 class Clock:
@@ -18,35 +19,37 @@ class Clock:
 
 async def test_age_and_freshness() -> None:
     clock = Clock()
-    board = Board(ttl_s=5, clock=clock)
+    board = StatusBoard(ttl_s=5, clock=clock)
     assert not board.fresh
-    board.publish({"pods": 1})
+    board.publish(Status(pods=1))
     clock.now_s += 2.5
-    assert json.loads(board.encoded()) == {"version": 1, "sequence": 1, "ttl_s": 5, "pods": 1, "age_s": 2.5}
+    body = json.loads(board.encoded())
+    assert body == {**as_json(board.status), "age_s": 2.5}
+    assert [body[key] for key in ("version", "sequence", "ttl_s", "pods", "age_s")] == [1, 1, 5, 1, 2.5]
     assert board.fresh
     clock.now_s += 3
     assert not board.fresh
 
 
 async def test_everyone_who_waits_is_woken_and_late_ones_see_the_newest() -> None:
-    board = Board(ttl_s=5)
-    board.publish({})
+    board = StatusBoard(ttl_s=5)
+    board.publish(Status())
     waiting = [asyncio.create_task(board.changed()) for _ in range(3)]
     await asyncio.sleep(0)
     for _ in range(5):
-        board.publish({})
+        board.publish(Status())
     await asyncio.gather(*waiting)
     assert board.sequence == 6
 
 
 async def test_a_reader_who_gives_up_does_not_wake_the_others() -> None:
-    board = Board(ttl_s=5)
+    board = StatusBoard(ttl_s=5)
     one, other = asyncio.create_task(board.changed()), asyncio.create_task(board.changed())
     await asyncio.sleep(0)
     one.cancel()
     await asyncio.sleep(0)
     assert not other.done()
-    board.publish({})
+    board.publish(Status())
     await other
 
 
@@ -57,8 +60,8 @@ async def test_a_number_from_before_a_suspend_is_void(monkeypatch: pytest.Monkey
     monkeypatch.setattr(
         time, "clock_gettime", lambda clock: real(clock) + (asleep_s if clock == time.CLOCK_BOOTTIME else 0.0)
     )
-    board = Board(ttl_s=5)
-    board.publish({})
+    board = StatusBoard(ttl_s=5)
+    board.publish(Status())
     assert board.fresh
     asleep_s = 3600.0
     assert not board.fresh

@@ -17,8 +17,8 @@ from carico_agent.runtime.pods import (
     PodTable,
     Selector,
     Snapshot,
-    Status,
     Task,
+    TaskStatus,
 )
 
 
@@ -173,10 +173,10 @@ def test_place_and_start_time_survive_events_and_snapshots():
     feed(table, "create a", "start a 7")
     table.place("default/a", "/x/a", 42)
     feed(table, "paused a", "create b", "start b 8")
-    table.close_snapshot(Snapshot({("default", "a"): Container({})}, {("default", "a"): Task(7, Status.PAUSED)}))
+    table.close_snapshot(Snapshot({("default", "a"): Container({})}, {("default", "a"): Task(7, TaskStatus.PAUSED)}))
     pod = table.pods["default/a"]
     assert (pod.cgroup, pod.inode, pod.started_s, pod.containers[0].paused) == ("/x/a", 42, 100.0, True)
-    table.close_snapshot(Snapshot({("default", "a"): Container({})}, {("default", "a"): Task(9, Status.RUNNING)}))
+    table.close_snapshot(Snapshot({("default", "a"): Container({})}, {("default", "a"): Task(9, TaskStatus.RUNNING)}))
     assert table.pods["default/a"].inode == 0, "another process is another life"
 
 
@@ -205,27 +205,27 @@ class Truth:
             self._say("/containers/delete", ref)
         elif task is None:
             self.pid += 1
-            self.tasks[ref] = Task(self.pid, Status.CREATED)
+            self.tasks[ref] = Task(self.pid, TaskStatus.CREATED)
             self._say("/tasks/create", ref, pid=self.pid)
-        elif task.status is Status.CREATED:
-            self.tasks[ref] = Task(task.pid, Status.RUNNING)
+        elif task.status is TaskStatus.CREATED:
+            self.tasks[ref] = Task(task.pid, TaskStatus.RUNNING)
             self._say("/tasks/start", ref, pid=task.pid)
-        elif task.status is Status.STOPPED:
+        elif task.status is TaskStatus.STOPPED:
             del self.tasks[ref]
             self._say("/tasks/delete", ref, pid=task.pid)
         else:
-            self.tasks[ref] = Task(task.pid, Status.STOPPED)
+            self.tasks[ref] = Task(task.pid, TaskStatus.STOPPED)
             self._say("/tasks/exit", ref, pid=task.pid, process=ref[1])
 
     def _noise(self, ref):
         task = self.tasks.get(ref)
-        if task is None or task.status not in (Status.RUNNING, Status.PAUSED):
+        if task is None or task.status not in (TaskStatus.RUNNING, TaskStatus.PAUSED):
             return
         if self.rng.random() < 0.5:
             self._say("/tasks/exit", ref, pid=task.pid + 50_000, process="probe")
             return
-        paused = task.status is Status.PAUSED
-        self.tasks[ref] = Task(task.pid, Status.RUNNING if paused else Status.PAUSED)
+        paused = task.status is TaskStatus.PAUSED
+        self.tasks[ref] = Task(task.pid, TaskStatus.RUNNING if paused else TaskStatus.PAUSED)
         self._say("/tasks/resumed" if paused else "/tasks/paused", ref)
 
 
@@ -288,7 +288,9 @@ def test_kind_and_daemon_come_from_labels_and_image():
         ("default", "a"): Container({}, "docker.io/library/redis:7"),
     }
     table.open_snapshot()
-    table.close_snapshot(Snapshot(containers, {ref: Task(n + 1, Status.RUNNING) for n, ref in enumerate(containers)}))
+    table.close_snapshot(
+        Snapshot(containers, {ref: Task(n + 1, TaskStatus.RUNNING) for n, ref in enumerate(containers)})
+    )
     assert {pod.kind: pod.daemon for pod in table.pods.values()} == {
         "shop/web": False,
         "shop/etcd": True,

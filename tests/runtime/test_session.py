@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from carico_agent.runtime import containerd
-from carico_agent.runtime.pods import Container, PodChange, PodTable, Snapshot, Status, Task
+from carico_agent.runtime.pods import Container, PodChange, PodTable, Snapshot, Task, TaskStatus
 
 from .conftest import until
 
@@ -56,7 +56,7 @@ async def test_events_during_the_listing(session):
     script.events.put_nowait(PodChange("/tasks/exit", A, pid=7))
     await until(lambda: len(told) == 4)
     # the lists were made before all this: a ran, b was not there
-    script.lists.put_nowait(Snapshot({A: Container({})}, {A: Task(7, Status.RUNNING)}))
+    script.lists.put_nowait(Snapshot({A: Container({})}, {A: Task(7, TaskStatus.RUNNING)}))
     await until(lambda: told[-1] is None)
     assert (table.count, list(table.pods), script.asked) == (1, ["default/b"], [B])
 

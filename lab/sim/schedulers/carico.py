@@ -1,10 +1,15 @@
-"""carico as shipped (production model, gate, policy and ledger), and the paper's CARICO for comparison."""
+"""carico as shipped (production model, write throttle, policy and ledger), and the dissertation's for comparison."""
 
 from math import inf
+from typing import Any
 
 import numpy as np
 
-from carico_agent.schedule.policy import Ledger, NodeView, Place, PodCapacity, PodView, Policy
+from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
+from carico_agent.schedule.placement.ledger import Ledger, Place
+from carico_agent.schedule.placement.lifecycle import PodEvent
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.policy import Policy
 from lab.sim.cluster import Cluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import Scheduler
@@ -12,6 +17,9 @@ from lab.sim.workload import Kind
 
 FEW_NODES = 100
 """Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
+
+
+NO_LIMIT = PodCapacitySettings(starting_ratio=1.0)
 
 
 def nodes_to_find(n: int) -> int:
@@ -22,16 +30,18 @@ def nodes_to_find(n: int) -> int:
 class Extended(Scheduler):
     """kube-scheduler with our extender: filter, prioritize, ties at random. What it counts is up to the subclass."""
 
-    def __init__(self, agents: AgentConfig, policy: Policy | None = None) -> None:
+    def __init__(self, agents: AgentConfig, policy: Policy[Any] | None = None) -> None:
         self.agents, self.policy = agents, policy or PodCapacity()
 
     def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.views = [NodeView(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
-        self.ledger = Ledger()
+        self.states = [NodeState(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
+        self.table, self.ledger = NodeTable(cluster.n), Ledger()
+        for state in self.states:
+            self.table.put(state)
         self.fleet = Fleet(cluster, self.agents, self.hear)
         self._from = 0
-        self._pods = [PodView("", kind.name) for kind in kinds]
+        self._pods = [PendingPod("", kind.name) for kind in kinds]
         # Nodes that may take a Pod of a kind: not refused since anything about them changed. Only time passes between
         # two changes, and time only closes nodes, so asking the others again would give the same refusal. Without this
         # 5,000 nodes are asked for every single Pod.
@@ -43,51 +53,46 @@ class Extended(Scheduler):
     def tick(self) -> None:
         self.fleet.tick()
         if round(self.cluster.t * 10) % 10 == 0:
-            for view in self.views:
-                if view.strangers or view.starting:
-                    self._show(int(view.name))
+            self.ledger.expire(self.cluster.t)
+            for node, state in enumerate(self.states):
+                if state.unprofiled or state.starting:
+                    self._refresh(node)
 
-    def hear(self, node: int, value: float, said_s: float, ttl_s: float) -> None:
-        view = self.views[node]
-        view.slots, view.said_s, view.ttl_s = value, said_s, ttl_s
+    def hear(self, node: int, value: float, published_s: float, ttl_s: float) -> None:
+        state = self.states[node]
+        state.slots, state.published_s, state.ttl_s = value, published_s, ttl_s
+        self.table.put(state)
         self._open[:, node] = True
 
-    def _show(self, node: int) -> None:
-        self.ledger.show(self.views[node], self.cluster.t)
+    def _refresh(self, node: int) -> None:
+        self.ledger.show(self.states[node], self.cluster.t)
+        self.table.put(self.states[node])
         self._open[:, node] = True
 
     def pick(self, pod: int) -> int | None:
-        now_s, policy, n = self.cluster.t, self.policy, self.cluster.n
-        shown, may = self._pods[self.cluster.pods.kind[pod]], self._open[self.cluster.pods.kind[pod]]
-        enough, fits, last = nodes_to_find(n), [], n - 1
+        now_s, n = self.cluster.t, self.cluster.n
+        kind = self.cluster.pods.kind[pod]
+        shown, may = self._pods[kind], self._open[kind]
         asked = np.flatnonzero(may)
-        first = int(np.searchsorted(asked, self._from))
-        for node in [*asked[first:].tolist(), *asked[:first].tolist()]:
-            if policy.refusal(self.views[node], shown, now_s) is not None:
-                may[node] = False
-                continue
-            fits.append(node)
-            if len(fits) >= enough:
-                last = (node - self._from) % n
-                break
+        asked = np.roll(asked, -int(np.searchsorted(asked, self._from)))
+        passed = self.policy.fits(self.table.at(asked), shown, now_s) if len(asked) else np.zeros(0, dtype=bool)
+        may[asked[~passed]] = False
+        fits = asked[passed][: nodes_to_find(n)]
+        last = int(fits[-1] - self._from) % n if len(fits) == nodes_to_find(n) else n - 1
         self._from = (self._from + last + 1) % n
-        if not fits:
+        if not len(fits):
             return None
-        scores = np.array(policy.scores([self.views[node] for node in fits], shown, now_s))
+        scores = np.array(self.policy.scores(self.table.at(fits), shown, now_s))
         top = np.flatnonzero(scores == scores.max())
-        return fits[int(top[0] if len(top) == 1 else self.rng.choice(top))]
+        return int(fits[int(top[0] if len(top) == 1 else self.rng.choice(top))])
 
     def bound(self, pod: int, node: int) -> None:
-        self._put(pod, node, running=False)
+        self._apply(PodEvent.SEEN_BOUND, pod, node)
 
-    def _put(self, pod: int, node: int, running: bool) -> None:
-        place = Place(str(node), self._pods[self.cluster.pods.kind[pod]].kind, running)
-        self.ledger.put(str(pod), place, self.cluster.t)
-        self._show(node)
-
-    def _free(self, pod: int, node: int) -> None:
-        self.ledger.release(str(pod), self.cluster.t)
-        self._show(node)
+    def _apply(self, event: PodEvent, pod: int, node: int) -> None:
+        place = Place(str(node), self._pods[self.cluster.pods.kind[pod]].kind)
+        self.ledger.apply(event, str(pod), self.cluster.t, place)
+        self._refresh(node)
 
 
 class Carico(Extended):
@@ -95,29 +100,32 @@ class Carico(Extended):
 
     name = "carico"
 
-    def __init__(self, agents: AgentConfig | None = None, policy: Policy | None = None) -> None:
+    def __init__(self, agents: AgentConfig | None = None, policy: Policy[Any] | None = None) -> None:
         super().__init__(agents or AgentConfig(), policy)
 
     def prior_slots(self) -> float:
         return 2.0 * self.cluster.machine.cores
 
     def heard_start(self, pod: int, node: int) -> None:
-        self._put(pod, node, running=True)
+        self._apply(PodEvent.SEEN_RUNNING, pod, node)
 
     def heard_end(self, pod: int, node: int) -> None:
-        self._free(pod, node)
+        self._apply(PodEvent.GONE, pod, node)
 
 
 class PaperCarico(Extended):
-    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (paper 3.6). 1 Hz."""
+    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, 3.6). 1 Hz."""
 
     name = "paper CARICO"
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
-        super().__init__(agents or AgentConfig(estimator="paper-dual", gate=None), PodCapacity(starting_ratio=1.0))
+        super().__init__(
+            agents or AgentConfig(estimator="paper-dual", throttle=None),
+            PodCapacity(NO_LIMIT),
+        )
 
     def heard_start(self, pod: int, node: int) -> None:
-        self._free(pod, node)
+        self._apply(PodEvent.GONE, pod, node)
 
     def heard_end(self, pod: int, node: int) -> None:
-        self._free(pod, node)
+        self._apply(PodEvent.GONE, pod, node)

@@ -1,0 +1,131 @@
+"""The sampling side of an agent: who reads (this machine or a trace), and the model that learns from it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from carico_agent.app import state
+from carico_agent.app.pipeline import Pipeline, model_config
+from carico_agent.app.replaying import Replay
+from carico_agent.app.sampling import Live, LiveRows, PodCount, Sample, SampleQueue, Sampling
+from carico_agent.core import CapacityModel
+from carico_agent.publish.status import SamplingStatus
+from carico_agent.settings import Settings
+from carico_agent.supervise.budget import Allowance, Pace
+from carico_agent.supervise.cost import OwnCost
+from carico_agent.telemetry import NodeReader, Root, TraceRow, TraceWriter, read_trace
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the command line says about where samples come from."""
+
+    record: str | None = None
+    """Keep all that is read in this file."""
+    replay: str | None = None
+    """Take this trace for the kernel."""
+    speed: float = 1.0
+    repeat: bool = False
+
+
+@dataclass(slots=True)
+class Source:
+    """Producer, queue and consumer of samples."""
+
+    resources: tuple[str, ...]
+    cores: int
+    sampling: Sampling
+    producer: Live | Replay
+    queue: SampleQueue[Sample] | SampleQueue[TraceRow]
+    pace: Pace
+    absent: dict[str, str] = field(default_factory=dict)
+    """Signal → why this node does not offer it."""
+    close: Callable[[], None] = lambda: None
+
+    @property
+    def replaying(self) -> bool:
+        return isinstance(self.producer, Replay)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """What "all of it" is per resource: twice the cores (the cpu channel ends there), bytes; 1 for others."""
+        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
+        known = {"cpu": 2.0 * self.cores, "memory": memory}
+        return tuple(known.get(name, 1.0) for name in self.resources)
+
+    def status(self) -> SamplingStatus:
+        return SamplingStatus(self.producer.period_s, self.pace.why or None)
+
+    def take_settings(self, settings: Settings) -> None:
+        """Settings that take effect while running."""
+        self.pace.allowance = allowance_of(settings)
+        if isinstance(self.producer, Live):
+            self.producer.settings = settings.sampling
+
+    def stop(self) -> None:
+        self.producer.stop()
+        self.sampling.catch_up()
+        self.close()
+
+
+def allowance_of(settings: Settings) -> Allowance:
+    budget = settings.budget
+    return Allowance(budget.cpu_ratio, 1e6 * budget.resident_mb, budget.pressure_ratio, budget.calm_s)
+
+
+def open_live(
+    settings: Settings,
+    node: str,
+    pods: PodCount,
+    cost: OwnCost,
+    state_file: Path,
+    on_update: Callable[[], None],
+    record: str | None,
+) -> Source:
+    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop."""
+    reader = NodeReader(Root(settings.node.root), io=settings.sampling.io, network=settings.sampling.network)
+    for why in reader.absent.values():
+        log.warning("not available here: %s", why)
+    config = model_config(settings, reader.cores)
+    model = state.load(state_file, reader.resources, config) or CapacityModel(reader.resources, config)
+    recorder = TraceWriter(record, node, reader.cores, reader.resources) if record else None
+    queue: SampleQueue[Sample] = SampleQueue()
+    rows = LiveRows(reader, queue, recorder)
+    sampling, pace = Sampling(Pipeline(model), rows, cost), Pace(allowance_of(settings))
+    live = Live(reader, pods, queue, cost, pace, settings.sampling, sampling.memory, in_loop(on_update))
+    return Source(reader.resources, reader.cores, sampling, live, queue, pace, reader.absent, rows.close)
+
+
+def open_replay(
+    settings: Settings,
+    options: SourceOptions,
+    cost: OwnCost,
+    on_update: Callable[[], None],
+    on_end: Callable[[], None],
+) -> Source:
+    """A recorded trace and a model that begins anew. `on_update` and `on_end` run in the event loop."""
+    path = options.replay
+    assert path is not None
+    header, _ = read_trace(path)
+    queue: SampleQueue[TraceRow] = SampleQueue()
+    model = CapacityModel(header.resources, model_config(settings, header.cores))
+    sampling = Sampling(Pipeline(model), queue.take, cost)
+    again = lambda: read_trace(path)[1]  # noqa: E731
+    replay = Replay(again, queue, options.speed, options.repeat, in_loop(on_update), in_loop(on_end))
+    return Source(header.resources, header.cores, sampling, replay, queue, Pace(allowance_of(settings)))
+
+
+def in_loop(call: Callable[[], None]) -> Callable[[], None]:
+    """`call` in the running event loop, from any thread."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(call)
+
+    return wake

@@ -1,0 +1,229 @@
+"""Writes the Node object and its placement Lease: when, again after a failure, and back at the end.
+
+One PATCH of nodes/status carries annotations and the extended resource (the API server accepts metadata there, as it
+does for the kubelet), so that the agent needs no right to change a node's spec. The WriteThrottle decides when.
+
+A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that have claimed a
+place by then will come, and the published number does not fall below them.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from math import inf, nan
+
+from carico_agent.kube.client import KubeClient
+from carico_agent.kube.errors import KubeError, Unreachable
+from carico_agent.kube.health import Health
+from carico_agent.kube.names import RESOURCE, STATUS
+from carico_agent.kube.placement_lease import Offer
+from carico_agent.kube.pods import whole
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_mirror import NodeMirror
+from carico_agent.publish.node_offer import HeldPods, amount, held_pods, patch, places
+from carico_agent.publish.own_lease import OwnLease
+from carico_agent.publish.throttle import Lowest, Summary, ThrottleConfig, WriteThrottle
+from carico_agent.supervise.backoff import Backoff
+
+PODS_WITHIN_S = 3.0
+"""How long the first write waits for the Pods of this node [s]."""
+
+RETRY_DELAYS = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
+"""After a refused write."""
+
+Counted = Callable[[], Mapping[str, bool]]
+"""UIDs of the Pods that run here → whether they are counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeConfig:
+    """What is published where."""
+
+    node: str
+    resource: str = RESOURCE
+    """Name of the extended resource; empty: annotations only."""
+    lease_namespace: str = ""
+    """Namespace of the placement Leases, where extenders claim places; empty: none."""
+    throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
+
+    @property
+    def path(self) -> str:
+        return f"/api/v1/nodes/{self.node}"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What the API server took from us last."""
+
+    offer: Offer
+    annotation: str
+    """carico.dev/status, to notice that somebody else wrote it."""
+    in_flight: int
+    """Pods that were being bound at that moment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Draft:
+    """What would be written now."""
+
+    summary: Summary
+    offer: Offer
+
+
+class NodeWriter:
+    """Keeps one Node object true while `run` runs."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        board: StatusBoard,
+        mirror: NodeMirror,
+        lease: OwnLease,
+        config: NodeConfig,
+        health: Health,
+        counted: Counted,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._client, self._board, self._mirror, self._lease = client, board, mirror, lease
+        self._config, self._health, self._counted, self._clock = config, health, counted, clock
+        self._throttle = WriteThrottle(config.throttle)
+        self._lowest = Lowest(config.throttle.hold_s)
+        self._held = HeldPods()
+        self._published: Published | None = None
+        self._wrote_s = -inf
+        self._incarnation = 0
+        self._was_well, self._server_returned = True, False
+        self._failures = 0
+        self._retry_pending = False  # a write failed: it is tried again, whatever the throttle says
+        self.retry_at_s = -inf
+        self.writes = 0
+
+    async def run(self) -> None:
+        await self._mirror.node_synced.wait()
+        with suppress(TimeoutError):  # without the right to see Pods there are annotations at least
+            await asyncio.wait_for(self._mirror.pods_synced.wait(), PODS_WITHIN_S)
+        while True:
+            await self._next()
+            self._mirror.wakeup.clear()
+            self.observe()
+            if self._clock() < self.retry_at_s or self._mirror.node is None or not self._board.sequence:
+                continue
+            draft = self.draft()
+            if self.reason(draft):
+                await self.write(draft)
+
+    async def _next(self) -> None:
+        """Until something may have changed; at least once a second, so that a silent board is noticed."""
+        waits = [asyncio.ensure_future(self._board.changed()), asyncio.ensure_future(self._mirror.wakeup.wait())]
+        try:
+            await asyncio.wait(waits, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for wait in waits:
+                wait.cancel()
+
+    # ---- what, and when
+
+    def observe(self) -> None:
+        """Take note of what has happened: our node went or came, the server is back, the number moved."""
+        if self._incarnation != self._mirror.incarnation:
+            self._incarnation, self._published, self.retry_at_s = self._mirror.incarnation, None, -inf
+            self._throttle.forget()
+        self._server_returned |= self._health.well and not self._was_well
+        self._server_returned &= self._health.well
+        self._was_well = self._health.well
+        counted = self._counted()
+        self._mirror.drop_ended(counted)
+        self._held = held_pods(self._mirror.pods.values(), self._mirror.ended.values(), counted)
+        if self._mirror.pods_synced.is_set():
+            status = self._board.valid
+            capacity = nan if status is None or status.pod_capacity is None else status.pod_capacity
+            self._lowest.add(self._clock(), capacity + self._held.counted_holds)
+
+    def draft(self) -> Draft:
+        """What would be written now, as of the last `observe`."""
+        status = self._board.valid
+        if status is None or status.slots is None:
+            return Draft(self._throttle.summary(nan, "stale"), Offer(0, self._amount()))
+        summary = self._throttle.summary(status.slots, status.mode)
+        synced = self._mirror.pods_synced.is_set()
+        return Draft(
+            summary, Offer(places(summary.slots or 0, status.pods, self._held) if synced else None, self._amount())
+        )
+
+    def _amount(self) -> int | None:
+        """Of the extended resource; None when Pods are not known (yet), because then nothing is safe."""
+        if not self._config.resource or not self._mirror.pods_synced.is_set():
+            return None
+        before = None if self._published is None else self._published.offer.resource
+        return amount(self._lowest.value, self._held, before, self._config.throttle)
+
+    def reason(self, draft: Draft) -> str | None:
+        """Why to write now; None to hold it back."""
+        published, now_s = self._published, self._clock()
+        if now_s - self._wrote_s < self._config.throttle.min_interval_s:
+            return None
+        if self._server_returned:
+            return "the API server is back"
+        if published is not None and published.in_flight:
+            return f"{published.in_flight} Pods were on their way"
+        if self._retry_pending:  # also a server that is back but does not know our rights yet: 403 for a second or two
+            return "the last write failed"
+        return self._throttle.reason(now_s, draft.summary) or self._overwritten(draft.offer.resource)
+
+    def _overwritten(self, resource: int | None) -> str | None:
+        """The server has not what we would write: more is held, a kubelet restarted, somebody else wrote."""
+        node = self._mirror.node
+        if node is None:
+            return None
+        if self._published is not None and node.status != self._published.annotation:
+            return "the annotations were changed"
+        if resource is None:
+            return None
+        have = {None if quantity is None else whole(quantity) for quantity in (node.capacity, node.allocatable)}
+        return None if have == {resource} else f"{self._config.resource} is {have}, not {resource}"
+
+    # ---- writing
+
+    async def write(self, draft: Draft) -> None:
+        """One try; a failure is remembered and tried again later."""
+        started_s = self._clock()
+        try:
+            await self._put(draft)
+        except KubeError as error:
+            self._failed(error)
+            return
+        self._health.good("write")
+        self._failures, self._retry_pending, self._server_returned = 0, False, False
+        self._was_well = self._health.well
+        self.writes += 1
+        self._throttle.wrote(started_s, draft.summary)
+        self._wrote_s = started_s
+
+    def _failed(self, error: KubeError) -> None:
+        self._health.bad("write", error)
+        self._retry_pending = True
+        if not isinstance(error, Unreachable):  # for that one the client itself makes us wait
+            self._failures += 1
+            self.retry_at_s = self._clock() + RETRY_DELAYS.delay_s(self._failures)
+
+    async def _put(self, draft: Draft) -> None:
+        """The Node object, and its placement Lease: a lower offer is written there first, a higher one after."""
+        node, pods = self._mirror.node, self._mirror.pods
+        owner = [] if node is None else node.owner_references()
+        in_flight, holds = await self._lease.lower(draft.offer, owner, pods)
+        offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
+        body = patch(self._board.status, draft.summary, offer, self._config.resource, self._config.throttle.ttl_s)
+        await self._client.patch(f"{self._config.path}/status", body)
+        self._published = Published(offer, body["metadata"]["annotations"][STATUS], in_flight)
+        await self._lease.raise_(draft.offer, owner)
+
+    async def withdraw(self, deadline_s: float = 2.0) -> None:
+        """The agent stops: nobody will correct the number, so what is not held is taken back. One try."""
+        published = self._published
+        if published is None or published.offer.resource is None or not self._mirror.pods_synced.is_set():
+            return
+        with suppress(KubeError, TimeoutError):
+            async with asyncio.timeout(deadline_s):
+                await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held())))

@@ -1,0 +1,78 @@
+"""Our own node's placement Lease (kube/placement_lease.py), written with every write of the Node object."""
+
+import logging
+from collections.abc import Callable, Container, Iterable
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.placement_lease import Claim, ClaimExpiry, Offer, PlacementLeases
+from carico_agent.supervise.backoff import Backoff
+
+log = logging.getLogger(__name__)
+
+CLAIM_VALID_S = 15.0
+"""How long a claim keeps the published number up after we first read it [s]. A binding takes 4 s at most."""
+
+RETRY_DELAYS = Backoff(first_s=5.0, factor=4.0, most_s=600.0)
+"""Without the namespace of the Leases, or the right to write ours, we try again after this long. Soon at first: an API
+server that has just started refuses everybody for a second or two."""
+
+MOST_REMEMBERED = 1000
+"""Pods seen bound here since the last write; their claims no longer keep the number up."""
+
+NOTHING = Offer(0, 0)
+
+
+class OwnLease:
+    """Keeps the Lease's offer at or below what the Node object publishes. `leases` None: this cluster has none."""
+
+    def __init__(self, leases: PlacementLeases | None, node: str, ttl_s: float, clock: Callable[[], float]) -> None:
+        self._leases, self._node, self._ttl_s, self._clock = leases, node, ttl_s, clock
+        self._offered: Offer | None = None  # None: what the Lease offers is not known
+        self._expiry = ClaimExpiry(CLAIM_VALID_S)
+        self._seen_bound: dict[str, None] = {}
+        self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
+
+    def pods_bound(self, uids: Iterable[str]) -> None:
+        """These Pods are bound to this node by the watch: their claims are settled."""
+        if self._leases is not None:
+            self._seen_bound.update(dict.fromkeys(uids))
+            while len(self._seen_bound) > MOST_REMEMBERED:
+                del self._seen_bound[next(iter(self._seen_bound))]
+
+    async def lower(self, offer: Offer, owner: list[Object], here: Container[str]) -> tuple[int, int]:
+        """Before `offer` is published: from now on nobody can claim more than it. Returns how many claimed Pods are
+        being bound and are not `here` yet, and what they hold. Nothing is offered while the Lease's content is unknown.
+        """
+        claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
+        valid = self._expiry.valid(claims, self._clock())
+        in_flight = [claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here]
+        self._seen_bound = {uid: None for uid in self._seen_bound if uid in claims}
+        return len(in_flight), sum(claim.holds for claim in in_flight)
+
+    async def raise_(self, offer: Offer, owner: list[Object]) -> None:
+        """After `offer` has been published: all of it may be claimed."""
+        if self._offered is not None and self._offered != offer:
+            await self._write(offer, owner)
+
+    async def _write(self, offer: Offer, owner: list[Object]) -> dict[str, Claim]:
+        """Write the offer, and read the claims. A write whose response is lost leaves the content unknown."""
+        if self._leases is None or self._clock() < self._retry_at_s:
+            return {}
+        self._offered = None
+        try:
+            record = await self._leases.offer(self._node, offer, self._ttl_s, owner)
+        except Refused as refused:
+            if refused.status not in (403, 404):
+                raise
+            self._refused(refused)
+            return {}
+        self._offered, self._refusals = offer, 0
+        return record.claims
+
+    def _refused(self, why: KubeError) -> None:
+        self._refusals += 1
+        self._retry_at_s = self._clock() + RETRY_DELAYS.delay_s(self._refusals)
+        if self._refusals > 1 and str(why) != self._logged:
+            self._logged = str(why)
+            log.info("no placement Lease: bindings in flight are not known when the number is lowered: %s", why)

@@ -1,0 +1,78 @@
+"""The node's number on its Node object: annotations for those who read them, an extended resource for everybody else.
+
+Three parts: a mirror of what the API server says (node_mirror.py), pure functions from status and held Pods to the
+offer (node_offer.py), and a writer (node_writer.py).
+"""
+
+import asyncio
+import time
+from collections.abc import Callable
+
+from carico_agent.kube.access import access_to
+from carico_agent.kube.client import KubeClient
+from carico_agent.kube.health import Health
+from carico_agent.kube.placement_lease import PlacementLeases
+from carico_agent.net.buckets import TokenBucket
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_mirror import NodeMirror
+from carico_agent.publish.node_writer import Counted, NodeConfig, NodeWriter
+from carico_agent.publish.own_lease import OwnLease
+from carico_agent.publish.publisher import PublisherContext
+from carico_agent.publish.throttle import ThrottleConfig
+from carico_agent.settings import KubernetesSettings
+
+
+class NodePublisher:
+    """Keeps one Node object true."""
+
+    name = "kubernetes"
+
+    def __init__(
+        self,
+        client: KubeClient,
+        board: StatusBoard,
+        config: NodeConfig,
+        counted: Counted = dict,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.client = client
+        self.health = Health(f"Kubernetes node {config.node}", "published")
+        leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
+        lease = OwnLease(leases, config.node, config.throttle.ttl_s, clock)
+        self.mirror = NodeMirror(client, config.node, config.resource, self.health, lease.pods_bound)
+        self.writer = NodeWriter(client, board, self.mirror, lease, config, self.health, counted, clock)
+
+    @property
+    def condition(self) -> str:
+        """Published, or what is wrong."""
+        return self.health.condition if self.writer.writes or not self.health.well else "not published yet"
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {"requests": self.client.requests, "writes": self.writer.writes}
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self.mirror.run())
+            group.create_task(self.writer.run())
+
+    async def stop(self) -> None:
+        await self.writer.withdraw()
+        await self.client.close()
+
+
+def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
+    throttle = ThrottleConfig(
+        min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
+    )
+    return NodeConfig(node, settings.resource, settings.lease_namespace, throttle)
+
+
+async def open_publisher(context: PublisherContext) -> NodePublisher | None:
+    """None when the settings ask for no Kubernetes. Raises BadAccess when they cannot work."""
+    settings = context.settings().kubernetes
+    if not settings.enabled and not settings.kubeconfig:
+        return None
+    # two watches, and a write of the node and two of its Lease every 5 s at most
+    client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(per_s=1.0, burst=10))
+    return NodePublisher(client, context.board, node_config(settings, context.node), context.counted)

@@ -1,0 +1,44 @@
+"""Prometheus metrics: the status and what the agent itself costs, as text at GET /metrics."""
+
+from aiohttp import web
+
+from carico_agent.net import metrics
+from carico_agent.net.openapi import TEXT, Operation, operation
+from carico_agent.publish.families import status_metrics
+from carico_agent.publish.publisher import PublisherContext
+
+
+class MetricsPublisher:
+    """Answers scrapes; made when asked for, so there is nothing to run."""
+
+    name = "metrics"
+    condition = "answers scrapes"
+
+    def __init__(self, context: PublisherContext) -> None:
+        self._board, self._families = context.board, context.families
+        self._scrapes = 0
+
+    @property
+    def counters(self) -> dict[str, int]:
+        return {"scrapes": self._scrapes}
+
+    async def run(self) -> None:
+        return
+
+    async def stop(self) -> None:
+        return
+
+    @operation(Operation(content=TEXT))
+    async def scrape(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Prometheus text"""
+        self._scrapes += 1
+        board = self._board
+        families = status_metrics(board.status, board.age_s) if board.sequence else []
+        text = metrics.render([*families, *self._families()])
+        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+
+
+async def open_publisher(context: PublisherContext) -> MetricsPublisher:
+    publisher = MetricsPublisher(context)
+    context.http.add({"/metrics": {"GET": publisher.scrape}})
+    return publisher

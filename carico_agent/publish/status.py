@@ -1,0 +1,187 @@
+"""Status: what a node says about itself, as one type from the model to every reader.
+
+The model's Estimate becomes a Status once per update; the socket, the metrics, the status file, the Node object, the
+line for humans and the plugins all read this type. `as_json` is the one place that makes JSON of it, and `from_json`
+reads it back (for `carico status` and `carico top`).
+
+Why unknown numbers are None here and NaN in the model: arithmetic needs NaN, JSON knows only null. The change happens
+once, in `status_of`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from carico_agent.net.times import rfc3339
+
+if TYPE_CHECKING:  # numpy takes 0.1 s to load, and `carico status` needs none
+    from carico_agent.core import Estimate
+
+VERSION = 1
+MODES = ("learning", "measured", "predicted")
+
+Amounts = Mapping[str, float | None]
+"""Resource (or signal) → a number, None where it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindStatus:
+    """One kind of Pod on this node: what one costs, and how many more of it fit."""
+
+    kind: str
+    pods: int
+    """Running now."""
+    cost: Amounts
+    """Usage of one Pod per resource, as a share of the node."""
+    fits: float | None
+    """How many more of this kind fit."""
+    limiting: str | None
+    daemon: bool = False
+    """Runs once on every node: it is not what arrives next."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederationStatus:
+    """The conversation with the aggregation server."""
+
+    condition: str = ""
+    peers: int = 0
+    age_s: float | None = None
+    """Age of the cluster's view [s]; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingStatus:
+    """How often the kernel is read."""
+
+    period_s: float | None = None
+    """Time between samples [s]; None in a replay."""
+    slowed: str | None = None
+    """Why that is longer than configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of a node at one instant. The order of the fields is the order in JSON."""
+
+    version: int = VERSION
+    sequence: int = 0
+    """Number of this status since the agent started; the board gives it."""
+    ttl_s: float = 0.0
+    """For how long it is valid [s]; the board gives it."""
+    node: str = ""
+    time: str = ""
+    """When it was made (RFC 3339)."""
+    pod_capacity: float | None = None
+    low: float | None = None
+    high: float | None = None
+    slots: float | None = None
+    """Pods counted + Pod-Capacity, both of this instant."""
+    pods: int = 0
+    mode: str = "learning"
+    limiting: str | None = None
+    capacity: float | None = None
+    baseline: float | None = None
+    per_pod_cost: float | None = None
+    cost_vector: Amounts = field(default_factory=dict)
+    usage: Amounts = field(default_factory=dict)
+    sigma: float | None = None
+    direction: Amounts = field(default_factory=dict)
+    signals: Amounts = field(default_factory=dict)
+    host: Amounts = field(default_factory=dict)
+    """Usage that is no Pod's, per resource; empty until Pods are measured one by one."""
+    room: Amounts = field(default_factory=dict)
+    """What is left per resource; empty until Pods are measured one by one."""
+    kinds: tuple[KindStatus, ...] = ()
+    reserved: int = 0
+    """Pods that reservations hold room for."""
+    available: int = 0
+    """Whole Pods that may still be reserved."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Signal → why this node does not offer it."""
+    runtime: str = ""
+    federation: FederationStatus = FederationStatus()
+    sampling: SamplingStatus = SamplingStatus()
+    publishers: Mapping[str, str] = field(default_factory=dict)
+    """Publisher → its condition."""
+
+
+def known(value: float, digits: int = 6) -> float | None:
+    """A finite number, rounded; None for NaN and infinity, which JSON does not know."""
+    return round(float(value), digits) if isfinite(value) else None
+
+
+def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | None]:
+    return {name: known(value) for name, value in zip(names, values, strict=True)}
+
+
+def status_of(node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float]) -> Status:
+    """The status, as far as the estimate and its signals (`detail`) know it."""
+    return Status(
+        node=node,
+        time=rfc3339(),
+        pod_capacity=known(e.pod_capacity, 3),
+        low=known(e.low, 3),
+        high=known(e.high, 3),
+        slots=known(e.slots, 3),
+        pods=e.pods,
+        mode=e.mode,
+        limiting=e.limiting,
+        capacity=known(e.capacity),
+        baseline=known(e.baseline),
+        per_pod_cost=known(e.per_pod_cost),
+        cost_vector=by_name(resources, e.cost_vector),
+        usage=by_name(resources, e.usage),
+        sigma=known(e.sigma),
+        direction=by_name(resources, e.direction),
+        signals={key: known(value) for key, value in detail.items()},
+    )
+
+
+_NESTED: tuple[type[Any], ...] = (Status, KindStatus, FederationStatus, SamplingStatus)
+_NAMES = {kind: tuple(one.name for one in fields(kind)) for kind in _NESTED}
+_WHEN_KNOWN = ("host", "room", "kinds")
+"""Left out of the JSON while they are empty."""
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """The body of /v1/status, but for the age, which is every reader's own.
+
+    >>> body = as_json(Status(node="a", pod_capacity=3.2, publishers={"kubernetes": "published"}))
+    >>> body["pod_capacity"], body["high"], body["kubernetes"], "kinds" in body
+    (3.2, None, 'published', False)
+    """
+    body: dict[str, Any] = _plain(status)
+    for name in _WHEN_KNOWN:
+        if not body[name]:
+            del body[name]
+    if "kubernetes" in status.publishers:
+        body["kubernetes"] = status.publishers["kubernetes"]
+    return body
+
+
+def _plain(value: Any) -> Any:
+    if names := _NAMES.get(type(value)):
+        return {name: _plain(getattr(value, name)) for name in names}
+    return [_plain(one) for one in value] if type(value) is tuple else value
+
+
+def from_json(body: Mapping[str, Any]) -> Status:
+    """The status an agent sent, perhaps one of another version: unknown fields are ignored, missing ones are unknown.
+
+    >>> status = Status(node="a", usage={"cpu": 0.5}, kinds=(KindStatus("shop/web", 2, {"cpu": 0.1}, 3.0, "cpu"),))
+    >>> from_json(as_json(status)) == status
+    True
+    """
+    read: Status = _read(Status, body)
+    return replace(
+        read,
+        federation=_read(FederationStatus, body.get("federation") or {}),
+        sampling=_read(SamplingStatus, body.get("sampling") or {}),
+        kinds=tuple(_read(KindStatus, one) for one in body.get("kinds") or ()),
+    )
+
+
+def _read(kind: type[Any], body: Mapping[str, Any]) -> Any:
+    return kind(**{name: body[name] for name in _NAMES[kind] if name in body})

@@ -1,0 +1,161 @@
+"""What is worth a write to the Kubernetes API, and when.
+
+A node's number changes ten times a second; etcd should get it once a minute when nothing happens, and never more than
+once in five seconds. What consumers need is `slots`, so only that decides: it hardly moves when Pods come and go.
+
+Two stages. `steady` turns the real number into a whole one that does not flap: 7.9, 8.1, 7.9 … stays what it was. The
+WriteThrottle then lets a change through when the last write is old enough, and repeats itself (heartbeat) well before
+the TTL ends, because consumers close a node whose number has expired.
+
+Why a fall is let through sooner than a rise (0.1 against 0.3 of a Pod): too many places hurt running Pods, too few cost
+a little throughput. Why no relative threshold (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on
+one with 100 it is noise; so both, a step of at least one Pod and at least `least_ratio` of what was published.
+
+The extended resource has a third stage before these, `Lowest`: kube-scheduler fills every place at once and cannot
+give one back, so a number that goes up and down every second must publish its low side. A rise counts once it has held
+for `hold_s`, a fall at once. The annotations do without: who reads them asks again before it binds.
+"""
+
+from collections import deque
+from dataclasses import dataclass
+from math import floor, inf, nan
+
+
+@dataclass(frozen=True, slots=True)
+class ThrottleConfig:
+    """When to write. The defaults keep a quiet node at one write a minute."""
+
+    min_interval_s: float = 5.0
+    """Least time between two writes [s]."""
+    heartbeat_s: float = 60.0
+    """Write again after this long without a change [s]."""
+    ttl_s: float = 150.0
+    """How long consumers may believe a write [s]: two heartbeats may get lost."""
+    rise: float = 0.3
+    """Places appear when the number is this far above the next whole one [Pods]."""
+    fall: float = 0.1
+    """Places vanish when the number is this far below what was published [Pods]."""
+    least_ratio: float = 0.03
+    """Changes smaller than this share of what was published are not worth a write."""
+    hold_s: float = 3.0
+    """Places of the extended resource appear when the higher number has held for this long [s]."""
+
+    def problems(self) -> list[str]:
+        found = []
+        if not 0 < self.min_interval_s <= self.heartbeat_s:
+            found.append(f"min_interval_s: {self.min_interval_s} must be positive and at most heartbeat_s")
+        if not 2 * self.heartbeat_s <= self.ttl_s:
+            found.append(f"ttl_s: {self.ttl_s} must be at least twice heartbeat_s, or one lost write closes the node")
+        if not (0 <= self.rise < 1 and 0 <= self.fall < 1):
+            found.append(f"rise, fall: {self.rise}, {self.fall} must be in [0, 1)")
+        if not self.hold_s >= 0:
+            found.append(f"hold_s: {self.hold_s} must not be negative")
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """The whole number of places and the mode that a node publishes; `slots` None means unknown."""
+
+    slots: int | None
+    mode: str = ""
+
+
+def steady(slots: float, published: int | None, config: ThrottleConfig) -> int | None:
+    """The whole number of places to publish, given what was `published` last: the floor, with hysteresis around it.
+
+    >>> c = ThrottleConfig()
+    >>> steady(7.9, None, c), steady(8.1, 7, c), steady(8.4, 7, c), steady(7.95, 8, c), steady(7.8, 8, c)
+    (7, 7, 8, 8, 7)
+    """
+    if slots != slots:
+        return None
+    whole = floor(min(max(slots, 0.0), 1e6))
+    if published is None:
+        return whole
+    if published < whole:
+        return max(published, floor(slots - config.rise)) if whole < 1e6 else whole
+    return min(published, max(whole, floor(slots + config.fall)))
+
+
+class Lowest:
+    """The lowest number of the last `hold_s` seconds, NaN when there is none. Unknown (NaN) forgets all before it.
+
+    >>> lowest, seen = Lowest(hold_s=3.0), []
+    >>> for now_s, slots in ((0, 8), (1, 5), (2, 9), (3, 7), (4, 9), (5, 9), (6, 9), (7, 9)):
+    ...     lowest.add(now_s, slots)
+    ...     seen.append(lowest.value)
+    >>> seen
+    [8, 5, 5, 5, 7, 7, 9, 9]
+    """
+
+    def __init__(self, hold_s: float) -> None:
+        self._hold_s = hold_s
+        self._kept: deque[tuple[float, float]] = deque()  # both rise: when, what
+
+    def add(self, now_s: float, slots: float) -> None:
+        if slots != slots:
+            self._kept.clear()
+            return
+        while self._kept and self._kept[-1][1] >= slots:
+            self._kept.pop()
+        self._kept.append((now_s, slots))
+        while self._kept[0][0] <= now_s - self._hold_s and len(self._kept) > 1:
+            self._kept.popleft()
+
+    @property
+    def value(self) -> float:
+        return self._kept[0][1] if self._kept else nan
+
+
+class WriteThrottle:
+    """Decides whether to write now. Time is an argument; only `wrote` changes it, so a failed write is offered again.
+
+    >>> throttle = WriteThrottle()
+    >>> throttle.reason(0.0, first := throttle.summary(7.9, "measured")), throttle.wrote(0.0, first)
+    ('first', None)
+    >>> [throttle.reason(now_s, throttle.summary(6.2, "measured")) for now_s in (2.0, 5.0)]
+    [None, 'slots 7 -> 6']
+    >>> [throttle.reason(now_s, throttle.summary(7.8, "measured")) for now_s in (59.0, 60.0)]
+    [None, 'heartbeat']
+    """
+
+    def __init__(self, config: ThrottleConfig | None = None) -> None:
+        self.config = config or ThrottleConfig()
+        if problems := self.config.problems():
+            raise ValueError("; ".join(problems))
+        self._published: Summary | None = None
+        self._published_s = -inf
+
+    def summary(self, slots: float, mode: str) -> Summary:
+        """What would be published of this estimate: slots made whole and steady."""
+        published = self._published.slots if self._published else None
+        whole = steady(slots, published, self.config)
+        if whole and published and abs(whole - published) < self.config.least_ratio * published:
+            whole = published
+        return Summary(whole, mode)
+
+    def reason(self, now_s: float, summary: Summary) -> str | None:
+        """Why `summary` should be written now; None to hold it back."""
+        if self._published is None:
+            return "first"
+        since_s = now_s - self._published_s
+        if since_s < self.config.min_interval_s:
+            return None
+        if summary.slots != self._published.slots:
+            return f"slots {_text(self._published.slots)} -> {_text(summary.slots)}"
+        if (summary.mode == "learning") != (self._published.mode == "learning"):
+            return f"mode {self._published.mode} -> {summary.mode}"
+        return "heartbeat" if since_s >= self.config.heartbeat_s else None
+
+    def wrote(self, now_s: float, summary: Summary) -> None:
+        """`summary` has reached the other side."""
+        self._published, self._published_s = summary, now_s
+
+    def forget(self) -> None:
+        """Somebody else changed what we wrote: write it again at once."""
+        self._published, self._published_s = None, -inf
+
+
+def _text(slots: int | None) -> str:
+    return "unknown" if slots is None else str(slots)

@@ -1,0 +1,163 @@
+"""What a policy is shown: the Pod that waits, and the nodes, as columns of numbers.
+
+A `NodeState` is one node; the `NodeTable` keeps the numbers of all of them as columns, and `NodeColumns` are some of
+its rows. Formulas about nodes stand in `NodeColumns` only, so that a question about one node (a binding) and one about
+thousands (filter) have the same answer: one node is a table of one row.
+
+Why columns: asking 5,000 objects one by one took 0.5 to 1.2 ms of every answer, their columns are asked in 0.1 to
+0.3 ms, and a node that changed is written into its row in 1 µs. One row costs some 60 µs, which a binding (two requests
+to the API server) does not notice.
+
+Why names still become strings: decoding 5,000 and finding their rows is about half of an answer's time. But splitting
+the body at its quotes instead, with the checks that make it safe, took longer than json.loads.
+"""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from math import inf, nan
+from operator import attrgetter
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True, slots=True)
+class PendingPod:
+    """What a policy may know of a Pod that waits for a node. Those of one `kind` come from one template."""
+
+    uid: str
+    kind: str = ""
+    holds: int = 0
+    """What it asks of the extended resource."""
+
+
+@dataclass(slots=True)
+class NodeState:
+    """One node. Whoever watches the cluster keeps one per node, changes it in place and puts it into the table."""
+
+    name: str
+    slots: float = nan
+    """As published: Pods counted + Pod-Capacity. NaN when the node has never published."""
+    published_s: float = -inf
+    """When that was true [s], on the clock of `now_s`."""
+    ttl_s: float = 0.0
+    """How long it is valid [s]."""
+    assigned: int = 0
+    """Pods that hold a place here: bound or assumed, not finished (placement/ledger.py)."""
+    held: int = 0
+    """What those Pods ask of the extended resource."""
+    starting: int = 0
+    """Those of them that do not run yet."""
+    unprofiled: int = 0
+    """Those of them whose kind has not run here long enough to show in `slots`."""
+    known: Collection[str] = ()
+    """The kinds that have."""
+    starting_share: float = nan
+    """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
+    resource: int | None = None
+    """The extended resource as published; None when there is none."""
+    prior_slots: float = inf
+    """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
+
+
+class NodeColumns:
+    """Some nodes, each number of all of them as one array."""
+
+    slots: Floats
+    published_s: Floats
+    ttl_s: Floats
+    assigned: Floats
+    starting: Floats
+    unprofiled: Floats
+    starting_share: Floats
+    prior_slots: Floats
+
+    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], columns: Floats) -> None:
+        """`columns`: a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
+        self._states, self._rows = states, rows
+        for name, column in zip(COLUMNS, columns, strict=True):
+            setattr(self, name, column)
+
+    @classmethod
+    def of(cls, states: Sequence[NodeState]) -> "NodeColumns":
+        """Columns made for one question.
+
+        >>> NodeColumns.of([NodeState("a", slots=8, assigned=2)]).available()
+        array([6.])
+        """
+        columns = np.array([_numbers(state) for state in states], dtype=float).reshape(len(states), len(COLUMNS)).T
+        return cls(states, np.arange(len(states)), columns)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def caution(self) -> Floats:
+        """How many places an unprofiled Pod counts for, at least one."""
+        caution: Floats = np.fmax(1.0, self.slots / self.prior_slots)
+        return caution
+
+    def available(self) -> Floats:
+        """Pods that still fit by the published number; NaN if there is none."""
+        return self.slots - self.assigned - (self.caution() - 1) * self.unprofiled
+
+    def unknown_kind(self, kind: str, among: Mask) -> Mask:
+        """Those of the nodes in `among` on which `kind` has not run long enough. Kinds are no numbers, so these nodes
+        are asked one by one: keep `among` small."""
+        found = np.zeros(len(self), dtype=bool)
+        for at in np.flatnonzero(among):
+            found[at] = kind not in self._states[self._rows[at]].known
+        return found
+
+
+COLUMNS = tuple(NodeColumns.__annotations__)
+_numbers = attrgetter(*COLUMNS)
+
+
+class NodeTable:
+    """All nodes, a row each. Whoever changes a NodeState puts it again.
+
+    >>> table, state = NodeTable(), NodeState("a", slots=8)
+    >>> table.put(NodeState("b", slots=4)); table.put(state); table.drop("b")
+    >>> state.assigned = 2
+    >>> table.put(state); nodes = table.of(["a"]); nodes.slots, nodes.assigned
+    (array([8.]), array([2.]))
+    """
+
+    def __init__(self, rows: int = 64) -> None:
+        """Room for so many `rows`, and twice as many whenever they are used up."""
+        self._rows: dict[str, int] = {}
+        self._states: list[NodeState] = []
+        self._numbers = np.empty((len(COLUMNS), rows))
+
+    def put(self, state: NodeState) -> None:
+        row = self._rows.get(state.name)
+        if row is None:
+            row = self._rows[state.name] = len(self._states)
+            self._states.append(state)
+            if row == self._numbers.shape[1]:
+                self._numbers = np.concatenate([self._numbers, np.empty_like(self._numbers)], axis=1)
+        self._states[row] = state
+        self._numbers[:, row] = _numbers(state)
+
+    def drop(self, name: str) -> None:
+        """The last row takes the place of the one that goes."""
+        if (row := self._rows.pop(name, None)) is None:
+            return
+        last = self._states.pop()
+        if row < len(self._states):
+            self._rows[last.name] = row
+            self.put(last)
+
+    def of(self, names: Sequence[str]) -> NodeColumns:
+        """These nodes, in this order; raises KeyError if one of them does not exist."""
+        return self.at(np.fromiter(map(self._rows.__getitem__, names), np.intp, len(names)))
+
+    def at(self, rows: NDArray[np.intp]) -> NodeColumns:
+        """The nodes in these rows. While no node is dropped, rows are in the order in which nodes came."""
+        return NodeColumns(self._states, rows, self._numbers.take(rows, axis=1))
+
+    def all(self) -> NodeColumns:
+        return self.at(np.arange(len(self._states)))

@@ -1,0 +1,123 @@
+"""Sampling: rows understood late make the same model as rows understood at once."""
+
+import threading
+
+from carico_agent.app.pipeline import Pipeline
+from carico_agent.app.sampling import Live, LiveRows, Sample, SampleQueue, Sampling, UpdateClock
+from carico_agent.app.state import encode
+from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.settings import Settings, override
+from carico_agent.supervise.budget import Allowance, Pace
+from carico_agent.supervise.cost import OwnCost
+from carico_agent.telemetry import NodeReader, Reading, Root, TraceRow
+
+RESOURCES = ("cpu", "memory")
+
+
+def rows(seconds: float) -> list[TraceRow]:
+    """A node that gets its first Pod after four seconds, between two ticks."""
+    made, idle = [], 0
+    for tick in range(round(seconds * 10)):
+        pods = int(tick > 40)
+        idle += 15 if pods else 39
+        made.append(TraceRow(Reading(tick / 10, 4, 40 * tick, idle, 0, None, 1000, 700), pods, 40 < tick < 50))
+    return made
+
+
+def fresh(queue: SampleQueue[TraceRow]) -> Sampling:
+    return Sampling(Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4))), queue.take, OwnCost())
+
+
+def test_what_waits_in_the_queue_is_fed_before_anything_is_answered() -> None:
+    at_once, late = fresh(first := SampleQueue()), fresh(second := SampleQueue())
+    clock = UpdateClock()
+    for row in rows(9.0):
+        t = row.reading.t
+        first.put(row)
+        at_once.catch_up()
+        second.put(row)
+        if t == 4.0:  # the Pod starts: the count must not overtake the rows before it
+            for sampling in (at_once, late):
+                sampling.count(4.05, 1, churn=True)
+            assert not list(second.take()) and late.look()[0].pods == 1
+        if clock.due(t):
+            assert late.look() == at_once.look()
+    assert encode(at_once.current_model()) == encode(late.current_model()) and not list(second.take())
+
+
+def test_a_queue_that_nobody_empties_keeps_the_newest_and_counts_the_rest() -> None:
+    queue = SampleQueue[int](most=600)
+    for n in range(1000):
+        queue.put(n)
+    assert queue.full and queue.dropped == 400
+    assert list(queue.take()) == list(range(400, 1000)) and not queue.full
+
+
+def test_one_producer_and_one_consumer_lose_nothing() -> None:
+    queue, taken = SampleQueue[int](most=100_000), list[int]()
+    producer = threading.Thread(target=lambda: [queue.put(n) for n in range(50_000)])
+    producer.start()
+    while producer.is_alive():
+        taken += queue.take()
+    taken += queue.take()
+    assert taken == list(range(50_000)) and queue.dropped == 0
+
+
+def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
+    class Full:
+        def write(self, *row: object) -> None:
+            raise OSError(28, "No space left on device")
+
+    reader, queue, updates = NodeReader(Root("/")), SampleQueue[Sample](), []
+    rows = LiveRows(reader, queue, Full())
+    sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
+    live = Live(
+        reader,
+        type("Pods", (), {"count": 0, "churn_until_s": 0.0})(),
+        queue,
+        OwnCost(),
+        Pace(Allowance(1.0, 1e12, 1.0)),
+        Settings().sampling,
+        sampling.memory,
+        lambda: updates.append(1),
+    )
+    live.tick(1.0)
+    live.tick(1.1)
+    assert updates == [1] and sampling.look()[1] is not None
+    assert caplog.text.count("recording ends here: [Errno 28] No space left on device") == 1
+    rows.close()
+
+
+def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -> None:
+    reader, queue, threads = NodeReader(Root("/")), SampleQueue[Sample](), set[str]()
+
+    class Noted:
+        def write(self, *row: object) -> None:
+            threads.add(threading.current_thread().name)
+
+        def close(self) -> None:
+            return
+
+    rows = LiveRows(reader, queue, Noted())
+    sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
+    pods = type("Pods", (), {"count": 0, "churn_until_s": 0.0})()
+    updated = threading.Event()
+    settings = override(Settings(), "sampling", period_s=0.02, realtime=False)
+    live = Live(
+        reader,
+        pods,
+        queue,
+        OwnCost(),
+        Pace(Allowance(1.0, 1e12, 1.0)),
+        settings.sampling,
+        sampling.memory,
+        updated.set,
+    )
+    live.start()
+    updated.wait()
+    assert not threads
+    sampling.look()
+    live.stop()
+    sampling.catch_up()
+    rows.close()
+    assert threads == {threading.current_thread().name}

@@ -1,0 +1,104 @@
+"""The command line: what it prints, what it refuses, and its exit codes."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carico_agent.cli import main
+from carico_agent.settings import example
+
+TREE = Path(__file__).parent.parent.parent
+TRACE = str(TREE / "tests/golden/bursts.trace.gz")
+
+
+def test_print_config_is_the_example_in_the_tree(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["print-config"]) == 0
+    printed = capsys.readouterr().out
+    assert printed == example() == (TREE / "config.example.toml").read_text()
+
+
+def test_the_example_is_a_valid_configuration(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check-config", str(TREE / "config.example.toml")]) == 0
+
+
+def test_check_config_names_every_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text('[sampling]\nperod_s = 1\nio = "yes"\n[nodee]\n')
+    assert main(["check-config", str(config)]) == 1
+    said = capsys.readouterr().err
+    assert "sampling.perod_s: unknown key, did you mean period_s?" in said
+    assert "sampling.io: true or false is expected, not 'yes'" in said
+    assert "nodee: unknown key, did you mean node?" in said
+
+
+def test_an_agent_with_broken_settings_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text("[sampling]\nperiod_s = 0\n")
+    assert main(["agent", "--config", str(config), "--socket", str(tmp_path / "s")]) == 2
+    assert "not between 0.02 and 10" in capsys.readouterr().err
+    assert not (tmp_path / "s").exists()
+
+
+def test_status_without_an_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["status", "--socket", str(tmp_path / "none.sock")]) == 1
+    assert "is `carico agent` running?" in capsys.readouterr().err
+
+
+def test_doctor_for_machines(capsys: pytest.CaptureFixture[str]) -> None:
+    code = main(["doctor", "--json"])
+    findings = json.loads(capsys.readouterr().out)
+    assert code == int(any(f["state"] == "missing" for f in findings))
+    assert {"python", "cpu", "memory", "cgroups", "socket"} <= {f["name"] for f in findings}
+    assert all(f["remedy"] for f in findings if f["state"] != "ok")
+
+
+def test_doctor_on_a_node_without_anything(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(f'[node]\nroot = "{tmp_path}"\n[socket]\npath = "{tmp_path}/s"\n')
+    assert main(["doctor", "--config", str(config)]) == 1
+    said = capsys.readouterr().out
+    assert "missing  cpu" in said
+    assert "→" in said
+
+
+@pytest.mark.parametrize("arguments", [["replay", TRACE], ["replay", TRACE, "--json", "--estimator", "paper-dual"]])
+def test_replay(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(arguments) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) > 60
+    assert "pod_capacity" in json.loads(lines[-1]) if "--json" in arguments else "Pod-Capacity" in lines[-1]
+
+
+def test_replay_complains_about_what_is_no_trace(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("hello\n")
+    assert main(["replay", str(tmp_path / "x")]) == 1
+    assert main(["replay", str(tmp_path / "missing")]) == 1
+    assert main(["replay", TRACE, "--estimator", "tea-leaves"]) == 2
+    said = capsys.readouterr().err
+    assert "line 1" in said
+    assert "tea-leaves: known are" in said
+
+
+def test_wrong_usage_exits_with_2() -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["no-such-command"])
+    assert ended.value.code == 2
+
+
+def test_module_and_help() -> None:
+    said = subprocess.run([sys.executable, "-m", "carico_agent", "--help"], cwd=TREE, capture_output=True, text=True)
+    assert said.returncode == 0
+    for word in ("agent", "status", "top", "doctor", "replay", "examples:", "exit codes"):
+        assert word in said.stdout
+
+
+def test_commands_that_only_ask_import_nothing_heavy() -> None:
+    code = (
+        "import sys, carico_agent.cli as c\nc.main(['status', '--socket', '/nonexistent/s'])\n"
+        "print(sorted(m for m in ('numpy', 'grpc', 'aiohttp') if m in sys.modules))"
+    )
+    said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True)
+    assert said.stdout.strip() == "[]"

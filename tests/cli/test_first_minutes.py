@@ -1,0 +1,82 @@
+"""What a newcomer meets: completion, the dashboard, the first commands of `--help`."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from carico_agent.cli import COMMANDS, EXAMPLES, main, parser
+from tests.conftest import AgentProcess
+
+TREE = Path(__file__).parent.parent.parent
+
+
+def complete(script: str, *typed: str) -> set[str]:
+    """What bash offers for the last word."""
+    line = " ".join(f"'{word}'" for word in typed)
+    offered = "_shtab_carico; printf '%s\\n' \"${COMPREPLY[@]}\""
+    code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; {offered}"
+    said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    return set(said.stdout.split())
+
+
+def test_bash_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    assert main(["completion", "bash"]) == 0
+    script = capsys.readouterr().out
+    assert complete(script, "carico", "") >= {name.replace("_", "-") for name in COMMANDS}
+    assert complete(script, "carico", "ins") == {"install"}
+    assert complete(script, "carico", "install", "--t") == {"--tuning"}
+    assert complete(script, "carico", "completion", "z") == {"zsh"}
+    (tmp_path / "config.toml").touch()
+    assert complete(script, "carico", "agent", "--config", f"{tmp_path}/con") == {f"{tmp_path}/config.toml"}
+
+
+def test_zsh_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "zsh"]) == 0
+    script = capsys.readouterr().out
+    assert script.startswith("#compdef carico\n")
+    if shutil.which("zsh"):
+        subprocess.run(["zsh", "-n"], input=script, text=True, check=True)
+
+
+def test_examples_of_the_help_are_understood() -> None:
+    lines = re.findall(r"^  carico (.*?)(?:\s{2,}.*)?$", EXAMPLES, re.MULTILINE)
+    assert len(lines) >= 6
+    for line in lines:
+        parser().parse_args(line.split())
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_help_of_each_command_has_examples_that_work(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main([name.replace("_", "-"), "--help"])
+    _, _, examples = capsys.readouterr().out.partition("\nexamples:\n")
+    shown = examples.partition("\n\n")[0]
+    lines = re.findall(r"^  (?:source <\()?carico (.*?)(?:\)|\s{2,}|[|>]|$)", shown, re.MULTILINE)
+    assert lines
+    for line in lines:
+        parsed = parser().parse_args(line.split())
+        assert parsed.command == name.replace("_", "-")
+
+
+def test_the_dashboard_shows_what_the_agent_emits(start_agent: Callable[..., AgentProcess]) -> None:
+    dashboard = json.loads((TREE / "deploy/grafana/carico.json").read_text())
+    asked = {
+        name
+        for panel in dashboard["panels"]
+        for target in panel["targets"]
+        for name in re.findall(r"\b(?:carico|process)_\w+", target["expr"])
+    }
+    process = start_agent()
+    process.wait(lambda agent: agent.status()["sequence"] >= 2)
+    curl = ["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"]
+    text = subprocess.run(curl, capture_output=True, check=True, text=True).stdout
+    emitted = set(re.findall(r"^(\w+)[{ ]", text, re.MULTILINE)) | {"carico_absent"}  # where something is missing
+    assert asked <= emitted
+    assert "carico_absent" in (TREE / "carico_agent/app/agent.py").read_text()
+    places = [tuple(panel["gridPos"].values()) for panel in dashboard["panels"]]
+    assert len(set(places)) == len(places)

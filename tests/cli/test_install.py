@@ -1,0 +1,137 @@
+"""`carico install`: the units it puts down are hardened, and everything it does can be taken back."""
+
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from carico_agent.cli import main
+from carico_agent.cli._units import CannotInstall, Wish, plan
+
+TREE = Path(__file__).parent.parent.parent
+OPT = Path("/opt/carico/bin/carico")
+
+
+@pytest.fixture
+def opt(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if carico were installed in /opt/carico, wherever this tree is."""
+    monkeypatch.setattr("carico_agent.cli.install.own_command", lambda: OPT)
+
+
+def exposure(root: Path, unit: str) -> float:
+    """What systemd itself thinks of the installed unit with its drop-ins."""
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    command = ["systemd-analyze", "security", "--offline=true", f"--root={root}", "--no-pager", unit]
+    said = subprocess.run(command, capture_output=True, text=True)
+    last = said.stdout.strip().splitlines()[-1]
+    assert "Overall exposure" in last, said.stdout + said.stderr
+    return float(last.split(":")[1].split()[0])
+
+
+@pytest.mark.parametrize(("flags", "most"), [([], 2.0), (["--containerd"], 2.0), (["--tuning"], 3.0)])
+def test_the_agent_is_hardened(opt: None, tmp_path: Path, flags: list[str], most: float) -> None:
+    assert main(["install", "--systemd", "--root", str(tmp_path), *flags]) == 0
+    assert exposure(tmp_path, "carico-agent.service") <= most
+
+
+@pytest.mark.parametrize("unit", ["carico-aggregator.service", "carico-extender.service"])
+def test_so_are_its_servers(opt: None, tmp_path: Path, unit: str) -> None:
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
+    assert exposure(tmp_path, unit) <= 2.0
+
+
+def test_systemd_understands_every_line(opt: None, tmp_path: Path) -> None:
+    if shutil.which("systemd-analyze") is None:
+        pytest.skip("systemd-analyze is not here")
+    assert main(["install", "--systemd", "--tuning", "--containerd", "--root", str(tmp_path)]) == 0
+    units = sorted(str(path) for path in (tmp_path / "etc/systemd/system").glob("*.service"))
+    verified = subprocess.run(["systemd-analyze", "verify", "--man=no", *units], capture_output=True, text=True)
+    complaints = [line for line in verified.stderr.splitlines() if "carico" in line and "not executable" not in line]
+    assert not complaints, verified.stderr
+
+
+def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
+    assert files == {
+        "etc/carico/config.toml",
+        "etc/sysusers.d/carico.conf",
+        "etc/systemd/system/carico-agent.service",
+        "etc/systemd/system/carico-agent.service.d/tuning.conf",
+        "etc/systemd/system/carico-aggregator.service",
+        "etc/systemd/system/carico-extender.service",
+    }
+    assert all(f"write {tmp_path}/{name}" in said for name in files)
+    unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
+    assert f"ExecStart={OPT} agent" in unit
+    assert "@" not in unit.replace("SystemCallFilter=@", "").replace("~@", "").replace(" @", "")
+    assert main(["check-config", str(tmp_path / "etc/carico/config.toml")]) == 0
+    assert main(["uninstall", "--root", str(tmp_path)]) == 0
+    assert [path.name for path in tmp_path.rglob("*") if path.is_file()] == ["config.toml"]
+    assert not (tmp_path / "etc/systemd/system/carico-agent.service.d").exists()
+    assert "kept" in capsys.readouterr().out
+    assert main(["uninstall", "--purge", "--root", str(tmp_path)]) == 0
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_again_without_tuning_takes_the_right_back(opt: None, tmp_path: Path) -> None:
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    config = tmp_path / "etc/carico/config.toml"
+    config.write_text("[sampling]\nio = true\n")
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
+    assert not (tmp_path / "etc/systemd/system/carico-agent.service.d/tuning.conf").exists()
+    assert config.read_text() == "[sampling]\nio = true\n"
+
+
+def test_a_broken_configuration_is_not_started(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "etc/carico").mkdir(parents=True)
+    (tmp_path / "etc/carico/config.toml").write_text("[sampling]\nperod_s = 1\n")
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 1
+    assert "did you mean period_s?" in capsys.readouterr().err
+    assert not (tmp_path / "etc/systemd").exists()
+
+
+def test_dry_run_does_nothing(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["install", "--systemd", "--dry-run", "--root", str(tmp_path)]) == 0
+    assert not list(tmp_path.iterdir())
+    assert main(["install", "--systemd", "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert f"would write {tmp_path}/etc/systemd/system/carico-agent.service" in said
+    assert "would run systemctl restart carico-agent.service" in said
+
+
+def test_below_a_home_folder_only_that_is_seen() -> None:
+    wanted = plan(Wish(Path("/root/venv/bin/carico")))
+    text = wanted[Path("/etc/systemd/system/carico-agent.service.d/home.conf")]
+    assert "ProtectHome=tmpfs\nBindReadOnlyPaths=/root/venv\n" in text
+
+
+def test_a_fleeting_installation_is_refused() -> None:
+    with pytest.raises(CannotInstall, match="does not last"):
+        plan(Wish(Path("/tmp/x/bin/carico")))
+
+
+def test_a_home_folder_and_capabilities_do_not_go_together() -> None:
+    for more in ({"tuning": True}, {"containerd": True}):
+        with pytest.raises(CannotInstall, match="home folder"):
+            plan(Wish(Path("/home/me/venv/bin/carico"), **more))
+
+
+def test_an_image_may_be_made_from_anywhere() -> None:
+    assert plan(Wish(Path("/tmp/venv/bin/carico"), lasting=False))
+
+
+def test_the_templates_are_in_the_wheel() -> None:
+    """Through setuptools' own eyes: what build_py would copy."""
+    script = (
+        "from setuptools import Distribution; d = Distribution(); d.parse_config_files(); "
+        "b = d.get_command_obj('build_py'); b.ensure_finalized(); "
+        "print(*(f for p, _, _, fs in b.data_files if p == 'carico_units' for f in fs))"
+    )
+    said = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
+    templates = {path.name for path in (TREE / "systemd").iterdir() if path.suffix in (".service", ".conf")}
+    assert set(said.stdout.split()) == templates

@@ -1,0 +1,270 @@
+"""What is published, and when: the publisher with a scripted client and a clock of its own."""
+
+import json
+from typing import Any
+
+import pytest
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import Refused, Unreachable
+from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.pods import facts
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_mirror import NodeFacts
+from carico_agent.publish.node_writer import NodeConfig
+from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.status import Status
+from carico_agent.publish.throttle import ThrottleConfig
+
+
+class FakeClient:
+    """Takes patches, and shows them to the publisher as its watch would."""
+
+    def __init__(self) -> None:
+        self.patches: list[Object] = []
+        self.error: Exception | None = None
+
+    async def patch(self, path: str, body: Object) -> Object:
+        if self.error is not None:
+            raise self.error
+        self.patches.append(body)
+        return {}
+
+
+class Bench:
+    """A publisher whose time we make."""
+
+    def __init__(self, **throttle: float) -> None:
+        self.now_s = 1000.0
+        self.client = FakeClient()
+        self.board = StatusBoard(ttl_s=5.0, clock=lambda: self.now_s)
+        self.counted: dict[str, bool] = {}
+        config = NodeConfig("a", throttle=ThrottleConfig(**throttle))
+        client: Any = self.client
+        self.publisher = NodePublisher(client, self.board, config, lambda: self.counted, lambda: self.now_s)
+        self.publisher.mirror.pods_synced.set()
+        self.publisher.mirror.change_node(False, NodeFacts("a"))
+
+    def tell(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
+        slots = None if capacity is None else capacity + pods
+        self.board.publish(
+            Status(
+                time="2024-01-01T00:00:00.000Z",
+                pod_capacity=capacity,
+                slots=slots,
+                pods=pods,
+                mode=mode,
+                low=0.0,
+                limiting="cpu",
+            )
+        )
+
+    def bind(self, *uids: str, places: int = 1) -> None:
+        for uid in uids:
+            self.publisher.mirror.change_pod(
+                False,
+                facts(
+                    {
+                        "metadata": {"uid": uid, "name": uid},
+                        "status": {"phase": "Pending"},
+                        "spec": {"nodeName": "a", "containers": [{"resources": {"requests": {RESOURCE: str(places)}}}]},
+                    },
+                    RESOURCE,
+                ),
+            )
+
+    def end(self, uid: str) -> None:
+        self.publisher.mirror.change_pod(True, facts({"metadata": {"uid": uid}}))
+
+    async def step(self, seconds: float = 0.0, silent: bool = False) -> str | None:
+        """Time passes, the agent goes on telling the same unless it is silent; why it was written, if it was."""
+        self.now_s += seconds
+        if not silent:
+            self.board.publish(self.board.status)
+        writer = self.publisher.writer
+        writer.observe()
+        draft = writer.draft()
+        reason = writer.reason(draft)
+        if reason:
+            before = len(self.client.patches)
+            await writer.write(draft)
+            if len(self.client.patches) > before:
+                self.seen(self.client.patches[-1])
+        return reason
+
+    def seen(self, patch: Object) -> None:
+        amount = patch.get("status", {}).get("allocatable", {}).get(RESOURCE)
+        status = patch["metadata"]["annotations"]["carico.dev/status"]
+        self.publisher.mirror.change_node(False, NodeFacts("a", amount, amount, status))
+
+    @property
+    def amount(self) -> int:
+        return int(self.client.patches[-1]["status"]["allocatable"][RESOURCE])
+
+    @property
+    def annotations(self) -> dict[str, Any]:
+        return dict(self.client.patches[-1]["metadata"]["annotations"])
+
+
+async def test_a_bound_pod_that_has_not_started_makes_no_new_places() -> None:
+    bench = Bench()
+    bench.tell(8.4)
+    assert await bench.step() == "first"
+    assert bench.amount == 8
+    bench.bind(*"12345678")  # the scheduler fills it; none has started
+    assert await bench.step(6) is None
+    bench.counted = dict.fromkeys("1234", True)  # half of them run
+    bench.tell(4.4, pods=4)
+    assert await bench.step(6) is None
+    bench.counted = dict.fromkeys("12345678", True)
+    bench.tell(0.4, pods=8)
+    assert await bench.step(6) is None
+    bench.end("1")
+    bench.counted.pop("1")
+    bench.tell(1.4, pods=7)
+    assert await bench.step(6) is None
+    assert bench.amount == 8
+
+
+async def test_never_below_what_is_held() -> None:
+    bench = Bench()
+    bench.tell(8.4)
+    await bench.step()
+    bench.bind("1", "2", "3", places=2)
+    bench.counted = dict.fromkeys("123", True)
+    bench.tell(0.0, pods=3)  # overloaded: nothing is left, and slots are below what is held
+    assert await bench.step(6)
+    assert bench.amount == 6
+    assert bench.annotations["carico.dev/pod-capacity"] == "0.00"
+    bench.end("2")
+    bench.counted.pop("2")
+    bench.tell(0.0, pods=2)
+    await bench.step(6)
+    assert bench.amount == 4
+
+
+async def test_pods_that_hold_nothing_take_places_too() -> None:
+    bench = Bench()
+    bench.counted = {"daemon": True, "skipped": False}
+    bench.publisher.mirror.list_pods(
+        [facts({"metadata": {"uid": uid}, "spec": {"nodeName": "a"}}) for uid in bench.counted]
+    )
+    bench.tell(5.2, pods=3)  # one is known to the API server, two are not (ctr, a replay)
+    await bench.step()
+    assert bench.amount == 5
+    status = json.loads(bench.annotations["carico.dev/status"])
+    # Eight slots; two Pods that the API server does not know; one it knows that is not counted here.
+    assert (bench.annotations["carico.dev/slots"], status["places"], status["pods"]) == ("8", 7, 3)
+
+
+async def test_a_number_that_jumps_publishes_its_low_side() -> None:
+    """Up and down by three every second: no place appears that is gone a second later, and falls are not held back."""
+    bench = Bench(min_interval_s=1.0)
+    said = []
+    for second in range(60):
+        bench.tell((8.4, 11.4, 5.4)[second % 3])
+        await bench.step(1)
+        said.append(bench.amount)
+    assert set(said[3:]) == {5}
+    for second in range(10):
+        bench.tell(9.4)
+        await bench.step(1)
+        assert bench.amount == (5 if second < 2 else 9)
+    bench.tell(4.4)
+    await bench.step(1)
+    assert bench.amount == 4
+
+
+async def test_an_end_that_the_server_knows_first_is_no_dip() -> None:
+    bench = Bench(min_interval_s=1.0)
+    bench.bind("1", "2")
+    bench.counted = dict.fromkeys("12", True)
+    bench.tell(6.4, pods=2)
+    await bench.step()
+    bench.end("1")  # here it is still counted, and in Pod-Capacity
+    await bench.step(1)
+    assert bench.amount == 8
+    bench.counted.pop("1")
+    bench.tell(7.4, pods=1)
+    await bench.step(1)
+    assert bench.amount == 8
+
+
+async def test_stale_is_withdrawn() -> None:
+    bench = Bench()
+    bench.tell(8.4)
+    await bench.step()
+    bench.bind("1")
+    assert await bench.step(5.5, silent=True) == "slots 8 -> unknown"  # the board's TTL is 5 s
+    assert bench.amount == 1
+    assert bench.annotations["carico.dev/slots"] is None
+    assert json.loads(bench.annotations["carico.dev/status"])["mode"] == "stale"
+    bench.tell(8.4)
+    assert await bench.step(0.1) is None
+    assert await bench.step(5.0) == "slots unknown -> 8"
+
+
+async def test_quiet_is_once_a_minute_and_noise_at_most_every_five_seconds() -> None:
+    bench = Bench()
+    writes = 0
+    for second in range(600):
+        bench.tell(8.0 + 0.05 * (-1) ** second)
+        writes += bool(await bench.step(1))
+    assert writes <= 11
+    bench, writes = Bench(), 0
+    for second in range(600):
+        bench.tell(20.0 * (second % 2))
+        writes += bool(await bench.step(1))
+    assert writes <= 121
+
+
+async def test_foreign_writes_are_answered() -> None:
+    bench = Bench()
+    bench.tell(8.4)
+    await bench.step()
+    mine = bench.annotations["carico.dev/status"]
+    for foreign in (
+        NodeFacts("a", "0", "0", mine),
+        NodeFacts("a", None, None, mine),
+        NodeFacts("a", "8", "7", mine),
+        NodeFacts("a", "8", "8", None),
+    ):
+        bench.publisher.mirror.change_node(False, foreign)
+        assert await bench.step(1) is None
+        assert await bench.step(4)
+        assert bench.amount == 8
+        mine = bench.annotations["carico.dev/status"]
+
+
+async def test_without_the_right_to_see_pods_only_annotations_are_published() -> None:
+    bench = Bench()
+    bench.publisher.mirror.pods_synced.clear()
+    bench.tell(8.4)
+    await bench.step()
+    assert "status" not in bench.client.patches[0]
+    assert json.loads(bench.annotations["carico.dev/status"])["places"] is None
+
+
+async def test_a_refused_write_is_tried_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
+    bench = Bench()
+    bench.client.error = Refused(403, "missing right: x")
+    bench.tell(8.4)
+    delays = []
+    for _ in range(8):
+        await bench.step()
+        delays.append(bench.publisher.writer.retry_at_s - bench.now_s)
+    assert 0.8 <= delays[0] <= 1.2
+    assert 48 <= delays[-1] <= 72
+    assert [record.message for record in caplog.records] == ["Kubernetes node a: missing right: x"]
+    assert bench.publisher.condition == "missing right: x"
+
+
+async def test_the_servers_return_is_answered_at_once() -> None:
+    bench = Bench()
+    bench.tell(8.4)
+    await bench.step()
+    bench.publisher.health.bad("/api/v1/nodes", Unreachable("gone"))
+    assert await bench.step(30) is None
+    bench.publisher.health.good("/api/v1/nodes")
+    assert await bench.step(1) == "the API server is back"
+    assert await bench.step(6) is None

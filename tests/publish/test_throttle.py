@@ -1,0 +1,84 @@
+"""The write throttle: few writes, none missed, no flapping."""
+
+from math import floor, inf, nan
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.publish.throttle import Summary, ThrottleConfig, WriteThrottle, steady
+
+CONFIG = ThrottleConfig()
+
+
+@given(st.floats(0, 1e5), st.one_of(st.none(), st.integers(0, 100_000)))
+def test_steady_is_near_the_floor_and_stays_put(slots: float, published: int | None) -> None:
+    whole = steady(slots, published, CONFIG)
+    assert whole is not None
+    assert floor(slots) - 1 <= whole <= floor(slots) + 1
+    assert whole <= slots + CONFIG.fall + 1e-9
+    assert steady(slots, whole, CONFIG) == whole
+
+
+@pytest.mark.parametrize("odd", [nan, inf, -1.0, 1e12])
+def test_odd_numbers(odd: float) -> None:
+    whole = steady(odd, 5, CONFIG)
+    assert whole is None if odd != odd else whole is not None and 0 <= whole <= 1_000_000
+
+
+def drive(values: list[float], period_s: float = 1.0, fail: bool = False) -> list[tuple[float, Summary, str]]:
+    throttle, writes = WriteThrottle(), []
+    for i, value in enumerate(values):
+        summary = throttle.summary(value, "measured")
+        if reason := throttle.reason(i * period_s, summary):
+            writes.append((i * period_s, summary, reason))
+            if not fail:
+                throttle.wrote(i * period_s, summary)
+    return writes
+
+
+def test_a_quiet_node_writes_once_a_minute() -> None:
+    rng = np.random.default_rng(1)
+    writes = drive((8.0 + rng.normal(0, 0.05, 600)).tolist())
+    assert len(writes) <= 11
+    assert {summary.slots for _, summary, _ in writes[1:]} == {writes[-1][1].slots}
+
+
+def test_a_wild_node_writes_once_in_five_seconds() -> None:
+    rng = np.random.default_rng(2)
+    writes = drive(rng.uniform(0, 100, 600).tolist())
+    gaps = np.diff([t for t, _, _ in writes])
+    assert gaps.min() >= CONFIG.min_interval_s
+
+
+def test_heartbeats_come_well_before_the_ttl() -> None:
+    times = [t for t, _, _ in drive([8.4] * 600)]
+    assert max(np.diff(times)) <= CONFIG.ttl_s / 2
+
+
+def test_a_failed_write_is_offered_again() -> None:
+    assert len(drive([8.4] * 10, fail=True)) == 10
+
+
+def test_reasons_are_published() -> None:
+    throttle = WriteThrottle()
+    throttle.wrote(0.0, throttle.summary(8.4, "learning"))
+    assert throttle.reason(10.0, throttle.summary(nan, "measured")) == "slots 8 -> unknown"
+    assert throttle.reason(10.0, throttle.summary(8.4, "measured")) == "mode learning -> measured"
+    assert throttle.reason(10.0, throttle.summary(8.4, "learning")) is None
+    throttle.forget()
+    assert throttle.reason(10.0, throttle.summary(8.4, "learning")) == "first"
+
+
+def test_large_nodes_do_not_report_every_pod() -> None:
+    throttle = WriteThrottle()
+    throttle.wrote(0.0, throttle.summary(100.5, "measured"))
+    assert throttle.summary(101.9, "measured").slots == 100
+    assert throttle.summary(104.9, "measured").slots == 104
+
+
+@pytest.mark.parametrize("bad", [{"ttl_s": 100.0}, {"min_interval_s": 0.0}, {"min_interval_s": 61.0}, {"rise": 1.0}])
+def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=next(iter(bad))):
+        WriteThrottle(ThrottleConfig(**bad))

@@ -1,0 +1,142 @@
+"""The API server's question about a binding, without HTTP."""
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import KubeError
+from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.placement_lease import Offer, PlacementLeases
+from carico_agent.schedule.admission import review
+from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from tests.kube.small_server import SmallServer
+
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+
+
+def extender(server: SmallServer, amount: int | None) -> Extender:
+    client: Any = server
+    cluster = Cluster(client, RESOURCE)
+    cluster.nodes_listed([Published("a", 8.0, 0.0, 100.0, 64.0, amount)])
+    cluster.pods_listed([])
+    for watch in (cluster._nodes_watch, cluster._pods_watch):
+        watch.synced.set()
+        watch._lost_s = None
+    return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
+
+
+def asking(server: SmallServer, uid: str, places: int) -> None:
+    asks = {"resources": {"requests": {RESOURCE: str(places)}}}
+    server.pods[uid] = {"metadata": {"uid": uid, "name": uid}, "spec": {"containers": [asks]}, "status": {}}
+
+
+def question(uid: str, **more: Any) -> Object:
+    binding = {"kind": "Binding", "metadata": {"name": uid, "namespace": "d", "uid": uid}, "target": {"name": "a"}}
+    request = {"uid": f"review of {uid}", "namespace": "d", "name": uid, "object": binding, **more}
+    return {"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview", "request": request}
+
+
+async def test_a_place_is_held_for_who_is_let_in() -> None:
+    server = SmallServer()
+    webhook = extender(server, amount=3)
+    for uid in "123":
+        asking(server, uid, 1)
+    asking(server, "two", 2)
+    assert await review(webhook, question("1")) == {
+        "apiVersion": "admission.k8s.io/v1",
+        "kind": "AdmissionReview",
+        "response": {"uid": "review of 1", "allowed": True},
+    }
+    assert (await review(webhook, question("2")))["response"]["allowed"]
+    why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
+    refused = (await review(webhook, question("two")))["response"]
+    assert refused == {"uid": "review of two", "allowed": False, "status": why}
+    assert (await review(webhook, question("2")))["response"]["allowed"]  # again: its own claim does not count
+    assert (await review(webhook, question("3")))["response"]["allowed"]
+    assert webhook.refused_admissions == 1
+
+
+async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
+    server = SmallServer()
+    webhook = extender(server, amount=0)
+    assert (await review(webhook, question("plain")))["response"]["allowed"]
+    assert (await review(webhook, question("plain", dryRun=True)))["response"]["allowed"]
+    assert server.leases == {}
+
+
+async def test_a_dry_run_takes_no_place() -> None:
+    server = SmallServer()
+    asking(server, "1", 1)
+    assert (await review(extender(server, amount=0), question("1", dryRun=True)))["response"]["allowed"]
+    assert server.leases == {}
+
+
+async def test_an_offer_that_nobody_renews_expires() -> None:
+    server = SmallServer()
+    leases = PlacementLeases(server, "carico")  # type: ignore[arg-type]
+    for uid in "12":
+        asking(server, uid, 1)
+    await leases.offer("a", Offer(0, 0), 150.0, [])
+    assert not (await review(extender(server, amount=3), question("1")))["response"]["allowed"]
+    await leases.offer("a", Offer(0, 0), -1.0, [])
+    assert (await review(extender(server, amount=3), question("2")))["response"]["allowed"]
+
+
+async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
+    """Then the webhook's failurePolicy decides; an extender in trouble must not stop a cluster that says Ignore."""
+    server = SmallServer()
+    asking(server, "1", 1)
+    webhook = extender(server, amount=3)
+    webhook._cluster._pods_watch._lost_s = time.monotonic() - 20
+    with pytest.raises(KubeError, match="watch of Pods is interrupted"):
+        await review(webhook, question("1"))
+    server.lose = 1.0
+    with pytest.raises(KubeError, match="lost"):
+        await review(webhook, question("2"))
+
+
+KEYS = st.sampled_from(["apiVersion", "kind", "request", "object", "uid", "metadata", "target", "name", "dryRun", "x"])
+anything = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(KEYS, inner),
+)
+
+
+@given(st.dictionaries(st.sampled_from(["apiVersion", "kind", "request"]), anything))
+async def test_what_is_no_review_of_a_binding_is_refused(asked: Object) -> None:
+    with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
+        await review(extender(SmallServer(), amount=3), asked)
+
+
+@given(anything, anything, anything, anything)
+async def test_odd_parts_do_no_harm(meta: Any, name: Any, target: Any, namespace: Any) -> None:
+    asked = question("1")
+    asked["request"] |= {
+        "namespace": namespace,
+        "name": name,
+        "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}},
+    }
+    try:
+        answer = await review(extender(SmallServer(), amount=3), asked)
+    except (ValueError, KubeError):
+        return
+    assert answer["response"]["uid"] == "review of 1"
+
+
+@pytest.mark.parametrize("part", ["namespace", "name", "node"])
+@pytest.mark.parametrize("text", ["../x", "a/b", "", "A", "a b", "a?x=1", "-a", "a" * 254])
+async def test_names_that_are_none_do_not_become_addresses(part: str, text: str) -> None:
+    asked = question("1")
+    binding = asked["request"]["object"]
+    where = {"namespace": asked["request"], "name": binding["metadata"], "node": binding["target"]}[part]
+    where["name" if part == "node" else part] = text
+    if part == "name":
+        asked["request"]["name"] = text
+    with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
+        await review(extender(SmallServer(), amount=3), asked)

@@ -1,0 +1,223 @@
+"""The extender's answers, without HTTP: wire format, claims, restarts."""
+
+import asyncio
+import json
+import time
+from math import isnan, nan
+from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.pods import PodFacts
+from carico_agent.schedule import wire
+from carico_agent.schedule.cluster import Cluster, Published, read_node
+from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
+from carico_agent.schedule.nodes import COLUMNS, PendingPod
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from tests.kube.small_server import Pause, SmallServer
+
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+
+
+def slow(pause_s: float) -> Pause:
+    async def pause() -> None:
+        await asyncio.sleep(pause_s)
+
+    return pause
+
+
+def replica(
+    server: SmallServer, nodes: dict[str, float], policy: PodCapacity = LENIENT, **config: Any
+) -> tuple[Extender, Cluster]:
+    client: Any = server
+    cluster = Cluster(client)
+    cluster.nodes_listed([Published(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
+    cluster.pods_listed([])
+    for watch in (cluster._nodes_watch, cluster._pods_watch):
+        watch.synced.set()
+        watch._lost_s = None
+    return Extender(client, cluster, policy, ExtenderConfig(**config)), cluster
+
+
+def arguments(uid: str, *names: str) -> Object:
+    return {"Pod": {"metadata": {"uid": uid, "name": uid, "namespace": "d"}}, "Nodes": None, "NodeNames": list(names)}
+
+
+def filtered(extender: Extender, asked: Object) -> Any:
+    said = extender.filter(asked)
+    return json.loads(said) if isinstance(said, bytes) else said
+
+
+def binding(uid: str, node: str) -> Object:
+    return {"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": node}
+
+
+async def test_wire_format() -> None:
+    extender, _ = replica(SmallServer(), {"a": 8, "b": 0.5, "c": 4})
+    assert filtered(extender, arguments("u", "a", "b", "gone")) == {
+        "NodeNames": ["a"],
+        "Error": "",
+        "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
+    }
+    assert extender.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
+    assert extender.prioritize(arguments("u")) == b"[]"
+    odd = json.loads(extender.prioritize(arguments("u", "\\", "ü")))
+    assert odd == [{"Host": "\\", "Score": 0}, {"Host": "ü", "Score": 0}]
+    nodes = {"kind": "NodeList", "items": [{"metadata": {"name": name}} for name in "ab"]}
+    answer = filtered(extender, {"Pod": {}, "Nodes": nodes, "NodeNames": None})
+    assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
+
+
+ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)
+DNS = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
+
+
+def rows_of(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[str, str | None, int]]]:
+    whys = st.none() | st.sampled_from(["no room", ""]) | ODD
+    return st.lists(st.tuples(names, whys, st.integers(0, 10)), unique_by=lambda row: row[0])
+
+
+@given(st.tuples(rows_of(ODD), st.just(False)) | st.tuples(rows_of(DNS), st.just(True)))
+def test_joined_answers_are_what_json_would_say(asked: tuple[list[tuple[str, str | None, int]], bool]) -> None:
+    rows, plain = asked
+    names, whys, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
+    said = json.loads(wire.filter_result(names, whys, plain), object_pairs_hook=list)  # which keeps what is said twice
+    assert [key for key, _ in said] == ["NodeNames", "FailedNodes", "Error"]
+    assert said[0][1] == [name for name, why, _ in rows if why is None]
+    assert sorted(map(tuple, said[1][1])) == sorted((name, why) for name, why, _ in rows if why is not None)
+    expected = [{"Host": name, "Score": score} for name, _, score in rows]
+    assert wire.host_priorities(names, scores, plain) == json.dumps(expected, separators=(",", ":")).encode()
+
+
+NAME, UID = st.sampled_from("abc"), st.sampled_from("12345")
+CHANGES = st.one_of(
+    st.tuples(st.just("node"), NAME, st.booleans(), st.sampled_from([nan, 0.5, 4.0, 40.0]), st.floats(0, 200)),
+    st.tuples(st.just("pod"), NAME, st.booleans(), UID, st.sampled_from(["Pending", "Running", "Succeeded"])),
+    st.tuples(st.just("assume"), NAME, st.booleans(), UID),
+    st.tuples(st.just("expire"), st.floats(0, 100)),
+)
+
+
+@given(st.lists(CHANGES, max_size=30))
+def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
+    """Whatever happened."""
+    extender, cluster = replica(SmallServer(), {"a": 8.0, "b": 4.0})
+    for what, *how in changes:
+        if what == "node":
+            name, gone, slots, age_s = how
+            cluster.node_changed(gone, Published(name, slots, age_s, 100.0, 2.0))
+        elif what == "pod":
+            name, gone, uid, phase = how
+            cluster.pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
+        elif what == "assume":
+            name, taken, uid = how
+            cluster.assume(PendingPod(uid), name, time.monotonic() + 10.0) if taken else cluster.release(uid)
+        else:
+            cluster.expire(time.monotonic() + how[0])
+        nodes = cluster.table.of(list(cluster.nodes))
+        for column in COLUMNS:
+            views = [float(getattr(view, column)) for view in cluster.nodes.values()]
+            assert repr(getattr(nodes, column).tolist()) == repr(views)
+    gone = [name for name in "abc" if name not in cluster.nodes]
+    failed = filtered(extender, arguments("u", *"abc"))["FailedNodes"]
+    assert [name for name, why in failed.items() if why == NO_SUCH_NODE] == gone
+
+
+async def test_nothing_is_answered_before_everything_is_known() -> None:
+    extender, cluster = replica(SmallServer(), {"a": 8})
+    cluster._pods_watch.synced.clear()
+    assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
+
+
+async def test_binds_stop_at_the_slots() -> None:
+    server = SmallServer()
+    extender, _ = replica(server, {"a": 3})
+    answers = await asyncio.gather(*(extender.bind(binding(f"u{n}", "a")) for n in range(10)))
+    assert len(server.bound) == 3
+    refused = [answer["Error"] for answer in answers if answer["Error"]]
+    assert len(refused) == 7 == extender.refused_binds
+    assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
+
+
+async def test_replicas_agree_through_the_placement_lease() -> None:
+    """Neither sees the other's bindings: only the placement Lease has them."""
+    server = SmallServer()
+    server.pause = slow(0.0005)
+    replicas = [replica(server, {"a": 7, "b": 5})[0] for _ in range(3)]
+    pods = [binding(f"u{n}", "ab"[n % 2]) for n in range(60)]
+    await asyncio.gather(*(replicas[n % 3].bind(pod) for n, pod in enumerate(pods)))
+    assert sorted(node for _, node in server.bound) == ["a"] * 7 + ["b"] * 5
+    assert sum(one.conflicts for one in replicas) > 0
+
+
+async def test_without_placement_leases_replicas_overfill() -> None:
+    """The control: this is what the placement Lease is for."""
+    server = SmallServer()
+    server.pause = slow(0.0005)
+    replicas = [replica(server, {"a": 7}, lease_namespace="")[0] for _ in range(2)]
+    await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
+    assert len(server.bound) == 14
+
+
+async def test_a_restarted_extender_knows_what_is_on_its_way() -> None:
+    server = SmallServer()
+    first, _ = replica(server, {"a": 3})
+    await first.bind(binding("u1", "a"))
+    second, cluster = replica(server, {"a": 3})  # its list was made before u1 was bound
+    for n in range(5):
+        await second.bind(binding(f"v{n}", "a"))
+    assert len(server.bound) == 3
+    cluster.pod_changed(False, PodFacts("u1", "u1", "d", "a", "Running", ""))  # the watch catches up: counted once
+    assert cluster.nodes["a"].assigned == 3
+    cluster.pod_changed(True, PodFacts("u1", "u1", "d", "a", "Succeeded", ""))
+    assert not (await second.bind(binding("v9", "a")))["Error"]  # an ended Pod's claim does not come back
+
+
+async def test_a_pod_does_not_stand_in_its_own_way() -> None:
+    server = SmallServer()
+    extender, _ = replica(server, {"a": 1}, bind_s=0.05)
+    server.pause = slow(0.1)
+    assert "did not answer within" in (await extender.bind(binding("u", "a")))["Error"]
+    server.pause = slow(0.0)
+    assert (await extender.bind(binding("u", "a")))["Error"] == ""
+
+
+async def test_assumptions_end() -> None:
+    _, cluster = replica(SmallServer(), {"a": 3})
+    now_s = time.monotonic()
+    cluster.assume(PendingPod("u"), "a", now_s + 30)
+    cluster.expire(now_s + 29)
+    assert cluster.nodes["a"].assigned == 1
+    cluster.expire(now_s + 31)
+    assert cluster.nodes["a"].assigned == 0
+
+
+async def test_no_binding_while_blind() -> None:
+    server = SmallServer()
+    extender, cluster = replica(server, {"a": 3})
+    cluster._pods_watch._lost_s = time.monotonic() - 20
+    assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
+    assert filtered(extender, arguments("u", "a"))["NodeNames"] == ["a"]
+
+
+async def test_unknown_nodes_may_be_left_to_others() -> None:
+    extender, cluster = replica(SmallServer(), {}, PodCapacity(PodCapacitySettings(open_when_unknown=True)))
+    cluster.node_changed(False, Published("plain"))
+    assert filtered(extender, arguments("u", "plain"))["NodeNames"] == ["plain"]
+    assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
+    assert (await extender.bind(binding("u", "plain")))["Error"] == ""
+
+
+def test_annotations_that_are_malformed_are_no_capacity() -> None:
+    def slots(number: str, status: str | None) -> float:
+        notes = {"carico.dev/slots": number, "carico.dev/status": status}
+        return read_node({"metadata": {"name": "a", "annotations": notes}}).slots
+
+    good = '{"time":"2024-01-01T00:00:00Z","ttl_s":150}'
+    assert slots("8", good) == 8
+    for number in ("x", "inf", "nan"):
+        assert isnan(slots(number, good)), number
+    for status in ("{", "[]", "{}", '{"time":"x"}', None):
+        assert isnan(slots("8", status)), status
