@@ -107,7 +107,8 @@ def report(cells: list[Cell], lists: int, seed: int) -> str:
     if outside:
         lines += ["## Outside", ""]
         lines += [
-            f"- {c.generator}, d = {c.d}, a = {c.a}, {c.policy}: {c.mean:.3f} against {c.source:.3f} ({c.deviation:+.1f} σ)"
+            f"- {c.generator}, d = {c.d}, a = {c.a}, {c.policy}: {c.mean:.3f} against {c.source:.3f} "
+            f"({c.deviation:+.1f} σ)"
             for c in outside
         ]
     return "\n".join(lines) + "\n"
@@ -138,7 +139,12 @@ def _block(cells: list[Cell], generator: str, d: int, weighted: bool) -> list[st
     """One table: a row per a, source, ours and σ per policy."""
     policies = list(dict.fromkeys(c.policy for c in cells if (c.policy in ("KVD", "KR")) == weighted))
     head = "| a | " + " | ".join(f"{name} source | ours | σ" for name in policies) + " |"
-    lines = [f"## {generator}, d = {d}{', reweighted' if weighted else ''}", "", head, "|---" * (1 + 3 * len(policies)) + "|"]
+    lines = [
+        f"## {generator}, d = {d}{', reweighted' if weighted else ''}",
+        "",
+        head,
+        "|---" * (1 + 3 * len(policies)) + "|",
+    ]
     for a in sorted({c.a for c in cells}):
         row = {c.policy: c for c in cells if c.a == a}
         lines.append(

@@ -6,6 +6,7 @@ cores or 1 TB: 176 buckets, an error of at most 5 %, and the same buckets everyw
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Protocol
 
 
@@ -32,7 +33,7 @@ class ExponentialBuckets:
     first: float
     ratio: float = 1.05
 
-    @property
+    @cached_property
     def count(self) -> int:
         return math.ceil(math.log(self.most * (self.ratio - 1) / self.first + 1) / math.log(self.ratio)) + 1
 

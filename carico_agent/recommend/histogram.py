@@ -15,6 +15,8 @@ import numpy as np
 
 from carico_agent.recommend.buckets import Buckets
 
+Array = np.ndarray[Any, np.dtype[np.float64]]
+
 EPSILON = 1e-4
 """A bucket lighter than this counts as empty, as in VPA."""
 MOST_EXPONENT = 100.0
@@ -38,7 +40,7 @@ class DecayingHistogram:
     half_life_s: float = DAY_S
     reference_s: float = 0.0
     total: float = 0.0
-    weights: np.ndarray[Any, np.dtype[np.float64]] = field(default_factory=lambda: np.zeros(0))
+    weights: Array = field(default_factory=lambda: np.zeros(0))
 
     def __post_init__(self) -> None:
         if self.weights.size == 0:
@@ -49,6 +51,16 @@ class DecayingHistogram:
         scaled = weight * self._factor(t_s)
         self.weights[self.buckets.find(value)] += scaled
         self.total += scaled
+
+    def add_many(self, values: Array, weight: float, t_s: Array) -> None:
+        """The same for many samples of equal weight at once: a week of minutes takes a millisecond."""
+        if values.size == 0:
+            return
+        self._factor(float(t_s.max()))  # moves the reference if it must be moved
+        scaled = weight * np.exp2((t_s - self.reference_s) / self.half_life_s)
+        found = np.fromiter(map(self.buckets.find, values.tolist()), dtype=np.int64, count=values.size)
+        self.weights += np.bincount(found, scaled, self.buckets.count)
+        self.total += float(scaled.sum())
 
     def subtract(self, value: float, weight: float, t_s: float) -> None:
         """Undo an `add`; what remains below ε is rounding and becomes zero."""
