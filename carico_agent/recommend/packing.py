@@ -69,16 +69,16 @@ def packed(U: Array, X: Array) -> Array:
 def pairwise(U: Array, X: Array) -> Array:
     """PP, permutation-pack: least used where the Pod needs most, in that order; then the fullest node.
 
-    A node's dimensions in ascending utilisation, each named by its place in the Pod's descending demand, read as the
-    digits of a number: 0123… is the perfect counterpart.
+    A node's dimensions in ascending utilisation are compared with the Pod's in descending demand; the longer the two
+    agree from the front, the better. A full lexicographic comparison, the other reading of the source, needs 0.4 to
+    0.8 nodes less than its table at d = 4 (8 standard errors); this one agrees with it.
     """
-    d = U.shape[-1]
     place = np.argsort(np.argsort(-X, axis=-1, kind="stable"), axis=-1, kind="stable")
     ascending = np.argsort(U, axis=-1, kind="stable")
     key = np.take_along_axis(np.broadcast_to(place[..., None, :], U.shape), ascending, axis=-1)
-    digits = PP_WINDOW if d > PP_WINDOW else d
-    number = key[..., :digits] @ (float(d) ** np.arange(digits - 1, -1, -1))
-    return np.asarray(-number + U.sum(axis=-1) / (d + 1.0))
+    d = U.shape[-1]
+    same = key[..., :PP_WINDOW] == np.arange(min(d, PP_WINDOW))
+    return np.asarray(np.cumprod(same, axis=-1).sum(axis=-1) + U.sum(axis=-1) / (d + 1.0))
 
 
 SCORES: dict[str, Score] = {
