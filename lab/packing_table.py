@@ -13,10 +13,11 @@ from typing import Any
 
 REFERENCE = Path(__file__).parent / "packing_reference.json"
 REPORT = Path(__file__).parent / "results" / "packing.md"
+KEPT = Path(__file__).parent / "results" / "packing.json"
 SOURCE_LISTS = 1500
 JUDGED_A = (2, 5, 10, 25)
 """The acceptance looks at these; the others are shown."""
-STEPS_PER_CHUNK = 4
+BLOCK = 24
 
 
 @dataclass(frozen=True)
@@ -67,18 +68,30 @@ def _measure(task: tuple[Cell, int, int]) -> Cell:
     return measured(*task)
 
 
-def run(cells: list[Cell], lists: int, seed: int, jobs: int = 2) -> list[Cell]:
-    """All cells, the larger ones first, in several processes."""
-    order = sorted(cells, key=lambda cell: -cell.a * cell.d)
-    done: dict[Cell, Cell] = {}
+def run(cells: list[Cell], lists: int, seed: int, jobs: int = 2, kept: Path | None = None) -> list[Cell]:
+    """All cells in several processes. What is in `kept` already is not measured again: a run can be continued."""
+    known = _load(kept, lists, seed) if kept else {}
+    missing = [cell for cell in cells if _name(cell) not in known]
     with ProcessPoolExecutor(jobs) as pool:
-        for n, (cell, result) in enumerate(
-            zip(order, pool.map(_measure, [(c, lists, seed) for c in order], chunksize=STEPS_PER_CHUNK), strict=True)
-        ):
-            done[cell] = result
-            if n % 50 == 49:
-                print(f"lab.packing: {n + 1} of {len(order)}", file=sys.stderr)
-    return [done[cell] for cell in cells]
+        for start in range(0, len(missing), BLOCK):
+            block = missing[start : start + BLOCK]
+            for cell in pool.map(_measure, [(cell, lists, seed) for cell in block]):
+                known[_name(cell)] = [cell.mean, cell.standard_error]
+            print(f"lab.packing: {start + len(block)} of {len(missing)}", file=sys.stderr)
+            if kept:
+                kept.write_text(json.dumps({"lists": lists, "seed": seed, "cells": known}, indent=0) + "\n")
+    return [replace(cell, mean=known[_name(cell)][0], standard_error=known[_name(cell)][1]) for cell in cells]
+
+
+def _name(cell: Cell) -> str:
+    return f"{cell.generator} {cell.d} {cell.a} {cell.policy}"
+
+
+def _load(kept: Path, lists: int, seed: int) -> dict[str, list[float]]:
+    if not kept.exists():
+        return {}
+    value: dict[str, Any] = json.loads(kept.read_text())
+    return dict(value["cells"]) if (value["lists"], value["seed"]) == (lists, seed) else {}
 
 
 def report(cells: list[Cell], lists: int, seed: int) -> str:
@@ -157,7 +170,7 @@ def _block(cells: list[Cell], generator: str, d: int, weighted: bool) -> list[st
 
 def write(lists: int, seed: int) -> int:
     """Measure, write the report; exit code 1 when a judged cell is outside."""
-    cells = run(reference(), lists, seed)
+    cells = run(reference(), lists, seed, kept=KEPT)
     REPORT.write_text(report(cells, lists, seed))
     outside = [cell for cell in cells if cell.a in JUDGED_A and not cell.holds]
     print(f"{REPORT}: {len(outside)} judged cells outside")
