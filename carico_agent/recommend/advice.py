@@ -178,15 +178,16 @@ class _Step:
         ratio = self.seen.throttled_ratio
         if ratio < THROTTLED_RATIO:
             return
-        cut = "its usage is cut off there"
         if self.limit is None:
-            self.why.append(f"throttled by a quota in {ratio:.0%} of its periods; {cut}, it would use more")
-        else:
+            self.why.append(f"throttled by a quota in {ratio:.0%} of its periods: its usage is cut off there")
+            return
+        said = f"throttled by its own quota of {amount('cpu', self.limit)} in {ratio:.0%} of its periods"
+        if self.limit * (1 + ratio) > self.value:
             self._raise(
-                self.limit * (1 + ratio),
-                f"throttled by its own quota of {amount('cpu', self.limit)} in {ratio:.0%} of its periods; {cut}, "
-                f"so {1 + ratio:.2f} times the quota",
+                self.limit * (1 + ratio), f"{said}: its usage is cut off there, so {1 + ratio:.2f} times the quota"
             )
+        else:
+            self.why.append(f"{said}; the request is above that quota now")
 
     def _guaranteed(self) -> None:
         factor = 1 + self.options.margin

@@ -21,6 +21,20 @@ from carico_agent.recommend.vpa import CPU_WEIGHT, EXPIRY_S, MemoryPeaks
 STARTUP_S = 300.0
 """What is used in the first five minutes is called the start."""
 VERSION = 1
+_PLAIN = (
+    "samples",
+    "first_s",
+    "last_s",
+    "started_s",
+    "startup_bytes",
+    "startup_cores",
+    "oom_kills",
+    "oom_bytes",
+    "oom_s",
+    "periods",
+    "throttled",
+)
+"""Numbers that are saved as they are."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +189,11 @@ class ContainerHistory:
 
     # -- saving ------------------------------------------------------------------------------------------------------
 
-    _PLAIN = ("samples", "first_s", "last_s", "started_s", "startup_bytes", "startup_cores", "oom_kills", "oom_bytes",
-              "oom_s", "periods", "throttled")  # fmt: skip
-
     def state(self) -> dict[str, Any]:
         """All of it, JSON-able; unknown numbers are None."""
         return {
             "version": VERSION,
-            **{name: getattr(self, name) for name in self._PLAIN},
+            **{name: getattr(self, name) for name in _PLAIN},
             "cpu": _histogram_state(self.cpu),
             "memory": _histogram_state(self.memory),
             "cpu_tail": _tail_state(self.cpu_tail),
@@ -200,7 +211,7 @@ class ContainerHistory:
         try:
             if state[field] != VERSION:
                 raise ValueError(f"{VERSION} is expected, not {state[field]!r}")
-            for field in cls._PLAIN:
+            for field in _PLAIN:
                 setattr(made, field, _number(state[field], allow_none=field == "started_s"))
             made.samples, made.oom_kills = int(made.samples), int(made.oom_kills)
             field = "cpu"

@@ -1,4 +1,4 @@
-"""Rows of containers in traces: there and back, old readers pass over them, what is wrong is named by line and field."""
+"""Rows of containers in traces: there and back, replay passes over them, errors name line and field."""
 
 import json
 
