@@ -2,7 +2,7 @@
 
     python -m lab.record --seconds 290
 
-What is recorded: 36 workloads started here (six kinds, real allocations and real computation, about one per cent of a
+What is recorded: 48 workloads started here (six kinds, real allocations and real computation, about one per cent of a
 core each), and every other process of this machine that lives through the recording: shells, editors, containerd,
 test suites and builds of whoever works here. Names of other processes are not kept.
 
@@ -26,7 +26,7 @@ import numpy as np
 
 RECORDED = Path(__file__).parent / "series" / "recorded.npz"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-VARIANTS = 6
+VARIANTS = 8
 LEAST = 130
 
 

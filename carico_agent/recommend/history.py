@@ -40,12 +40,15 @@ _PLAIN = (
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One minute of one container; NaN = unknown. `oom_kills`, `periods` and `throttled` are increases."""
+    """One minute of one container; None = nothing to measure yet, NaN = a reading that went wrong, which is counted.
+
+    `oom_kills`, `periods` and `throttled` are increases.
+    """
 
     t_s: float
     """Time of day [s since 1970]: histories outlive reboots."""
-    cpu_cores: float = math.nan
-    memory_bytes: float = math.nan
+    cpu_cores: float | None = None
+    memory_bytes: float | None = None
     """Working set: memory.current − inactive_file."""
     oom_kills: int = 0
     periods: int = 0
@@ -96,15 +99,18 @@ class ContainerHistory:
         self._seen(sample.t_s, 1)
         for _ in range(sample.oom_kills):
             self.oom(sample.t_s, request_bytes)
-        if self._valid(sample.cpu_cores):
-            self.cpu.add(sample.cpu_cores, CPU_WEIGHT, sample.t_s)
-            self.cpu_tail.push(sample.t_s, sample.cpu_cores)
-            self._range("cpu", sample.cpu_cores, sample.cpu_cores)
-        if self._valid(sample.memory_bytes):
-            self.peaks.usage(self.memory, sample.t_s, sample.memory_bytes)
-            self.memory_tail.push(sample.t_s, sample.memory_bytes)
-            self._range("memory", sample.memory_bytes, sample.memory_bytes)
-        self._startup(sample.t_s, sample.cpu_cores, sample.memory_bytes)
+        cores, used_bytes = self._valid(sample.cpu_cores), self._valid(sample.memory_bytes)
+        if cores is not None:
+            self.cpu.add(cores, CPU_WEIGHT, sample.t_s)
+            self.cpu_tail.push(sample.t_s, cores)
+            self._range("cpu", cores, cores)
+        if used_bytes is not None:
+            self.peaks.usage(self.memory, sample.t_s, used_bytes)
+            self.memory_tail.push(sample.t_s, used_bytes)
+            self._range("memory", used_bytes, used_bytes)
+        if self.started_s is not None and 0 <= sample.t_s - self.started_s <= STARTUP_S:
+            self.startup_cores = max(self.startup_cores, cores or 0.0)
+            self.startup_bytes = max(self.startup_bytes, used_bytes or 0.0)
 
     def oom(self, t_s: float, request_bytes: float = 0.0) -> None:
         """An OOM kill at `t_s`."""
@@ -154,23 +160,21 @@ class ContainerHistory:
         self.last_s = t_s
         self.samples += count
 
-    def _valid(self, value: float) -> bool:
+    def _valid(self, value: float | None) -> float | None:
+        """The value, or None after counting what is wrong with it."""
+        if value is None:
+            return None
         if not math.isfinite(value):
             self.dropped["unknown"] += 1
         elif value < 0:
             self.dropped["negative"] += 1
         else:
-            return True
-        return False
+            return value
+        return None
 
     def _range(self, resource: str, low: float, high: float) -> None:
         self.lowest[resource] = min(self.lowest[resource], low)
         self.highest[resource] = max(self.highest[resource], high)
-
-    def _startup(self, t_s: float, cores: float, used_bytes: float) -> None:
-        if self.started_s is not None and 0 <= t_s - self.started_s <= STARTUP_S:
-            self.startup_cores = max(self.startup_cores, cores if math.isfinite(cores) else 0.0)
-            self.startup_bytes = max(self.startup_bytes, used_bytes if math.isfinite(used_bytes) else 0.0)
 
     def _forget_periods(self, t_s: float) -> None:
         if self.samples and self.periods:

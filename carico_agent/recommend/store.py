@@ -133,19 +133,25 @@ class HistoryStore:
 
 def _sample(time_s: float, now: Counters, before: tuple[float, Counters] | None) -> Sample:
     """Rates with the measured time between both readings; a counter that went backwards is unknown, not idle."""
-    memory = math.nan if now.memory_bytes is None else float(now.memory_bytes)
+    memory = None if now.memory_bytes is None else float(now.memory_bytes)
     if before is None or time_s <= before[0]:
-        return Sample(time_s, math.nan, memory)
+        return Sample(time_s, None, memory)
     then_s, old = before
-    used = _increase(old.cpu_usage_usec, now.cpu_usage_usec)
     return Sample(
         time_s,
-        math.nan if used is None else used / 1e6 / (time_s - then_s),
+        _rate(old.cpu_usage_usec, now.cpu_usage_usec, time_s - then_s),
         memory,
         _increase(old.oom_kills, now.oom_kills) or 0,
         _increase(old.nr_periods, now.nr_periods) or 0,
         _increase(old.nr_throttled, now.nr_throttled) or 0,
     )
+
+
+def _rate(before: int | None, after: int | None, elapsed_s: float) -> float | None:
+    """Cores; None where the counter does not exist, NaN where it went backwards."""
+    if before is None or after is None:
+        return None
+    return (after - before) / 1e6 / elapsed_s if after >= before else math.nan
 
 
 def _increase(before: int | None, after: int | None) -> int | None:
