@@ -48,4 +48,8 @@ def describe(report: dict[str, Any]) -> str:
                 f"    a request of {latency['request_ms']:g} ms takes {latency['alone_ms']:g} ms alone, "
                 f"{latency['parallel_ms']:g} ms beside the others"
             )
+            serial = latency.get("serial_ms") or []
+            if len(serial) > 1:
+                times = ", ".join(f"{value:g}" for value in serial)
+                lines.append(f"    one after the other they would take {times} ms")
     return "\n".join(lines) or "no Pod to look at yet"

@@ -1,7 +1,8 @@
 """Record and replay: readings as JSON lines, so that everything after the kernel can be run again.
 
 The first line is a header; each further line is one reading with the number of Pods and whether containers came or
-went. Unknown fields are left out. A name ending in .gz is compressed. An existing file is replaced.
+went. Unknown fields are left out. A name ending in .gz is compressed. An existing file is replaced. A line with
+"row": "pods" holds all containers at one instant instead (`containers`); who replays readings passes over it.
 
 Raw readings are kept and not usage: a better derivation can then be tried on old traces.
 """
@@ -15,6 +16,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import IO, Any, Literal, cast
 
+from . import containers
+from .containers import PodsRow
 from .reading import Reading
 
 VERSION = 1
@@ -67,6 +70,10 @@ class TraceWriter:
             self._flushed_t = reading.t
             self._flush()
 
+    def write_pods(self, row: PodsRow) -> None:
+        """All containers at one instant, about once a minute; flushed with the next reading."""
+        self._lines.append(_line(containers.encode(row)))
+
     def _flush(self) -> None:
         self._file.write(b"".join(self._lines))
         self._lines.clear()
@@ -89,6 +96,12 @@ def _line(value: dict[str, Any]) -> bytes:
 
 def read_trace(path: str | os.PathLike[str]) -> tuple[TraceHeader, Iterator[TraceRow]]:
     """The header at once, the rows as they are asked for. BadTrace names the line; a cut-off last line is ignored."""
+    header, rows = read_pods(path)
+    return header, (row for row in rows if isinstance(row, TraceRow))
+
+
+def read_pods(path: str | os.PathLike[str]) -> tuple[TraceHeader, Iterator[TraceRow | PodsRow]]:
+    """The header and all rows of both types, in the order in which they were written."""
     lines = _lines(path)
     first = next(lines, None)
     if first is None:
@@ -124,16 +137,18 @@ def _header(path: str | os.PathLike[str], line: bytes) -> TraceHeader:
         raise BadTrace(f"{path}: line 1: {error}") from error
 
 
-def _rows(path: str | os.PathLike[str], lines: Iterator[bytes]) -> Iterator[TraceRow]:
+def _rows(path: str | os.PathLike[str], lines: Iterator[bytes]) -> Iterator[TraceRow | PodsRow]:
     last_t = -math.inf
     for number, line in enumerate(lines, start=2):
         try:
-            row = _row(_object(line))
-            if row.reading.t < last_t:
-                raise ValueError(f"t: {row.reading.t} is before {last_t}")
+            value = _object(line)
+            row = containers.decode(value) if value.get("row") == "pods" else _row(value)
+            t = row.t if isinstance(row, PodsRow) else row.reading.t
+            if t < last_t:
+                raise ValueError(f"t: {t} is before {last_t}")
         except ValueError as error:
             raise BadTrace(f"{path}: line {number}: {error}") from error
-        last_t = row.reading.t
+        last_t = t
         yield row
 
 

@@ -28,10 +28,12 @@ from carico_agent.plugin_api import (
 
 from . import threads
 from .diagnosis import Case, Diagnosis, Group, Quota, diagnose, parse_quota
-from .latency import response_ms
+from .latency import response_ms, serial_ms
 from .window import History, Spent
 
 KEPT_COUNTS = 24
+MOST_SHOWN = 8
+"""Requests whose times are listed one by one."""
 
 
 @dataclass(frozen=True)
@@ -254,8 +256,8 @@ def _matches(pod: PodView, wanted: str) -> bool:
     return wanted in (pod.key, pod.uid) or fnmatchcase(pod.full_name if "/" in wanted else pod.name, wanted)
 
 
-def _latency(request_ms: float | None, quota: Quota | None, parallel: int) -> dict[str, float] | None:
-    """Paper 003, (1.19) alone and (1.20) with as many others as run now."""
+def _latency(request_ms: float | None, quota: Quota | None, parallel: int) -> dict[str, Any] | None:
+    """(1.19) alone, (1.20) with as many others as run now, and figure 5.15: the same ones, one after the other."""
     if request_ms is None:
         return None
     quota_ms, period_ms = (quota.quota_ms, quota.period_ms) if quota else (None, 100.0)
@@ -263,4 +265,7 @@ def _latency(request_ms: float | None, quota: Quota | None, parallel: int) -> di
         "request_ms": request_ms,
         "alone_ms": round(response_ms(request_ms, quota_ms, period_ms), 3),
         "parallel_ms": round(response_ms(request_ms, quota_ms, period_ms, parallel), 3),
+        "serial_ms": [
+            round(value, 3) for value in serial_ms(request_ms, quota_ms, period_ms, min(parallel, MOST_SHOWN))
+        ],
     }

@@ -4,7 +4,7 @@ import math
 from dataclasses import dataclass
 from typing import Literal
 
-from .latency import enough_cores, response_ms
+from .latency import enough_cores, response_ms, serial_ms
 from .window import Spent
 
 Cause = Literal["none", "own quota", "parent's quota", "node contention"]
@@ -91,7 +91,7 @@ def _own_quota(case: Case, quota: Quota) -> Diagnosis:
     fewer = max(1, math.floor(quota.cores))
     facts = (
         f"its own limit of {quota.cores:g} CPUs stops it in {spent.throttled_ratio:.0%} of the periods; "
-        f"it used {spent.used_cores:.2f} CPUs with {parallel} threads at once"
+        f"it used {spent.used_cores:.2f} CPUs with {parallel} threads at once{_order(case, quota, parallel)}"
     )
     if spent.used_cores < SATURATED_RATIO * quota.cores and fewer < parallel and _helps(case, quota, fewer):
         if case.whole_guaranteed:
@@ -110,6 +110,20 @@ def _own_quota(case: Case, quota: Quota) -> Diagnosis:
         )
     cores = _round_up(max(enough_cores(case.request_ms, quota.period_ms, parallel), quota.cores + 0.1))
     return Diagnosis("own quota", "raise the limit", f"{facts}. Raise the limit to {cores:g} CPUs.", cores=cores)
+
+
+def _order(case: Case, quota: Quota, parallel: int) -> str:
+    """Side by side or one after the other (figure 5.15), where the size of a request is known and it matters."""
+    if case.request_ms is None or parallel < 2:
+        return ""
+    together = response_ms(case.request_ms, quota.quota_ms, quota.period_ms, parallel)
+    serial = serial_ms(case.request_ms, quota.quota_ms, quota.period_ms, parallel)
+    if sum(serial) / parallel >= together:
+        return ""
+    return (
+        f". {parallel} requests of {case.request_ms:g} ms take {together:g} ms each side by side; one after the other "
+        f"{serial[0]:g} to {serial[-1]:g} ms, {sum(serial) / parallel:g} on average"
+    )
 
 
 def _helps(case: Case, quota: Quota, fewer: int) -> bool:

@@ -1,6 +1,7 @@
 """What a CPU quota does to the time of a request. Pure arithmetic; times in milliseconds.
 
-Source: paper 003 (eb94a59906e9ad53), section 1.4, equations 1.19 and 1.20, and section 5.4.
+Source: "Analyse von Verfahren zur Optimierung des Container-Schedulings in Kubernetes", section 1.4, equations 1.19 and
+1.20, and section 5.4 with figure 5.15.
 """
 
 import math
@@ -25,6 +26,19 @@ def response_ms(cpu_ms: float, quota_ms: float | None, period_ms: float = 100.0,
     # (1.20) t_w = t_c + (⌈t_c·n / t_q⌉ − 1) · (t_p − t_q/n);   n = 1 is (1.19)
     throttled_periods = max(math.ceil(cpu_ms * n / quota_ms - 1e-9) - 1, 0)
     return cpu_ms + throttled_periods * (period_ms - quota_ms / n)
+
+
+def serial_ms(cpu_ms: float, quota_ms: float | None, period_ms: float = 100.0, requests: int = 2) -> list[float]:
+    """When each of `requests` is done if they come at the same time and are worked on one after the other.
+
+    Figure 5.15: two requests of 500 ms under 50/100 ms. One after the other the last one is hardly later than both are
+    side by side, and the first one much sooner: with several threads the quota is spent early in each period, and
+    nobody works in the rest of it.
+
+    >>> serial_ms(500, 50), response_ms(500, 50, parallel=2)
+    ([950.0, 1950.0], 1925.0)
+    """
+    return [response_ms(cpu_ms * done, quota_ms, period_ms) for done in range(1, max(requests, 1) + 1)]
 
 
 def enough_cores(cpu_ms: float | None, period_ms: float, parallel: int) -> float:

@@ -10,7 +10,7 @@ from carico_agent.plugin_api import Refuse
 
 from . import Plugin, ThrottlingSettings
 from .diagnosis import Case, Group, Quota, diagnose
-from .latency import enough_cores, response_ms
+from .latency import enough_cores, response_ms, serial_ms
 from .threads import Threads
 from .window import Spent
 
@@ -18,6 +18,35 @@ from .window import Spent
 def test_the_papers_example():
     assert response_ms(500, 50, 100) == 950  # section 1.4
     assert response_ms(500, 50, 100, parallel=2) == 500 + 19 * 75
+
+
+def test_figure_5_15():
+    assert serial_ms(500, 50, 100, 2) == [950, 1950] and response_ms(500, 50, 100, parallel=2) == 1925
+    assert serial_ms(500, None, 100, 3) == [500, 1000, 1500]
+
+
+@given(cpu=st.integers(1, 2000), quota=st.integers(1, 400), n=st.integers(1, 8))
+def test_one_after_the_other_against_a_simulation(cpu, quota, n):
+    """One thread, period by period: works until its quota or the period is spent."""
+    share, done, now = min(quota, 100.0), [], 0.0
+    for _ in range(n):
+        left = float(cpu)
+        while left > 1e-9:
+            spent = now % 100.0
+            step = min(left, share - spent)
+            if step <= 1e-9:
+                now += 100.0 - spent
+                continue
+            now, left = now + step, left - step
+        done.append(now)
+    assert serial_ms(cpu, quota, 100, n) == pytest.approx(done)
+
+
+@pytest.mark.parametrize("request_ms", [None, 30])
+def test_the_order_is_not_explained_where_it_does_not_matter(request_ms):
+    assert (
+        "one after the other" not in diagnose(case(0.9, 0.5, Quota(200, 100), parallel=2, request_ms=request_ms)).text
+    )
 
 
 @given(cpu=st.integers(1, 2000), quota=st.integers(1, 400), n=st.integers(1, 8))
@@ -88,7 +117,15 @@ def test_from_files_to_a_sentence(node):
     assert (row["cause"], row["remedy"], row["raise_to_cores"]) == ("own quota", "raise the limit", 2.0)
     assert (row["container"], row["limit_cores"], row["threads"], row["parallel"]) == ("main", 0.5, 9, 2)
     assert row["throttled_ratio"] == 0.9 and row["used_cores"] == 0.5
-    assert row["latency"] == {"request_ms": 500.0, "alone_ms": 950.0, "parallel_ms": 1925.0}
+    assert row["latency"] == {
+        "request_ms": 500.0,
+        "alone_ms": 950.0,
+        "parallel_ms": 1925.0,
+        "serial_ms": [950.0, 1950.0],
+    }
+    assert (
+        "2 requests of 500 ms take 1925 ms each side by side; one after the other 950 to 1950 ms, 1450" in row["text"]
+    )
     assert set(row["windows"]) == {"10s", "60s", "300s"}
     assert plugin.answer({"pod": "other"})["pods"] == []
     assert {m.name for m in plugin.metrics()} == {"throttled_ratio", "cpu_used_cores", "diagnosis"}

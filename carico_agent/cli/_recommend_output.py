@@ -1,0 +1,203 @@
+"""Recommendations for people and for kubectl: table, JSON, and values one can paste. Nothing is ever applied."""
+
+import json
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from carico_agent.recommend.advice import Advice, Recommendation
+from carico_agent.recommend.workload import Workload
+
+MIB = 2**20
+Format = Callable[[Sequence[Recommendation]], str]
+
+
+def cpu_quantity(cores: float) -> str:
+    """
+    >>> cpu_quantity(0.35), cpu_quantity(2.0)
+    ('350m', '2')
+    """
+    milli = round(cores * 1000)
+    return str(milli // 1000) if milli % 1000 == 0 and milli else f"{milli}m"
+
+
+def memory_quantity(size_bytes: float) -> str:
+    """
+    >>> memory_quantity(250 * 2**20), memory_quantity(2 * 2**30)
+    ('250Mi', '2Gi')
+    """
+    mib = -(-int(size_bytes) // MIB)
+    return f"{mib // 1024}Gi" if mib and mib % 1024 == 0 else f"{mib}Mi"
+
+
+def _cpu(value: float | None) -> str:
+    return "-" if value is None else cpu_quantity(value)
+
+
+def _memory(value: float | None) -> str:
+    return "-" if value is None else memory_quantity(value)
+
+
+def table(rows: Sequence[Recommendation]) -> str:
+    """A line per container, and below it the reasons."""
+    head = ("WORKLOAD", "CONTAINER", "CPU", "→", "MEMORY", "→", "METHOD", "SAMPLES", "CONFIDENCE")
+    lines = [head, *(_cells(row) for row in rows)]
+    widths = [max(len(line[column]) for line in lines) for column in range(len(head))]
+    text = ["  ".join(f"{cell:{width}}" for cell, width in zip(line, widths, strict=True)).rstrip() for line in lines]
+    printed = [text[0]]
+    for line, row in zip(text[1:], rows, strict=True):
+        printed += [line, f"    cpu: {'; '.join(row.cpu.why)}", f"    memory: {'; '.join(row.memory.why)}"]
+    return "\n".join(printed)
+
+
+def _cells(row: Recommendation) -> tuple[str, ...]:
+    return (
+        row.workload.full_name,
+        row.container,
+        _cpu(row.cpu.current_request),
+        "?" if row.cpu.request is None else cpu_quantity(row.cpu.request),
+        _memory(row.memory.current_request),
+        "?" if row.memory.request is None else memory_quantity(row.memory.request),
+        "/".join(dict.fromkeys((row.cpu.method, row.memory.method))),
+        str(row.samples),
+        f"{row.confidence} ({row.confidence_days:.2g} d)",
+    )
+
+
+def as_json(rows: Sequence[Recommendation]) -> str:
+    return json.dumps({"recommendations": [_object(row) for row in rows]}, indent=2)
+
+
+def _object(row: Recommendation) -> dict[str, Any]:
+    return {
+        "namespace": row.workload.namespace,
+        "kind": row.workload.kind,
+        "workload": row.workload.name,
+        "container": row.container,
+        "pods": list(row.pods),
+        "samples": row.samples,
+        "confidence": row.confidence,
+        "confidence_days": round(row.confidence_days, 4),
+        "throttled_ratio": round(row.throttled_ratio, 4),
+        "oom_kills": row.oom_kills,
+        "cpu": _advice(row.cpu, "cores", cpu_quantity),
+        "memory": _advice(row.memory, "bytes", memory_quantity),
+    }
+
+
+def _advice(advice: Advice, unit: str, quantity: Callable[[float], str]) -> dict[str, Any]:
+    return {
+        f"current_request_{unit}": advice.current_request,
+        f"current_limit_{unit}": advice.current_limit,
+        f"recommended_{unit}": advice.request,
+        "recommended": None if advice.request is None else quantity(advice.request),
+        f"limit_{unit}": advice.limit,
+        f"lower_{unit}": advice.lower,
+        f"upper_{unit}": advice.upper,
+        "method": advice.method,
+        "why": list(advice.why),
+    }
+
+
+def _by_workload(rows: Sequence[Recommendation]) -> dict[Workload, list[Recommendation]]:
+    found: dict[Workload, list[Recommendation]] = {}
+    for row in rows:
+        if row.cpu.request is not None or row.memory.request is not None:
+            found.setdefault(row.workload, []).append(row)
+    return found
+
+
+def _resources(row: Recommendation) -> dict[str, dict[str, str]]:
+    """Requests, and limits only where they must change."""
+    requests, limits = {}, {}
+    for name, advice, quantity in (("cpu", row.cpu, cpu_quantity), ("memory", row.memory, memory_quantity)):
+        if advice.request is not None:
+            requests[name] = quantity(advice.request)
+        if advice.limit is not None:
+            limits[name] = quantity(advice.limit)
+    return {"requests": requests, **({"limits": limits} if limits else {})}
+
+
+def _unknown(rows: Sequence[Recommendation]) -> list[str]:
+    """What is "?" is left out of values to paste, and named in a comment."""
+    return [
+        f"# {row.workload.full_name} {row.container}: {name}: ? {'; '.join(advice.why)}"
+        for row in rows
+        for name, advice in (("cpu", row.cpu), ("memory", row.memory))
+        if advice.request is None
+    ]
+
+
+def _api_version(kind: str) -> str:
+    return {"CronJob": "batch/v1", "Job": "batch/v1", "Pod": "v1"}.get(kind, "apps/v1")
+
+
+def vpa(rows: Sequence[Recommendation]) -> str:
+    """VerticalPodAutoscaler objects that change nothing (updateMode Off), with the recommendation as their status."""
+    import yaml
+
+    made = []
+    for workload, containers in _by_workload(rows).items():
+        made.append(
+            {
+                "apiVersion": "autoscaling.k8s.io/v1",
+                "kind": "VerticalPodAutoscaler",
+                "metadata": {"name": workload.name, "namespace": workload.namespace},
+                "spec": {
+                    "targetRef": {
+                        "apiVersion": _api_version(workload.kind),
+                        "kind": workload.kind,
+                        "name": workload.name,
+                    },
+                    "updatePolicy": {"updateMode": "Off"},
+                },
+                "status": {"recommendation": {"containerRecommendations": [_container(row) for row in containers]}},
+            }
+        )
+    return "\n".join([*_unknown(rows), yaml.safe_dump_all(made, sort_keys=False).rstrip() if made else ""]).strip()
+
+
+def _container(row: Recommendation) -> dict[str, Any]:
+    def bound(cpu: float | None, memory: float | None) -> dict[str, str]:
+        known = {"cpu": (cpu, cpu_quantity), "memory": (memory, memory_quantity)}
+        return {name: quantity(value) for name, (value, quantity) in known.items() if value is not None}
+
+    return {
+        "containerName": row.container,
+        "target": bound(row.cpu.request, row.memory.request),
+        "lowerBound": bound(row.cpu.lower, row.memory.lower),
+        "upperBound": bound(row.cpu.upper, row.memory.upper),
+    }
+
+
+def patch(rows: Sequence[Recommendation]) -> str:
+    """A kubectl command per workload."""
+    lines = _unknown(rows)
+    for workload, containers in _by_workload(rows).items():
+        spec: dict[str, Any] = {"containers": [{"name": r.container, "resources": _resources(r)} for r in containers]}
+        if workload.kind != "Pod":
+            spec = {"template": {"spec": spec}}
+        if workload.kind == "CronJob":
+            spec = {"jobTemplate": {"spec": spec}}
+        if workload.guessed:
+            lines.append(f"# {workload.full_name}: kind and name were read off its Pods' names; check them")
+        body = json.dumps({"spec": spec}, separators=(",", ":"))
+        target = f"{workload.kind.lower()} {workload.name} -n {workload.namespace}"
+        lines.append(f"kubectl patch {target} --type strategic -p '{body}'")
+    return "\n".join(lines)
+
+
+def resize(rows: Sequence[Recommendation]) -> str:
+    """A kubectl command per running Pod: in place, without a restart (Kubernetes 1.33, kubectl 1.32)."""
+    lines = _unknown(rows)
+    for workload, containers in _by_workload(rows).items():
+        pods = sorted({pod for row in containers for pod in row.pods if pod})
+        if not pods:
+            lines.append(f"# {workload.full_name}: this source names no Pods; use --output patch")
+        for pod in pods:
+            named = [{"name": r.container, "resources": _resources(r)} for r in containers if pod in r.pods]
+            body = json.dumps({"spec": {"containers": named}}, separators=(",", ":"))
+            lines.append(f"kubectl patch pod {pod} -n {workload.namespace} --subresource resize -p '{body}'")
+    return "\n".join(lines)
+
+
+FORMATS: dict[str, Format] = {"table": table, "json": as_json, "vpa": vpa, "patch": patch, "resize": resize}

@@ -1,0 +1,240 @@
+"""From an estimate to a recommendation: what a method cannot know is added here, and every step says why.
+
+A method sees usage only. A container that was killed, throttled or that needs more while it starts used less than it
+wanted; a request beyond the largest node is never scheduled. Order: method, then OOM kills, start-up, throttling,
+guaranteed, floors, whole CPUs, largest node, rounding (1m and 1 MiB, upwards).
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from carico_agent.recommend.history import ContainerHistory
+from carico_agent.recommend.method import MIB, Estimate, Evidence, Options, Resource, amount, evidence, methods
+from carico_agent.recommend.vpa import UPPER_SHARE
+from carico_agent.recommend.workload import NodeSize, Resources, Workload
+
+LEAST_POINTS = 100
+UNKNOWN, DEFAULTS = Resources(), Options()
+THROTTLED_RATIO = 0.05
+"""Below this share of its periods being stopped is nothing to worry about."""
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """One resource of one container [cores or bytes]; request None is "?", and `why` says why."""
+
+    request: float | None
+    why: tuple[str, ...]
+    method: str = "none"
+    limit: float | None = None
+    """A limit that must change with the request; None = leave it."""
+    lower: float | None = None
+    upper: float | None = None
+    current_request: float | None = None
+    current_limit: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Recommendation:
+    """What one container of a workload should request."""
+
+    workload: Workload
+    container: str
+    pods: tuple[str, ...]
+    cpu: Advice
+    memory: Advice
+    samples: int
+    confidence_days: float
+    throttled_ratio: float
+    oom_kills: int
+
+    @property
+    def confidence(self) -> str:
+        return "low" if self.confidence_days < 1 else "medium" if self.confidence_days < 7 else "high"
+
+
+def advise(
+    workload: Workload,
+    container: str,
+    pods: tuple[str, ...],
+    histories: Iterable[ContainerHistory],
+    current: Resources = UNKNOWN,
+    method: str = "vpa",
+    options: Options = DEFAULTS,
+    largest: NodeSize | None = None,
+    containers: int = 1,
+) -> Recommendation:
+    """`containers`: how many the Pod has; they share the Pod's floors."""
+    seen = evidence(histories)
+    cpu, memory = (
+        _Step(resource, seen, current, options, largest, containers).advice(method) for resource in RESOURCES
+    )
+    return Recommendation(
+        workload, container, pods, cpu, memory, seen.samples, seen.days, seen.throttled_ratio, seen.oom_kills
+    )
+
+
+RESOURCES: tuple[Resource, Resource] = ("cpu", "memory")
+
+
+class _Step:
+    """The way of one resource from estimate to advice; `value` only ever changes with a reason."""
+
+    def __init__(
+        self,
+        resource: Resource,
+        seen: Evidence,
+        current: Resources,
+        options: Options,
+        largest: NodeSize | None,
+        containers: int,
+    ) -> None:
+        self.resource, self.seen, self.options, self.containers = resource, seen, options, max(containers, 1)
+        cpu = resource == "cpu"
+        self.request = current.request_cores if cpu else current.request_bytes
+        self.limit = current.limit_cores if cpu else current.limit_bytes
+        self.floor = options.floor_cores if cpu else options.floor_bytes
+        self.most = None if largest is None else largest.cores if cpu else largest.memory_bytes
+        self.why: list[str] = []
+        self.value = 0.0
+
+    def advice(self, method: str) -> Advice:
+        if reason := self._too_little():
+            return Advice(None, (reason,), current_request=self.request, current_limit=self.limit)
+        made = self._estimate(method)
+        self.value, self.why = made.target, list(made.why)
+        if self.resource == "memory":
+            self._killed()
+            self._startup()
+        else:
+            self._startup_cpu()
+            self._throttled()
+        if self.options.guaranteed:
+            self._guaranteed()
+        self._floor()
+        if self.resource == "cpu" and self.options.whole_cpus:
+            self._whole()
+        self._largest()
+        request = self._round(self.value)
+        limit = self._limit(request)
+        dropped = ", ".join(f"{count} {reason}" for reason, count in sorted(self.seen.dropped.items()))
+        if dropped:
+            self.why.append(f"points dropped: {dropped}")
+        return Advice(
+            request,
+            tuple(self.why),
+            made.method,
+            limit,
+            min(self._round(made.lower), request),
+            max(self._round(made.upper), request) if math.isfinite(made.upper) else None,
+            self.request,
+            self.limit,
+        )
+
+    def _too_little(self) -> str | None:
+        if self.seen.samples < LEAST_POINTS:
+            return f"only {self.seen.samples} samples, {LEAST_POINTS} are needed"
+        if self.seen.histogram(self.resource).empty and not any(t.size for t in self.seen.tails[self.resource]):
+            return f"no sample of {self.resource}"
+        return None
+
+    def _estimate(self, method: str) -> Estimate:
+        if self.seen.constant(self.resource):
+            value = self.seen.highest[self.resource]
+            factor = 1 + self.options.margin
+            said = f"constant: {amount(self.resource, value)} in all samples, plus {self.options.margin:.0%}"
+            return Estimate(value * factor, value, value * factor, "constant", (said,))
+        return methods()[method]().estimate(self.resource, self.seen, self.options)
+
+    def _raise(self, value: float, why: str) -> None:
+        if value > self.value:
+            self.value = value
+            self.why.append(why)
+
+    def _killed(self) -> None:
+        if self.seen.oom_kills:
+            bump = amount(self.resource, self.seen.oom_bytes)
+            times = "once" if self.seen.oom_kills == 1 else f"{self.seen.oom_kills} times"
+            if self.seen.oom_bytes > self.value:
+                self._raise(self.seen.oom_bytes, f"OOM-killed {times}: raised to {bump} (used + 20 % or 100 MiB)")
+            else:
+                self.why.append(f"OOM-killed {times}; {bump} assumed as its demand then is covered")
+
+    def _startup(self) -> None:
+        need = self.seen.startup_bytes * (1 + self.options.margin)
+        peak = amount(self.resource, self.seen.startup_bytes)
+        self._raise(
+            need, f"start-up peak of {peak}, plus {self.options.margin:.0%}: less would be killed at the next start"
+        )
+
+    def _startup_cpu(self) -> None:
+        if self.seen.startup_cores > self.value:
+            self.why.append(
+                f"starting takes {amount('cpu', self.seen.startup_cores)}; not requested, a start is slower without"
+            )
+
+    def _throttled(self) -> None:
+        ratio = self.seen.throttled_ratio
+        if ratio < THROTTLED_RATIO:
+            return
+        if self.limit is None:
+            self.why.append(f"throttled by a quota in {ratio:.0%} of its periods: its usage is cut off there")
+            return
+        said = f"throttled by its own quota of {amount('cpu', self.limit)} in {ratio:.0%} of its periods"
+        if self.limit * (1 + ratio) > self.value:
+            self._raise(
+                self.limit * (1 + ratio), f"{said}: its usage is cut off there, so {1 + ratio:.2f} times the quota"
+            )
+        else:
+            self.why.append(f"{said}; the request is above that quota now")
+
+    def _guaranteed(self) -> None:
+        factor = 1 + self.options.margin
+        if self.resource == "cpu":
+            share = max(UPPER_SHARE, self.options.share)
+            self._raise(
+                self.seen.cpu.percentile(share) * factor,
+                f"guaranteed: the request is a limit as well, so p{100 * share:g} plus {self.options.margin:.0%}",
+            )
+        else:
+            self._raise(
+                self.seen.highest["memory"] * factor,
+                f"guaranteed: the request is a limit as well, so the highest ever seen plus {self.options.margin:.0%}",
+            )
+
+    def _floor(self) -> None:
+        floor = self.floor / self.containers
+        shared = f" shared by {self.containers} containers" if self.containers > 1 else ""
+        self._raise(floor, f"the floor of {amount(self.resource, self.floor)} per Pod{shared}")
+
+    def _whole(self) -> None:
+        whole = math.ceil(self.value - 1e-9)
+        self._raise(float(whole), f"rounded up to {whole} whole CPUs")
+
+    def _largest(self) -> None:
+        if self.most is None or self._round(self.value) <= self.most:
+            return
+        cut = float(math.floor(self.most)) if self.options.whole_cpus and self.resource == "cpu" else self.most
+        self.why.append(
+            f"cut from {amount(self.resource, self.value)} to the largest node, {amount(self.resource, cut)}: "
+            "more is never scheduled"
+        )
+        unit = 0.001 if self.resource == "cpu" else MIB
+        self.value = math.floor(cut / unit + 1e-6) * unit
+
+    def _limit(self, request: float) -> float | None:
+        if self.options.guaranteed:
+            return request
+        if self.limit is not None and self.limit < request:
+            self.why.append(f"its limit of {amount(self.resource, self.limit)} is below the request and moves with it")
+            return request
+        return None
+
+    def _round(self, value: float) -> float:
+        """Upwards to 1m or 1 MiB."""
+        if not math.isfinite(value):
+            return value
+        if self.resource == "cpu":
+            return math.ceil(value * 1000 - 1e-6) / 1000
+        return float(math.ceil(value / MIB - 1e-6) * MIB)

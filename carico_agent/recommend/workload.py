@@ -1,0 +1,71 @@
+"""Who a history belongs to: containers of Pods, and the workload that made them.
+
+Replicas of a workload are judged together, and so are the runs of a CronJob, of which each alone is too short. Where
+the owner is not known, the Pod's name tells it: controllers append suffixes of a fixed alphabet.
+"""
+
+import re
+from dataclasses import dataclass
+
+_SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
+"""Kubernetes makes random names of these only (no vowels, no 0, 1 and 3)."""
+_PATTERNS = (
+    ("CronJob", re.compile(rf"(.+)-\d{{8,10}}-{_SAFE}{{5}}")),
+    ("Deployment", re.compile(rf"(.+)-{_SAFE}{{6,10}}-{_SAFE}{{5}}")),
+    ("StatefulSet", re.compile(r"(.+)-\d{1,4}")),
+    ("DaemonSet", re.compile(rf"(.+)-{_SAFE}{{5}}")),
+)
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Workload:
+    """The object in whose template the resources stand."""
+
+    namespace: str
+    kind: str
+    name: str
+    guessed: bool = False
+    """The kind and name were read off a Pod's name."""
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.namespace}/{self.name}"
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class ContainerKey:
+    """One container of one Pod."""
+
+    workload: Workload
+    pod: str
+    container: str
+
+
+def guess(namespace: str, pod: str) -> Workload:
+    """The workload from a Pod's name.
+
+    >>> guess("shop", "web-7d4b9c6f5d-x2xkz").name, guess("shop", "db-0").kind, guess("shop", "one").kind
+    ('web', 'StatefulSet', 'Pod')
+    """
+    for kind, pattern in _PATTERNS:
+        if match := pattern.fullmatch(pod):
+            return Workload(namespace, kind, match[1], guessed=True)
+    return Workload(namespace, "Pod", pod)
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """Requests and limits as they are now; None = not set or not known."""
+
+    request_cores: float | None = None
+    request_bytes: float | None = None
+    limit_cores: float | None = None
+    limit_bytes: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSize:
+    """What the largest node offers to Pods."""
+
+    cores: float
+    memory_bytes: float

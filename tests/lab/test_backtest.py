@@ -1,0 +1,50 @@
+"""The lab's backtest on few series: its report says what the rows say; recorded series are real and many."""
+
+import os
+
+import numpy as np
+import pytest
+
+from carico_agent.recommend.backtest import Row
+from lab.backtest import best_ratio, recorded, run, table, verdict
+from lab.record import KINDS, read
+from lab.simulated import KINDS as SIMULATED
+from lab.simulated import series
+
+
+def test_recorded_series_are_many_and_change() -> None:
+    found = recorded()
+    assert len(found["memory"]) >= 50 and len(found["cpu"]) >= 50
+    for many in found.values():
+        assert all(x.size >= 130 and np.isfinite(x).all() and (x >= 0).all() and np.ptp(x) > 0 for x in many)
+
+
+def test_a_process_can_be_read_and_a_missing_one_is_none() -> None:
+
+    found = read(os.getpid())
+    assert found is not None and found[0] > 0 and found[1] > 2**20
+    assert read(2**22 + 1) is None and len(KINDS) == 6
+
+
+@pytest.mark.parametrize("kind", SIMULATED)
+def test_simulated_series_are_positive_and_change(kind: str) -> None:
+    x = SIMULATED[kind](np.random.default_rng(1))
+    assert x.size == 360 and (x > 0).all() and np.ptp(x) > 0
+    assert len(series(1.0, 2, 1)) == 2 * len(SIMULATED)
+
+
+def test_the_report_says_what_the_rows_say() -> None:
+    rows = [Row("vpa", 1, 9, 4, 100.0, 1, 0), Row("vpa", 2, 9, 2, 200.0, 1, 0)]
+    rows += [Row("walk", 1, 9, 4, 60.0, 1, 0), Row("walk", 2, 9, 2, 120.0, 1, 0)]
+    rows += [Row("arima", 1, 9, 4, 90.0, 1, 0), Row("arima", 2, 9, 2, 180.0, 1, 0)]
+    assert best_ratio(rows) == ("walk", pytest.approx(0.6))
+    said = "\n".join(verdict("here", {"memory": rows, "cpu": rows}))
+    assert "walk needs 0.60 × vpa's excess" in said and "0.7 is reached" in said
+    assert "memory: arima has 50% more excess than walk" in said
+
+
+def test_every_method_has_rows() -> None:
+    found = run({"memory": series(2**21, 1, 3), "cpu": series(0.01, 1, 3)})
+    for resource, rows in found.items():
+        assert {row.method for row in rows} == {"vpa", "peak", "walk", "arima"}
+        assert rows[0].cases == 6 * 12 and len(table(resource, rows)) == len(rows) + 3
