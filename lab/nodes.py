@@ -43,7 +43,9 @@ NODES = (
         "three kinds, unequal", 16, (replace(WEB, weight=3), LOOP, KindSpec("db", 2.0, 0.05)), system(6), every_s=8
     ),
     NodeSpec("sleepers wake, others arrive", 4, (WEB,), ((KindSpec("idle", 0.5, asleep_s=(60, 900)), 6), *system(4))),
-    NodeSpec("Pods sleep before they work", 8, (replace(LOOP, asleep_s=(0, 120)),), system(5)),
+    NodeSpec(
+        "Pods sleep before they work", 8, (replace(LOOP, asleep_s=(20, 300), life_s=(400, 700)),), system(5), every_s=40
+    ),
     NodeSpec("host drifts", 4, (WEB,), system(5), HostSpec(drift=0.25)),
     NodeSpec("host steps", 4, (LOOP,), system(5), HostSpec(steps=0.15)),
     NodeSpec("host steps, 16 cores", 16, (replace(LOOP, cores=1.5),), system(5), HostSpec(steps=0.2)),
@@ -51,7 +53,7 @@ NODES = (
     NodeSpec("boot noise", 4, (LOOP,), system(8), HostSpec(boot=0.5)),
     NodeSpec("ramps of 30 s", 8, (replace(LOOP, ramp_s=30),), system(5)),
     NodeSpec("ramps of 30 s, short lives", 8, (replace(WEB, ramp_s=30, life_s=(60, 120)),), system(5), every_s=5),
-    NodeSpec("leaks", 4, (KindSpec("leaky", 0.2, 0.02, leak_per_s=1e-4, life_s=(280, 320)),), system(5)),
+    NodeSpec("leaks", 4, (KindSpec("leaky", 0.2, 0.03, leak_per_s=4e-5, life_s=(280, 320)),), system(5)),
     NodeSpec("I/O-bound", 4, (KindSpec("copy", 0.1, 0.01, io=0.09, burst=0.2),), system(5), with_io=True),
     NodeSpec(
         "I/O not measured per Pod",
@@ -67,9 +69,9 @@ NODES = (
     NodeSpec(
         "throttled beside loops", 2, (KindSpec("loop", 0.9),), ((KindSpec("quota", 0.2, throttled=True), 1), *system(3))
     ),
-    NodeSpec("bursty Pods", 8, (replace(LOOP, burst=0.4),), system(5)),
+    NodeSpec("bursty Pods", 8, (replace(LOOP, burst=0.3),), system(5)),
     NodeSpec("Pods differ by 30 %", 8, (replace(WEB, spread=0.3),), system(5), every_s=6),
-    NodeSpec("overloaded", 4, (LOOP,), system(5), fill=1.3, every_s=6),
+    NodeSpec("overloaded", 4, (LOOP,), system(5), fill=1.0, every_s=6),
 )
 
 
@@ -83,7 +85,7 @@ def random_node(number: int) -> NodeSpec:
             cores=float(rng.uniform(0.03, 0.2) * cores),
             memory=float(rng.uniform(0.003, 0.06)),
             spread=float(rng.uniform(0.02, 0.2)),
-            weight=float(rng.integers(1, 4)),
+            weight=int(rng.integers(1, 4)),
             ramp_s=float(rng.choice([0, 0, 10, 30])),
             burst=float(rng.choice([0, 0, 0.2])),
         )

@@ -37,7 +37,7 @@ class KindSpec:
     io: float = 0.0
     spread: float = 0.05
     """Relative standard deviation from Pod to Pod."""
-    weight: float = 1.0
+    weight: int = 1
     """Chance to be the next, against the others'."""
     life_s: tuple[float, float] = (120.0, 400.0)
     ramp_s: float = 0.0
@@ -141,6 +141,7 @@ class SimulatedNode:
                 spike_t = t + 0.2 if len(self.pods) != before else spike_t
                 host = self._host(t)
                 total, full = self._pods_usage(t)
+                self._host_now, self._full_now = host, full
             truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
             samples = self._samples() if tick % 50 == 49 else None
             usage = self._reading(host + total, 0.3 if t < spike_t else 0.0)
@@ -161,8 +162,7 @@ class SimulatedNode:
     def _draw(self) -> KindSpec:
         """Kinds come in shuffled rounds, as Deployments are rolled out together."""
         if not self._bag:
-            least = min(kind.weight for kind in self.spec.kinds)
-            self._bag = [kind for kind in self.spec.kinds for _ in range(round(kind.weight / least))]
+            self._bag = [kind for kind in self.spec.kinds for _ in range(kind.weight)]
             self.rng.shuffle(self._bag)  # type: ignore[arg-type]
         return self._bag.pop()
 

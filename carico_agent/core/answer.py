@@ -11,13 +11,10 @@ from dataclasses import dataclass
 from carico_agent.core.estimate import KindEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
-from carico_agent.core.room import NextPod, Prior, likely, room_of
+from carico_agent.core.room import NextPod, Prior, Situation, likely, room_of
 
 IDLE_RATIO = 0.5
 """A node is well below its limits when less than half of each is used."""
-
-COUNT_LEAD_S = 2.5
-"""A Pod may be counted this long before the list of measured Pods has it [s]; an older count is not news."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,52 +50,37 @@ def at_most(span: Span, most: int) -> tuple[Span, bool]:
     return Span(min(span.value, most), min(span.low, most), min(span.high, most), span.limiting), span.value > most
 
 
-@dataclass(frozen=True, slots=True)
-class Situation:
-    """What the node shows now, for an answer with measured Pods."""
-
-    usage: Sequence[float]
-    noise: Sequence[float]
-    """Variance of usage."""
-    counted: int
-    changed_t: float
-    """When the count changed last."""
-    unsettled: bool
-    limits: Sequence[float]
-    fallback: Sequence[float]
-    """Cost of a Pod in resources that are not measured per Pod, by the node-wide filter; NaN where unknown."""
-    fallback_sd: Sequence[float]
-
-
 class MeasuredAnswer:
-    """All answers of one instant: room is computed once, each question is a division more."""
+    """All answers of one instant: room is computed once, each question is a division more.
 
-    def __init__(self, pods: MeasuredPods, prior: Prior, following: NextPod, now: Situation) -> None:
-        self._pods, self._prior, self._next, self._now = pods, prior, following, now
-        extra = self._extra()
-        self.room = room_of(pods, now.usage, now.limits, now.noise, extra, following)
-        self._empty = pods.workload == 0 and extra <= 0
+    `fallback` is the cost of a Pod, and its sd, in resources that are not measured per Pod; NaN where unknown.
+    """
+
+    def __init__(
+        self,
+        pods: MeasuredPods,
+        prior: Prior,
+        following: NextPod,
+        now: Situation,
+        fallback: tuple[Sequence[float], Sequence[float]],
+    ) -> None:
+        self._pods, self._prior, self._next, self._now, self._fallback = pods, prior, following, now, fallback
+        self.room = room_of(pods, now, following)
+        self._empty = pods.workload == 0 and now.extra <= 0
         self._prior_span = self._fits(prior.cost, prior.cost_sd)
         self._kinds = [(kind, self._fits(kind.cost, kind.cost_sd)) for kind in pods.kinds.by_name.values()]
-
-    def _extra(self) -> int:
-        """Pods counted since they were measured last; below 0 if some have left."""
-        pods, now = self._pods, self._now
-        if pods.t is None or now.changed_t < pods.t - COUNT_LEAD_S:
-            return 0
-        return now.counted - (len(pods.pods) if pods.counts_daemons else pods.workload)
 
     def _fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
         """What fits, with the node-wide filter's cost or the prior where this cost is unknown."""
         if (together := sum(cost)) == together:
             return self.room.fits(cost, cost_sd)
-        now, prior = self._now, self._prior
         known, known_sd = list(cost), list(cost_sd)
+        theirs, theirs_sd = self._fallback
         for i, c in enumerate(cost):
             if c != c:
-                from_filter = now.fallback[i] == now.fallback[i]
-                known[i] = now.fallback[i] if from_filter else prior.cost[i]
-                known_sd[i] = now.fallback_sd[i] if from_filter else prior.cost_sd[i]
+                filtered = theirs[i] == theirs[i]
+                known[i] = theirs[i] if filtered else self._prior.cost[i]
+                known_sd[i] = theirs_sd[i] if filtered else self._prior.cost_sd[i]
         return self.room.fits(known, known_sd)
 
     def next(self) -> Answer:
@@ -119,7 +101,7 @@ class MeasuredAnswer:
         if self._empty:
             span = one_place(span, self._now.usage, self._now.limits)
         unsure = any(y != y for y in self._now.usage)
-        return Answer(span, tuple(cost), trusted and not unsure, self.room.predicted or self._now.unsettled)
+        return Answer(span, tuple(cost), trusted and not unsure, self.room.predicted)
 
     def kinds(self, resources: Sequence[str], most: int | None) -> tuple[KindEstimate, ...]:
         """Every kind of this node."""

@@ -44,6 +44,9 @@ class Intake:
         self.unsettled = False
         self.fell_t = -inf  # when a Pod left last
         self.settled_t = -inf
+        self.calm = [nan] * len(self._resources)  # smoothed usage before Pods changed
+        self.calm_pods = 0
+        self.jump = [0.0] * len(self._resources)  # how far usage moved while Pods changed, until taken
         self._seen_s = [inf] * len(self._resources)  # how long ago each resource was last known
         self._open(0.0)
 
@@ -75,11 +78,22 @@ class Intake:
         """The number of Pods is known anew, maybe between two samples."""
         if self.t is None or t < self.t:
             return  # the next sample will bring it
+        before, was_unsettled = self.counted or 0, self.unsettled
         if pods != self.counted:
-            self.fell_t = t if pods < (self.counted or 0) else self.fell_t
+            self.fell_t = t if pods < before else self.fell_t
             self.settled_t = t + self._config.settle_s
             self.counted = pods
         self.unsettled = churn or t < self.settled_t
+        if self.unsettled and not was_unsettled:
+            self.calm, self.calm_pods = list(self._ema.values), before
+        elif was_unsettled and not self.unsettled:
+            moved = zip(self.jump, self._ema.values, self.calm, strict=True)
+            self.jump = [total + y - y0 for total, y, y0 in moved]
+
+    def take_jump(self) -> list[float]:
+        """How far usage moved while Pods changed, since this was last asked."""
+        jump, self.jump = self.jump, [0.0] * len(self.jump)
+        return jump
 
     def _validated(self, t: float, usage: Sequence[float], pods: int) -> list[float]:
         if len(usage) != len(self._resources):
@@ -120,6 +134,9 @@ class Intake:
             "unsettled": self.unsettled,
             "settled_t": _finite(self.settled_t),
             "fell_t": _finite(self.fell_t),
+            "calm": [_finite(y) for y in self.calm],
+            "calm_pods": self.calm_pods,
+            "jump": [_finite(y) for y in self.jump],
             "seen_s": [_finite(s) for s in self._seen_s],
             "batch": [[_finite(y) for y in row] for row in self._smoothed],
             "batch_t": self._batch_t,
@@ -133,6 +150,10 @@ class Intake:
         self.t, self.counted, self.unsettled = clock["t"], clock["pods"], bool(clock["unsettled"])
         self.settled_t = _or_never(clock["settled_t"])
         self.fell_t = _or_never(clock.get("fell_t"))  # missing in states saved before it was remembered
+        unknown = [None] * len(self._resources)  # in states of version 1
+        self.calm = [nan if y is None else float(y) for y in clock.get("calm", unknown)]
+        self.calm_pods = int(clock.get("calm_pods", 0))
+        self.jump = [nan if y is None else float(y) for y in clock.get("jump", unknown)]
         self._seen_s = [inf if s is None else float(s) for s in clock["seen_s"]]
         self._smoothed = [[nan if y is None else float(y) for y in row] for row in clock["batch"]]
         self._raw = [[nan if y is None else float(y) for y in row] for row in clock["raw"]]

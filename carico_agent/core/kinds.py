@@ -6,10 +6,10 @@ Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import exp, isfinite, nan, sqrt
+from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import Pod
+from carico_agent.core.pods import MEAN_AGE_S, Pod
 
 MOST_KINDS = 64
 """Kinds remembered on one node; Pods of further ones are counted as OTHER."""
@@ -19,7 +19,7 @@ OTHER = "other"
 ARRIVALS_S = 1800.0
 """Arrivals are forgotten over half an hour (time constant [s])."""
 
-MOST_PAST = 8.0
+MOST_PAST = 24.0
 """Pods that have left count at most as much as this many that run: what runs now knows better."""
 
 LEAST_PAST = 0.25
@@ -42,6 +42,9 @@ SURPRISE = 9.0
 
 FIRST_RAMP_S = 6.0
 MOST_RAMP_S = 120.0
+
+LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
+"""A kind leaks if three Pods or more all grow, by a tenth of the cost in half a life."""
 
 CLUSTER_WEIGHT = 0.25
 """What other nodes know about a kind counts as a quarter of a Pod of our own."""
@@ -67,22 +70,6 @@ class Kind:
     `spread` is the standard deviation of one Pod around it, `cost_sd` that of the mean itself; NaN where unknown.
     """
 
-    __slots__ = (
-        "arrivals",
-        "cost",
-        "cost_sd",
-        "daemon",
-        "dirty",
-        "elsewhere",
-        "name",
-        "past",
-        "pods",
-        "ramp_s",
-        "seen",
-        "shown",
-        "spread",
-    )
-
     def __init__(self, name: str, daemon: bool, m: int) -> None:
         self.name = name
         self.daemon = daemon
@@ -91,6 +78,8 @@ class Kind:
         self.seen = 0  # Pods of this kind, ever
         self.shown = False  # its cost is known from Pods that ran here
         self.ramp_s = FIRST_RAMP_S
+        self.life_s = nan  # of those that left
+        self.growth = [0.0] * m  # per second: its Pods leak
         self.past = [[0.0, 0.0, 0.0] for _ in range(m)]  # weight, mean and variance of the Pods that left
         self.elsewhere: KindCost | None = None
         self.cost = [nan] * m
@@ -118,7 +107,10 @@ class Kind:
         """A Pod is gone; what it cost is remembered."""
         pod = self.pods.pop(uid)
         self.dirty = True
-        values, weight = (pod.mean, 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
+        values, weight = (self._at_half_life(pod), 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
+        if pod.since_t > -inf and pod.t > pod.since_t:
+            age_s = pod.t - pod.since_t
+            self.life_s = age_s if self.life_s != self.life_s else self.life_s + 0.1 * (age_s - self.life_s)
         if not pod.shown and (self.shown or pod.t - pod.since_t < 3.0):
             return
         for i, x in enumerate(values):
@@ -135,10 +127,32 @@ class Kind:
         past[2] = (1 - share) * (past[2] + share * deviation * deviation)
         past[0] = min(total, MOST_PAST)
 
+    def _at_half_life(self, pod: Pod) -> list[float]:
+        """What the Pod uses, or, if its kind leaks, what it uses at half the age that its kind reaches."""
+        age_s = pod.t - pod.since_t
+        if not any(self.growth) or not age_s < inf:
+            return pod.mean
+        rest_s = self.life_s / 2 - age_s + MEAN_AGE_S
+        return [max(0.0, x + growth * rest_s) for x, growth in zip(pod.mean, self.growth, strict=True)]
+
+    def _learn_growth(self) -> None:
+        """The mean growth of the Pods watched long enough, where it matters: a tenth of the cost in half a life."""
+        for i, cost in enumerate(self.cost):
+            seen = [g for g in (pod.growth(i) for pod in self.pods.values() if pod.shown) if g == g]
+            if len(seen) < ENOUGH_GROWING:
+                continue
+            growth = sum(seen) / len(seen)
+            leaks = growth * self.life_s / 2 > LEAK_RATIO * cost and min(seen) > 0
+            self.growth[i] += 0.2 * ((growth if leaks else 0.0) - self.growth[i])
+            if not leaks and self.growth[i] * self.life_s / 2 < 0.1 * LEAK_RATIO * cost:
+                self.growth[i] = 0.0
+
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        means = [pod.mean for pod in self.pods.values() if pod.shown]
+        if self.life_s == self.life_s:
+            self._learn_growth()
+        means = [self._at_half_life(pod) for pod in self.pods.values() if pod.shown]
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         for i, (weight, mean, variance) in enumerate(self.past):
             values = [x for x in (pod_mean[i] for pod_mean in means) if x == x]
@@ -162,7 +176,7 @@ class Kind:
         if (theirs := self._cluster_cost(i)) == theirs:
             weight, total = weight + CLUSTER_WEIGHT, total + CLUSTER_WEIGHT * theirs
         mean = total / weight
-        squares = past * (past_variance + (past_mean - mean) ** 2) + floor * floor
+        squares = past * (past_variance + (past_mean - mean) ** 2) + 2 * floor * floor
         for x in values:
             squares += (x - mean) * (x - mean)
         spread_2 = squares / (n + past + 1)
@@ -180,17 +194,20 @@ class Kind:
         return theirs, sd, sd
 
     def state(self) -> dict[str, Any]:
-        past = [list(row) for row in self.past]
         return {
             "daemon": self.daemon,
             "arrivals": self.arrivals,
             "seen": self.seen,
             "ramp_s": self.ramp_s,
-            "past": past,
+            "life_s": self.life_s if self.life_s == self.life_s else None,
+            "growth": list(self.growth),
+            "past": [list(row) for row in self.past],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.arrivals, self.seen, self.ramp_s = float(state["arrivals"]), int(state["seen"]), float(state["ramp_s"])
+        self.life_s = nan if state["life_s"] is None else float(state["life_s"])
+        self.growth = [float(x) for x in state["growth"]]
         past = [[float(x) for x in row] for row in state["past"]]
         if len(past) != len(self.past) or any(len(row) != 3 or not all(map(isfinite, row)) for row in past):
             raise ValueError(f"damaged model state: kind {self.name!r}")

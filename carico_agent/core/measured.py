@@ -4,12 +4,22 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any
 
-from carico_agent.core.host import Host
+from carico_agent.core.host import Changes, Host
 from carico_agent.core.kinds import Kind, KindCost, Kinds
 from carico_agent.core.pods import Pod, PodSample, pods_from_state
 
 REPEAT_S = 4.0
 """The same PodSample object again within this time [s] is the same reading, not a new one."""
+
+SLOW_RAMP_S = 12.0
+"""Kinds that need longer than this to show what they cost [s] are counted at their cost meanwhile. Others are in the
+node's usage before their own first reading: adding their cost would count them twice."""
+
+READING_AGE_S = 1.0
+"""A reading is the mean of 2 s, so it is this old when it comes [s]."""
+
+COUNT_LEAD_S = 2.5
+"""A Pod may be counted this long before the list of measured Pods has it [s]; an older count is not news."""
 
 STALE_S = 30.0
 """Pods not measured for this long [s] are unknown: the node-wide filter answers."""
@@ -22,6 +32,7 @@ class MeasuredPods:
         self._m = m
         self.kinds = Kinds(m)
         self.host = Host(m, cpu, cores)
+        self._changes = Changes(cpu)
         self.pods: dict[str, Pod] = {}
         self.t: float | None = None
         self.counts_daemons = True  # the count of Pods that comes with the node's usage includes daemons
@@ -40,14 +51,11 @@ class MeasuredPods:
 
     # ---- in
 
-    def observe(
-        self, t: float, samples: Sequence[PodSample], node: Sequence[float], host: Sequence[float] | None = None
-    ) -> None:
-        """Take all Pods that run at `t`. `node` is the node's usage, `host` the host's if it was measured."""
+    def observe(self, t: float, samples: Sequence[PodSample], host: Sequence[float] | None = None) -> None:
+        """Take all Pods that run at `t`, and the host's usage if it was measured."""
         self._check(t, samples, host)
         if self.t is not None:
             self.kinds.forget(t - self.t)
-        arrived = False
         running = self.pods
         self.pods = {}
         for sample in samples:
@@ -56,12 +64,12 @@ class MeasuredPods:
                 if pod is not None:
                     self.kinds.by_name[pod.kind].leave(sample.uid)
                 pod = self._welcome(t, sample)
-                arrived = True
             self.pods[sample.uid] = pod
             if pod.sample is not sample or t - pod.t >= REPEAT_S:
                 self._read(t, pod, sample)
         for uid, pod in running.items():
             self.kinds.by_name[pod.kind].leave(uid)
+            self._changes.left(uid, pod)
         for kind in self.kinds.by_name.values():
             if kind.dirty:
                 kind.renew()
@@ -69,8 +77,10 @@ class MeasuredPods:
         self._sum_up()
         if host is not None:
             self.host.known(host)
-        else:
-            self.host.learn(node, self.together, arrived, self.young > 0)
+
+    def learn_host(self, node: Sequence[float], jump: float, settled: bool) -> None:
+        """What the `node` uses beyond its Pods is the host's; `jump` is how far its cpu moved while Pods changed."""
+        self.host.learn(node, self.together, self._changes.beyond(self.pods, jump, settled))
 
     def compare_count(self, counted: int) -> None:
         """Find out whether the settled count of Pods includes daemons."""
@@ -101,6 +111,7 @@ class MeasuredPods:
         if self._watching:
             kind.arrivals += 1.0
             self.kinds.arrived |= not kind.daemon
+            self._changes.arrived(sample.uid)
         pod = kind.pods[sample.uid] = Pod(kind.name, t if self._watching else -inf, self._m)
         return pod
 
@@ -112,33 +123,43 @@ class MeasuredPods:
         kind.dirty = True
 
     def _sum_up(self) -> None:
-        """What all Pods use together: as measured, but the young at least at what their kind costs."""
-        kinds = self.kinds.by_name
-        rows, workload = [], []
+        """What all Pods use together, as measured, and what the young among them do not show yet."""
+        kinds, nothing = self.kinds.by_name, [0.0] * self._m
+        rows, workload = [], 0
         self.young = 0
+        self.hidden, self.unfolding = list(nothing), list(nothing)
         for pod in self.pods.values():
-            kind, counted = kinds[pod.kind], pod.now
+            kind = kinds[pod.kind]
             if not pod.shown:
-                counted = _at_least(counted, kind.cost)
                 self.young += 1
-            rows.append(counted)
-            if not kind.daemon:
-                workload.append(counted)
-        nothing = [0.0] * self._m
-        self.together = [sum(column) for column in zip(*rows, strict=True)] or nothing
-        self.workload = len(workload)
-        self.workload_sum = [sum(column) for column in zip(*workload, strict=True)] or nothing  # daemons left out
+                if kind.ramp_s >= SLOW_RAMP_S:
+                    self._add_hidden(pod, kind)
+            rows.append(pod.now)
+            workload += not kind.daemon
+        self.together = _sums(rows) or nothing
+        self.workload = workload  # Pods that are no daemons
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
 
+    def _add_hidden(self, pod: Pod, kind: Kind) -> None:
+        """A young Pod of a kind that ramps up: what it will use and does not yet, and how fast that unfolds."""
+        for i, (now, cost) in enumerate(zip(pod.now, kind.cost, strict=True)):
+            if cost == cost and not now >= cost:
+                self.hidden[i] += cost - (now if now == now else 0.0)
+                self.unfolding[i] += cost / kind.ramp_s
+
     # ---- out
 
-    def expected(self, i: int, extra: int, next_cost: float) -> float:
-        """Usage of resource `i` by parts, with `extra` Pods counted since the last reading (or missing, if below 0)."""
-        if extra < 0:
-            typical = self.workload_sum[i] / self.workload if self.workload else 0.0
-            return self.host.usage[i] + self.together[i] + max(extra, -self.workload) * typical
-        return self.host.usage[i] + self.together[i] + (extra * next_cost if extra else 0.0)
+    def extra(self, counted: int, changed_t: float) -> int:
+        """Pods counted since they were measured last; below 0 if some have left."""
+        if self.t is None or changed_t < self.t - COUNT_LEAD_S:
+            return 0
+        return counted - (len(self.pods) if self.counts_daemons else self.workload)
+
+    def hidden_at(self, i: int, t: float) -> float:
+        """What young Pods will use of resource `i` and the node does not show at `t`."""
+        age_s = READING_AGE_S + (t - self.t if self.t is not None else 0.0)
+        return max(0.0, self.hidden[i] - age_s * self.unfolding[i])
 
     def kind(self, name: str) -> Kind | None:
         """A kind by name; one that only the cluster knows is made for this answer and not kept."""
@@ -181,9 +202,8 @@ class MeasuredPods:
         self._sum_up()
 
 
-def _at_least(now: Sequence[float], cost: Sequence[float]) -> list[float]:
-    """The larger of both, where known; NaN where neither is."""
-    return [c if not x >= c and c == c else x for x, c in zip(now, cost, strict=True)]
+def _sums(rows: list[list[float]]) -> list[float]:
+    return [sum(column) for column in zip(*rows, strict=True)]
 
 
 def _cost_state(cost: KindCost) -> list[Any]:

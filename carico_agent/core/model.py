@@ -15,6 +15,7 @@ from carico_agent.core.kinds import KindCost, checked
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.pods import PodSample
 from carico_agent.core.room import NextPod, Prior, Room, next_pod
+from carico_agent.core.room import Situation as Now
 from carico_agent.core.subspace import Subspace, capacity
 
 STATE_VERSION = 2
@@ -107,9 +108,14 @@ class CapacityModel:
         `host` is what the rest of the machine uses, where the caller can measure it; otherwise it is what the node
         uses and no Pod does.
         """
-        self._measured.observe(t, pods, self._intake.usage(), host)
-        if not self._intake.unsettled:
-            self._measured.compare_count(self.pods)
+        measured, settled = self._measured, not self._intake.unsettled
+        measured.observe(t, pods, host)
+        if host is None:
+            cpu = measured.host.cpu
+            jump = self._intake.take_jump()[cpu] if cpu is not None else 0.0
+            measured.learn_host(self._intake.usage(), jump, settled)
+        if settled:
+            measured.compare_count(self.pods)
         self._next = None
 
     def _learn(self, batch: Batch) -> None:
@@ -183,18 +189,9 @@ class CapacityModel:
         pods = self._measured
         if self._next is None:
             self._next = next_pod(pods, self._prior)
-        fallback, fallback_sd = self._unmeasured_cost(judgement)
-        now = answer.Situation(
-            usage,
-            self._noise,
-            self.pods,
-            self._intake.changed_t(),
-            self._intake.unsettled,
-            self._limits,
-            fallback,
-            fallback_sd,
+        answers = answer.MeasuredAnswer(
+            pods, self._prior, self._next, self._situation(usage), self._unmeasured_cost(judgement)
         )
-        answers = answer.MeasuredAnswer(pods, self._prior, self._next, now)
         found = answers.next() if kind is None else answers.of(kind)
         host = pods.host.usage
         # The dissertation's numbers, derived: Baseline = k(host), Cost = k(host) − k(host + cost)
@@ -203,6 +200,13 @@ class CapacityModel:
         per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
         kinds = answers.kinds(self.resources, self._most())
         return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), kinds)
+
+    def _situation(self, usage: list[float]) -> Now:
+        intake, pods = self._intake, self._measured
+        t = intake.t if intake.t is not None else pods.t or 0.0
+        extra = pods.extra(self.pods, intake.changed_t())
+        came = self.pods - intake.calm_pods
+        return Now(t, usage, self._noise, self._limits, intake.unsettled, intake.calm, came, extra)
 
     def _unmeasured_cost(self, judgement: Judgement) -> tuple[list[float], list[float]]:
         """What a Pod costs in resources that no Pod is measured in (network), by the node-wide filter."""

@@ -32,6 +32,9 @@ MEMORY_READINGS = 12
 JUMP_RATIO, LEAST_JUMP = 0.25, 0.003
 """Two readings in a row beyond the mean by this much, in one direction: the Pod has changed, the mean starts anew."""
 
+MEAN_AGE_S, LEAST_WATCHED_S = 25.0, 30.0
+"""The mean is about this old [s], and growth is visible after this long [s]."""
+
 SAME_RATIO = 0.15
 """A reading within three standard deviations (5 % each) of the mean is the mean, seen with noise."""
 
@@ -60,21 +63,6 @@ class PodSample:
 class Pod:
     """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge."""
 
-    __slots__ = (
-        "calm_age_s",
-        "kind",
-        "mark",
-        "mark_t",
-        "mean",
-        "now",
-        "off",
-        "readings",
-        "sample",
-        "shown",
-        "since_t",
-        "t",
-    )
-
     def __init__(self, kind: str, since_t: float, m: int) -> None:
         self.kind = kind
         self.since_t = since_t
@@ -83,6 +71,8 @@ class Pod:
         self.now = [nan] * m  # what it uses, noise removed where possible
         self.mean = [nan] * m  # since it has shown itself, or since it changed
         self.shown = False
+        self.shown_t = -inf
+        self.first = [nan] * m  # what it used when it had shown itself, or changed
         self.readings = 0  # in the mean
         self.off = [0] * m  # readings in a row beyond the mean, signed
         self.mark = [nan] * m  # an earlier reading, to see whether it rises
@@ -98,8 +88,14 @@ class Pod:
         self.now = [x if x == x else old for x, old in zip(usage, self.now, strict=True)]
         if not self._has_shown(t, usage, ramp_s, cost):
             return False
-        self.shown, self.readings, self.mean = True, 1, list(usage)
+        self.shown, self.shown_t, self.readings = True, t, 1
+        self.mean, self.first = list(usage), list(usage)
         return True
+
+    def growth(self, i: int) -> float:
+        """How fast it grows, per second; NaN until it was watched for long enough."""
+        watched_s = self.t - self.shown_t - MEAN_AGE_S
+        return (self.mean[i] - self.first[i]) / watched_s if watched_s >= LEAST_WATCHED_S else nan
 
     def _has_shown(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
         age_s = t - self.since_t
@@ -139,14 +135,15 @@ class Pod:
                 continue
             now[i] = x
             off[i] = off[i] + 1 if deviation > 0 and off[i] >= 0 else off[i] - 1 if deviation < 0 and off[i] <= 0 else 0
-            if abs(off[i]) >= 2:
+            if abs(off[i]) >= 2 or deviation > old + LEAST_JUMP:  # twice as much is believed at once: it wakes
                 mean[i], off[i], self.readings = x, 0, 2
+                self.first[i], self.shown_t = x, self.t
             else:
                 mean[i] = old + share * deviation
 
     def state(self) -> list[Any]:
-        numbers = (self.since_t, self.t, self.mark_t, self.calm_age_s)
-        rows = (self.now, self.mean, self.mark)
+        numbers = (self.since_t, self.t, self.mark_t, self.shown_t, self.calm_age_s)
+        rows = (self.now, self.mean, self.mark, self.first)
         return [
             self.kind,
             [x if isfinite(x) else None for x in numbers],
@@ -160,11 +157,11 @@ class Pod:
     def from_state(cls, state: Sequence[Any], m: int) -> "Pod":
         kind, numbers, rows, off, readings, shown = state
         pod = cls(str(kind), -inf, m)
-        pod.since_t, pod.t, pod.mark_t = (-inf if x is None else float(x) for x in numbers[:3])
-        pod.calm_age_s = float(numbers[3])
-        pod.now, pod.mean, pod.mark = ([nan if x is None else float(x) for x in row] for row in rows)
+        pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
+        pod.calm_age_s = float(numbers[4])
+        pod.now, pod.mean, pod.mark, pod.first = ([nan if x is None else float(x) for x in row] for row in rows)
         pod.off = [int(x) for x in off]
-        if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.off)):
+        if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.first, pod.off)):
             raise ValueError(f"damaged model state: a Pod without {m} resources")
         pod.readings, pod.shown = int(readings), bool(shown)
         return pod

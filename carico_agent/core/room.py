@@ -12,7 +12,7 @@ from typing import Any
 
 from carico_agent.core.estimators import Span
 from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
-from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.measured import SLOW_RAMP_S, MeasuredPods
 
 LEAST_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that the number stays finite."""
@@ -27,7 +27,7 @@ LIKELY = 0.1
 TRUSTED_SHARE = 0.75
 """The next Pod is known when kinds with a known cost make up this much of the arrivals."""
 
-SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.002
+SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
 
@@ -69,9 +69,32 @@ class NextPod:
 
     cost: list[float]
     cost_sd: list[float]
+    slow_cost: list[float]
+    """The part of it that takes its time to show."""
+    least_cost: list[float]
+    """Of the lightest kind that is likely; 0 where unknown."""
     shares: dict[str, float]
     """Chance of each kind."""
     trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the node shows now."""
+
+    t: float
+    usage: Sequence[float]
+    noise: Sequence[float]
+    """Variance of usage."""
+    limits: Sequence[float]
+    unsettled: bool
+    """Pods have just come or gone."""
+    calm: Sequence[float]
+    """Usage before they did."""
+    came: int
+    """Pods counted more (or less) than then."""
+    extra: int
+    """Pods counted more (or less) than are measured."""
 
 
 class Prior:
@@ -105,29 +128,30 @@ class Prior:
         )
 
 
-def room_of(
-    pods: MeasuredPods,
-    node: Sequence[float],
-    limits: Sequence[float],
-    noise: Sequence[float],
-    extra: int,
-    cost: NextPod,
-) -> Room:
-    """Room now. `extra` Pods were counted since Pods were measured last; `noise` is the sd of the node's usage.
+def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
+    """Room now: what the node's usage leaves, less what young Pods will take and do not show yet.
 
-    The node's own reading is the freshest sum of host and Pods. Only while young Pods do not show yet what they cost
-    is it too small, and the parts are larger: then the larger of both counts, so no Pod is counted twice or missed.
+    Why the node's usage and not the sum of the parts: it is fresh ten times a second, the parts every few seconds. Pods
+    that have just started or stopped disturb it for a moment; until it has settled, the usage before counts, with the
+    newcomers at the cost of the next Pod and the leavers at that of the lightest kind.
     """
-    free, sd, predicted = [], [], False
-    for i, (y, limit) in enumerate(zip(node, limits, strict=True)):
-        used = y - pods.host.excess_of(i)
-        if pods.young or extra > 0 or used != used:
-            parts = pods.expected(i, extra, cost.cost[i])
-            if parts == parts and not parts <= used:
-                predicted |= not parts <= used + 0.01
-                used = parts
-        free.append(limit - used)
-        sd.append(sqrt(noise[i] + (0.1 * pods.host.excess_of(i)) ** 2))
+    free, sd, predicted = [], [], now.unsettled
+    for i, limit in enumerate(now.limits):
+        used, hidden = now.usage[i], pods.hidden_at(i, now.t)
+        cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
+        if now.unsettled and now.calm[i] == now.calm[i]:
+            expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
+            used = expected if now.came > 0 else min(used, expected)
+            # newcomers that are among the measured Pods already are in both
+            hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
+        elif now.extra > 0:
+            hidden += now.extra * following.slow_cost[i]
+        if used != used:
+            used = pods.host.usage[i] + pods.together[i] + max(0, now.extra) * cost
+        excess = pods.host.excess_of(i)
+        predicted |= hidden > 0.01
+        free.append(limit - used + excess - hidden)
+        sd.append(sqrt(now.noise[i] + (0.1 * excess) ** 2 + (0.1 * hidden) ** 2))
     return Room(free, sd, predicted)
 
 
@@ -139,7 +163,8 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     cost, cost_sd = elsewhere(pods, prior)
     if not known or all(prior.sleeps(kind.cost) for kind, _ in known):
         shares = {kind.name: weight / total for kind, weight in weights} if total else {}
-        return NextPod(cost, cost_sd, shares, bool(pods.kinds.elsewhere) and not known)
+        nothing = [0.0] * len(cost)
+        return NextPod(cost, cost_sd, nothing, nothing, shares, bool(pods.kinds.elsewhere) and not known)
     seen = sum(kind.seen for kind, _ in known)
     share = sum(part for _, part in known)
     alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
@@ -147,7 +172,12 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     parts.append((cost, cost_sd, alone))
     mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], seen) for i in range(len(cost))]
     shares = {kind.name: weight / total for kind, weight in weights}
-    return NextPod([c for c, _ in mixed], [s for _, s in mixed], shares, share >= TRUSTED_SHARE)
+    slow = [(kind.cost, part) for kind, part in known if kind.ramp_s >= SLOW_RAMP_S]
+    slow_cost = [sum(c[i] * part for c, part in slow if c[i] == c[i]) for i in range(len(cost))]
+    likely_costs = [kind.cost for kind, part in known if part >= LIKELY]
+    least_cost = [min((c[i] for c in likely_costs if c[i] == c[i]), default=0.0) for i in range(len(cost))]
+    mean, mean_sd = [c for c, _ in mixed], [s for _, s in mixed]
+    return NextPod(mean, mean_sd, slow_cost, least_cost, shares, share >= TRUSTED_SHARE)
 
 
 def _mixed(parts: list[tuple[float, float, float]], seen: int) -> tuple[float, float]:
