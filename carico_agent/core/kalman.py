@@ -72,3 +72,22 @@ class JointKalman:
         self.a_p = n11 * m11 + n12 * m12 + r * a_gain * a_gain
         self.b_p = n21 * m21 + n22 * m22 + r * b_gain * b_gain
         self.ab_p = n11 * m21 + n12 * m22 + r * a_gain * b_gain
+
+    def bound(self, a_low: float, a_high: float, b_low: float) -> None:
+        """Keep a in [a_low, a_high] and b ≥ b_low by conditioning: the other one follows by the covariance.
+
+        Why: a belief that is cut off alone contradicts what was seen. Eight idle Pods and then busy ones ask for a
+        negative `a`; cut off at 0, `b` stayed far too small and the next updates drove `a` to 55,310.
+
+        >>> k = JointKalman(a=0.5, b=-0.1, a_p=1.0, b_p=0.04, ab_p=-0.1)
+        >>> k.bound(-1.0, 1.0, 0.0)                                         # b rises by .1, so a falls by .1·.1/.04
+        >>> round(k.a, 12), k.b
+        (0.25, 0.0)
+        """
+        if self.b < b_low:
+            self.a += self.ab_p / self.b_p * (b_low - self.b) if self.b_p > 0 else 0.0
+            self.b = b_low
+        a = min(max(self.a, a_low), a_high)
+        if a != self.a:
+            self.b += self.ab_p / self.a_p * (a - self.a) if self.a_p > 0 else 0.0
+            self.a, self.b = a, max(self.b, b_low)

@@ -1,52 +1,42 @@
 """CapacityModel: usage and Pods go in, Pod-Capacity comes out. The embeddable heart of carico."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from math import inf, isfinite, nan
+from math import inf, nan, sqrt
 from typing import Any
 
 import numpy as np
 
+from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
-from carico_agent.core.ema import DynamicEma
+from carico_agent.core.estimate import Estimate, KindEstimate
 from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
+from carico_agent.core.intake import Batch, Intake
+from carico_agent.core.kinds import KindCost, checked
+from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.pods import PodSample
+from carico_agent.core.room import NextPod, Prior, Room, next_pod
+from carico_agent.core.room import Situation as Now
 from carico_agent.core.subspace import Subspace, capacity
 
-STATE_VERSION = 1
-ROUNDING = 1e-6
+STATE_VERSION = 2
+READABLE_VERSIONS = (1, 2)
+"""Version 1 knew no kinds: its one cost becomes the prior of the next Pod."""
 ECHO_S = 1.0
 """How long after Pods left a saturated reading may still be theirs [s]: the Dynamic EMA needs about 0.8 s to follow."""
 DOUBT_IN_CHURN = 9.0
 """A batch taken on a node that never settles counts with three times the standard deviation."""
-
-
-@dataclass(frozen=True, slots=True)
-class Estimate:
-    """How many more Pods fit, at one instant. Unknown numbers are NaN, never guessed."""
-
-    pod_capacity: float
-    low: float
-    high: float
-    slots: float
-    """Pods counted + Pod-Capacity, both of this instant: consumers subtract all they have assigned."""
-    capacity: float
-    baseline: float
-    per_pod_cost: float
-    cost_vector: tuple[float, ...]
-    mode: str
-    """learning (not yet to be trusted), measured (from usage) or predicted (usage is unreliable: churn)."""
-    limiting: str | None
-    pods: int
-    sigma: float
-    direction: tuple[float, ...]
-    usage: tuple[float, ...]
+SMOOTHED_RATIO = 0.1
+"""Variance that the Dynamic EMA leaves of the samples' own."""
+MOST_LOCAL_KINDS = 32
+"""Kinds a node tells others about."""
 
 
 class CapacityModel:
-    """Believes usage = baseline + cost × Pods, learns both online, and says how many more Pods fit.
+    """Says how many more Pods fit: of the next Pod to arrive, or of a kind.
 
     `resources` names the channels of `usage`; `config` is a ModelConfig. Time is an argument, in seconds of any
-    monotonic clock; nothing here reads a clock or a file.
+    monotonic clock; nothing here reads a clock or a file. With samples of the node alone it believes usage = base +
+    cost × Pods and learns both:
 
     >>> m = CapacityModel(resources=("cpu", "memory"), config=ModelConfig(cores=4))
     >>> for tick in range(600):                                # a minute of three busy Pods after one of none
@@ -56,7 +46,19 @@ class CapacityModel:
     >>> e.mode, e.limiting, round(e.pod_capacity, 1), round(e.slots, 1)
     ('measured', 'cpu', 4.9, 7.9)
 
-    Source: paper 000, chapters 3 and 4; DESIGN.md §2 for what differs and why.
+    Told every few seconds what each Pod uses, it knows what each kind of Pod costs:
+
+    >>> web = [PodSample(f"web-{i}", "shop/web", (0.12, 0.01)) for i in range(3)]
+    >>> agent = [PodSample("agent", "kube-system/agent", (0.02, 0.05), daemon=True)]
+    >>> for tick in range(600, 900):
+    ...     m.observe(tick * 0.1, [0.4, 0.2], pods=4)
+    ...     if tick % 50 == 0:
+    ...         m.observe_pods(tick * 0.1, web + agent)
+    >>> e = m.estimate(kind="shop/web")
+    >>> e.mode, e.limiting, round(e.pod_capacity, 1), [round(x, 2) for x in e.room]
+    ('measured', 'cpu', 5.0, [0.6, 0.8])
+
+    Sources: *CARICO* (dissertation), chapters 3 and 4, for Capacity and the filters.
     """
 
     def __init__(self, resources: Sequence[str] = ("cpu", "memory"), config: ModelConfig | None = None) -> None:
@@ -70,96 +72,71 @@ class CapacityModel:
             raise ValueError(f"estimator {self.config.estimator!r} is not one of {', '.join(ESTIMATORS)}")
         c, m = self.config, len(self.resources)
         self._limits = tuple(c.limit(name) for name in self.resources)
-        self._ema = DynamicEma(m, c.ema_slow_s, c.ema_fast_s, c.ema_patience_s, c.ema_band)
+        self._intake = Intake(self.resources, c)
         self._estimator = ESTIMATORS[c.estimator](c, self.resources)
         self._local = Subspace.empty(m)
         self._global: tuple[Subspace, float] | None = None
         self._workload = self._local
         self._unit: tuple[float, ...] = (0.0,) * m  # the workload's σ₁u₁
-        self.restart_clock()
+        self._halted_s = 0.0
+        self._prior = Prior(c.cost_prior(self.resources))
+        self._noise = [c.noise_sd**2] * m  # variance of the node's smoothed usage, learned while Pods are measured
+        self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
+        self._next: NextPod | None = None  # made when asked for, until Pods are measured again
 
     def restart_clock(self) -> None:
         """Begin a new clock (after a reboot or a pause): what was learned stays, what was under way is dropped."""
-        m = len(self.resources)
-        self._t: float | None = None
-        self._pods: int | None = None
-        self._settled_t = -inf
-        self._fell_t = -inf  # when a Pod left last
-        self._unsettled = False
-        self._seen_s = [inf] * m  # how long ago each resource was last known
-        self._batch: list[list[float]] = []  # smoothed samples, for the subspace
-        self._raw: list[list[float]] = []  # the same as they came, for the estimator
-        self._batch_pods = 0
-        self._batch_t = 0.0
-        self._batch_clean = True
+        self._intake.restart()
         self._halted_s = 0.0
+        self._measured.restart_clock()
 
     # ---- in
 
     def observe(self, t: float, usage: Sequence[float], pods: int, churn: bool = False) -> None:
         """Take one sample: `t` [s], `usage` in [0,1] or NaN per resource, Pods now, and whether containers churn."""
-        sample = self._validated(t, usage, pods)
-        elapsed_s = t - self._t if self._t is not None else 0.0
-        self._t = t
-        if elapsed_s > 2 * self.config.batch_s:  # a gap (suspend, hang): the batch under way tells nothing any more
-            self._open_batch(t)
-        elif not self._batch:
-            self._batch_t = t - elapsed_s
-        smoothed = self._ema.update(elapsed_s, sample)
-        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
-        self._pods = pods if self._pods is None else self._pods
-        self.count(t, pods, churn)
-        self._batch.append(list(smoothed))
-        self._raw.append(sample)
-        self._batch_pods += pods
-        self._batch_clean &= not self._unsettled
-        if t - self._batch_t >= self.config.batch_s - elapsed_s / 2:
-            self._close_batch(t)
+        batch = self._intake.take(t, usage, pods, churn)
+        if batch is not None:
+            self._learn(batch)
 
     def count(self, t: float, pods: int, churn: bool = False) -> None:
         """The number of Pods changed at `t`, between two samples: the next estimate counts with it at once."""
-        if self._t is None or t < self._t:
-            return  # the next sample will bring it
-        if pods != self._pods:
-            self._fell_t = t if pods < (self._pods or 0) else self._fell_t
-            self._settled_t = t + self.config.settle_s
-            self._pods = pods
-        self._unsettled = churn or t < self._settled_t
+        self._intake.count(t, pods, churn)
 
-    def _validated(self, t: float, usage: Sequence[float], pods: int) -> list[float]:
-        if len(usage) != len(self.resources):
-            raise ValueError(f"{len(usage)} values of usage for {len(self.resources)} resources {self.resources}")
-        if not isfinite(t):
-            raise ValueError(f"time {t} is not finite")
-        if self._t is not None and t < self._t:
-            raise ValueError(f"time went backwards: {t} after {self._t}")
-        if pods != int(pods) or pods < 0:
-            raise ValueError(f"pods: {pods} is not a count")
-        sample = []
-        for name, value in zip(self.resources, usage, strict=True):
-            if value == value and not -ROUNDING <= value <= 1 + ROUNDING:
-                raise ValueError(f"{name}: usage {value} is not in [0, 1]")
-            sample.append(min(max(float(value), 0.0), 1.0) if value == value else nan)
-        return sample
+    def observe_pods(self, t: float, pods: Sequence[PodSample], host: Sequence[float] | None = None) -> None:
+        """Take what each Pod uses, all Pods that run, every few seconds. The same object again is no new reading.
 
-    def _open_batch(self, t: float) -> None:
-        self._batch, self._raw = [], []
-        self._batch_pods = 0
-        self._batch_t = t
-        self._batch_clean = True
+        `host` is what the rest of the machine uses, where the caller can measure it; otherwise it is what the node
+        uses and no Pod does.
+        """
+        measured, settled = self._measured, not self._intake.unsettled
+        measured.observe(t, pods, host)
+        if host is None:
+            cpu = measured.host.cpu
+            jump = self._intake.take_jump()[cpu] if cpu is not None else 0.0
+            measured.learn_host(self._intake.usage(), jump, settled)
+        if settled:
+            measured.compare_count(self.pods)
+        self._next = None
 
-    def _close_batch(self, t: float) -> None:
+    def _learn(self, batch: Batch) -> None:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
-        c, length_s = self.config, t - self._batch_t
-        smoothed = [[y if y == y else 0.0 for y in row] for row in self._batch]  # what is unknown shows nothing
+        c = self.config
+        smoothed = [[y if y == y else 0.0 for y in row] for row in batch.smoothed]  # what is unknown shows nothing
         self._local = self._local.take(np.array(smoothed).T, c.forget, c.rank)
         self._renew_workload()
-        self._halted_s = 0.0 if self._batch_clean else self._halted_s + length_s
-        if self._batch_clean or self._halted_s > c.halt_most_s:
-            typical = [_typical(column) for column in zip(*self._raw, strict=True)]
-            seen = Situation(typical, self._unit, self._batch_pods / len(self._batch))
-            self._estimator.learn(seen, length_s, 1.0 if self._batch_clean else DOUBT_IN_CHURN)
-        self._open_batch(t)
+        self._halted_s = 0.0 if batch.clean else self._halted_s + batch.length_s
+        if batch.clean or self._halted_s > c.halt_most_s:
+            seen = Situation(batch.typical(), self._unit, batch.pods)
+            self._estimator.learn(seen, batch.length_s, 1.0 if batch.clean else DOUBT_IN_CHURN)
+        if batch.clean and self._measured.t is not None:
+            self._learn_noise(batch)
+
+    def _learn_noise(self, batch: Batch) -> None:
+        for i, column in enumerate(zip(*batch.raw, strict=True)):
+            mean = sum(column) / len(column)
+            variance = sum((y - mean) ** 2 for y in column) / len(column)
+            if variance == variance:
+                self._noise[i] += 0.05 * (SMOOTHED_RATIO * variance - self._noise[i])
 
     def _renew_workload(self) -> None:
         before = self._unit
@@ -167,37 +144,111 @@ class CapacityModel:
         if self._global is not None:
             self._workload = self._local.merge(*self._global)
         self._unit = tuple(self._workload.unit.tolist())
-        self._estimator.change_unit(before, self._unit, self._known_usage())
+        self._estimator.change_unit(before, self._unit, self._intake.usage())
 
     # ---- out
 
-    def _known_usage(self) -> list[float]:
-        """Smoothed usage; NaN where nothing was heard for longer than a batch."""
-        return [y if s <= self.config.batch_s else nan for y, s in zip(self._ema.values, self._seen_s, strict=True)]
+    def estimate(self, kind: str | None = None) -> Estimate:
+        """The answer for the last sample: for the next Pod, or for a `kind` of Pods. Changes nothing."""
+        usage = self._intake.usage()
+        judgement = self._estimator.judge(Situation(usage, self._unit, self.pods))
+        if self._measured.fresh(self._intake.t):
+            return self._estimate_measured(kind, usage, judgement)
+        found = self._node_wide(judgement, usage) if kind is None else self._of_kind(kind, usage)
+        return self._estimate(found, usage, judgement.baseline, judgement.per_pod_cost)
 
-    def estimate(self) -> Estimate:
-        """The answer for the last sample. Changes nothing."""
-        usage, pods = self._known_usage(), self.pods
-        judgement = self._estimator.judge(Situation(usage, self._unit, pods))
-        span = judgement.predicted if self._unsettled else judgement.measured
-        if self._estimator.heeds_saturation and self._surely_full(usage):
-            span = min(span, judgement.measured, key=lambda room: room.value)
-        span, limiting = self._bounded(span, pods)
+    def _node_wide(self, judgement: Judgement, usage: list[float]) -> answer.Answer:
+        """Without measured Pods: from usage, or, where Pods have just come or gone, from what was learned."""
+        unsettled = self._intake.unsettled
+        span = judgement.predicted if unsettled else judgement.measured
+        if self._estimator.heeds_saturation:
+            if self._surely_full(usage):
+                span = min(span, judgement.measured, key=lambda room: room.value)
+            if not judgement.trusted:
+                span = answer.learning(span, self._room(usage).fits(self._prior.cost, self._prior.cost_sd))
+            if not self.pods:
+                span = answer.one_place(span, usage, self._limits)
+        trusted = judgement.trusted and all(y == y for y in usage)
+        return answer.Answer(span, judgement.cost_vector, trusted, unsettled)
+
+    def _of_kind(self, kind: str, usage: list[float]) -> answer.Answer:
+        """A kind while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
+        room, known = self._room(usage), self._measured.kind(kind)
+        span = prior = room.fits(self._prior.cost, self._prior.cost_sd)
+        if known is None or not known.known():
+            return answer.Answer(prior, tuple(self._prior.cost), False, False)
+        span = room.fits(known.cost, known.cost_sd)
+        return answer.Answer(span, tuple(known.cost), all(y == y for y in usage), True)
+
+    def _room(self, usage: Sequence[float]) -> Room:
+        """By the node's usage alone."""
+        free = [limit - y for limit, y in zip(self._limits, usage, strict=True)]
+        return Room(free, [self.config.noise_sd] * len(free), False)
+
+    def _estimate_measured(self, kind: str | None, usage: list[float], judgement: Judgement) -> Estimate:
+        pods = self._measured
+        if self._next is None:
+            self._next = next_pod(pods, self._prior)
+        answers = answer.MeasuredAnswer(
+            pods, self._prior, self._next, self._situation(usage), self._unmeasured_cost(judgement)
+        )
+        found = answers.next() if kind is None else answers.of(kind)
+        host = pods.host.usage
+        # The dissertation's numbers, derived: Baseline = k(host), Cost = k(host) − k(host + cost)
+        baseline = capacity(host, self._unit, self._limits)[0]
+        with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
+        per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
+        kinds = answers.kinds(self.resources, self._most())
+        return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), kinds)
+
+    def _situation(self, usage: list[float]) -> Now:
+        intake, pods = self._intake, self._measured
+        t = intake.t if intake.t is not None else pods.t or 0.0
+        extra = pods.extra(self.pods, intake.changed_t())
+        came = self.pods - intake.calm_pods
+        return Now(t, usage, self._noise, self._limits, intake.unsettled, intake.calm, came, extra)
+
+    def _unmeasured_cost(self, judgement: Judgement) -> tuple[list[float], list[float]]:
+        """What a Pod costs in resources that no Pod is measured in (network), by the node-wide filter."""
+        m = len(self.resources)
+        cost, cost_sd = [nan] * m, [nan] * m
+        if all(self._measured.seen):
+            return cost, cost_sd
+        for i, precision in enumerate(self._estimator.local_cost()[1]):
+            if not self._measured.seen[i] and precision > 0:
+                cost[i], cost_sd[i] = judgement.cost_vector[i], sqrt(1 / precision)
+        return cost, cost_sd
+
+    def _estimate(
+        self,
+        found: answer.Answer,
+        usage: list[float],
+        baseline: float,
+        per_pod_cost: float,
+        host: tuple[float, ...] = (),
+        room: tuple[float, ...] = (),
+        kinds: tuple[KindEstimate, ...] = (),
+    ) -> Estimate:
+        span, limiting = self._bounded(found.span)
         return Estimate(
             pod_capacity=span.value,
             low=span.low,
             high=span.high,
-            slots=pods + span.value,
+            slots=self.pods + span.value,
             capacity=capacity(usage, self._unit, self._limits)[0],
-            baseline=judgement.baseline,
-            per_pod_cost=judgement.per_pod_cost,
-            cost_vector=judgement.cost_vector,
-            mode=self._mode(judgement, usage),
+            baseline=baseline,
+            per_pod_cost=per_pod_cost,
+            cost_vector=tuple(c if c == c else 0.0 for c in found.cost),
+            mode="learning" if not found.trusted else "predicted" if found.predicted else "measured",
             limiting=limiting,
-            pods=pods,
+            pods=self.pods,
             sigma=self._workload.magnitude,
             direction=tuple(self._workload.direction.tolist()),
             usage=tuple(usage),
+            measured=bool(room),
+            host=host,
+            room=room,
+            kinds=kinds,
         )
 
     def _surely_full(self, usage: list[float]) -> bool:
@@ -206,30 +257,26 @@ class CapacityModel:
         Why: where Pods come and go without a pause usage is never settled, and a cost learned from light Pods would
         keep the node open while heavy ones fill it (lab/REPORT.md, "A workload that suddenly turns heavy").
         """
-        return (self._t or 0.0) >= self._fell_t + ECHO_S and any(y >= self.config.ceiling for y in usage)
+        t = self._intake.t or 0.0
+        return t >= self._intake.fell_t + ECHO_S and any(y >= self.config.ceiling for y in usage)
 
-    def _mode(self, judgement: Judgement, usage: list[float]) -> str:
-        if not judgement.trusted or any(y != y for y in usage):
-            return "learning"
-        return "predicted" if self._unsettled else "measured"
+    def _most(self) -> int | None:
+        return None if self.config.max_pods is None else max(0, self.config.max_pods - self.pods)
 
-    def _bounded(self, span: Span, pods: int) -> tuple[Span, str | None]:
+    def _bounded(self, span: Span) -> tuple[Span, str | None]:
         limiting = self.resources[span.limiting] if span.limiting is not None else None
-        if self.config.max_pods is None:
+        most = self._most()
+        if most is None:
             return span, limiting
-        most = max(0, self.config.max_pods - pods)
-        if span.value > most:
-            limiting = "pods"
-        if span.value != span.value:
-            return span, limiting
-        return Span(min(span.value, most), min(span.low, most), min(span.high, most)), limiting
+        span, limited = answer.at_most(span, most)
+        return span, "pods" if limited else limiting
 
     # ---- what nodes tell each other
 
     @property
     def pods(self) -> int:
         """Pods counted last."""
-        return self._pods or 0
+        return self._intake.counted or 0
 
     @property
     def subspace(self) -> Subspace:
@@ -260,77 +307,60 @@ class CapacityModel:
             raise ValueError(f"cost {list(cost)} must be in [0, 1] and precision {list(precision)} at least 0")
         self._estimator.learn_cost(cost, precision)
 
+    def local_kinds(self) -> list[KindCost]:
+        """What each kind costs by this node's own evidence: at most 32 kinds, those that arrive most."""
+        return self._measured.kinds.local(MOST_LOCAL_KINDS)
+
+    def learn_kinds(self, kinds: Sequence[KindCost]) -> None:
+        """What kinds cost elsewhere; replaces what was said before. Used for kinds that never ran here."""
+        self._measured.kinds.learn(checked(kinds, len(self.resources)))
+        self._next = None
+
     # ---- save and restore
 
     def state(self) -> dict[str, Any]:
         """Everything, JSON-able: a restored model gives the same answers to the same samples."""
+        ema, clock = self._intake.state()
         return {
             "version": STATE_VERSION,
             "resources": list(self.resources),
             "config": self.config.state(),
-            "ema": self._ema.state(),
+            "ema": ema,
             "subspace": self._local.state(),
             "global": [self._global[0].state(), self._global[1]] if self._global else None,
             "workload": self._workload.state(),
             "estimator": self._estimator.state(),
-            "clock": {
-                "t": self._t,
-                "pods": self._pods,
-                "unsettled": self._unsettled,
-                "halted_s": self._halted_s,
-                "settled_t": _finite(self._settled_t),
-                "fell_t": _finite(self._fell_t),
-                "seen_s": [_finite(s) for s in self._seen_s],
-                "batch": [[_finite(y) for y in column] for column in self._batch],
-                "batch_t": self._batch_t,
-                "raw": [[_finite(y) for y in column] for column in self._raw],
-                "batch_pods": self._batch_pods,
-                "batch_clean": self._batch_clean,
-            },
+            "clock": clock | {"halted_s": self._halted_s},
+            "pods": self._measured.state(),
+            "prior": self._prior.state(),
+            "noise": list(self._noise),
         }
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> "CapacityModel":
         """The model that `state` was taken from. Raises ValueError on a state that is damaged or of another version."""
-        if not isinstance(state, Mapping) or state.get("version") != STATE_VERSION:
-            raise ValueError(f"not a model state of version {STATE_VERSION}")
+        if not isinstance(state, Mapping) or state.get("version") not in READABLE_VERSIONS:
+            raise ValueError(f"not a model state of version {' or '.join(map(str, READABLE_VERSIONS))}")
         try:
             model = cls(tuple(state["resources"]), ModelConfig(**state["config"]))
             model._restore(state)
-        except (KeyError, TypeError, IndexError) as error:
+        except (KeyError, TypeError, IndexError, AttributeError) as error:
             raise ValueError(f"damaged model state: {error!r}") from error
         return model
 
     def _restore(self, state: Mapping[str, Any]) -> None:
-        m, clock = len(self.resources), state["clock"]
-        self._ema.restore(state["ema"])
+        m = len(self.resources)
+        self._intake.restore(state["ema"], state["clock"])
+        self._halted_s = float(state["clock"]["halted_s"])
         self._local = Subspace.from_state(state["subspace"], m)
         self._workload = Subspace.from_state(state["workload"], m)
         self._unit = tuple(self._workload.unit.tolist())
         if state["global"]:
             self._global = (Subspace.from_state(state["global"][0], m), float(state["global"][1]))
         self._estimator.restore(state["estimator"])
-        self._t, self._pods, self._unsettled = clock["t"], clock["pods"], bool(clock["unsettled"])
-        self._settled_t = -inf if clock["settled_t"] is None else float(clock["settled_t"])
-        fell_t = clock.get("fell_t")  # missing in states saved before it was remembered
-        self._fell_t = -inf if fell_t is None else float(fell_t)
-        self._seen_s = [inf if s is None else float(s) for s in clock["seen_s"]]
-        self._batch = [[nan if y is None else float(y) for y in column] for column in clock["batch"]]
-        self._raw = [[nan if y is None else float(y) for y in column] for column in clock["raw"]]
-        self._batch_t, self._batch_pods = float(clock["batch_t"]), int(clock["batch_pods"])
-        self._batch_clean, self._halted_s = bool(clock["batch_clean"]), float(clock["halted_s"])
-
-
-def _typical(values: Sequence[float]) -> float:
-    """The mean of the middle half: start spikes do not move it, and noise cut off at 0 or 1 hardly biases it (small
-    Pods on 8 cores: 0.20 Pods of RMS error, 0.44 with the plain mean). NaN when less than half is known."""
-    known = sorted(y for y in values if y == y)
-    if 2 * len(known) < len(values) or not known:
-        return nan
-    cut = len(known) // 4
-    middle = known[cut : len(known) - cut]
-    return sum(middle) / len(middle)
-
-
-def _finite(value: float) -> float | None:
-    return value if isfinite(value) else None
+        if state["version"] == 1:
+            self._prior = self._prior.learned(*self._estimator.local_cost())
+            return
+        self._measured.restore(state["pods"])
+        self._prior = Prior.from_state(state["prior"], m)
+        self._noise = [float(x) for x in state["noise"]]

@@ -22,6 +22,9 @@ from carico_agent.core.subspace import capacity
 LEAST_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that Pod-Capacity stays finite."""
 
+LEAST_BASE = -1.0
+"""The base is where the line of usage over Pods meets zero Pods, and lies below 0 where idle Pods came first."""
+
 TRUST_RATIO = 0.25
 """The cost deserves trust once its standard deviation is below a quarter of it."""
 
@@ -69,14 +72,18 @@ class Channel:
         noise = self._config.noise_sd**2 * doubt
         self._mind_surprise(y - expected, self.belief.variance(pods) + noise, pods)
         self.belief.update(y, pods, noise)  # y = b + c·n
-        self.belief.a, self.belief.b = max(0.0, self.belief.a), max(0.0, self.belief.b)
+        self.belief.bound(LEAST_BASE, 1.0, 0.0)
         self.batches += pods > 0
 
     def _drift(self, pods: float, elapsed_s: float) -> None:
         base_sd, cost_sd = BASE_DRIFT, COST_DRIFT_RATIO * max(self.cost, LEAST_COST)
         self.belief.predict(base_sd**2 * elapsed_s, cost_sd**2 * elapsed_s)
-        if pods <= 0 and self.cost < self._prior:
-            self.belief.b = min(self._prior, self.cost * (1 + self._config.idle_drift_per_s * elapsed_s))
+        if pods <= 0 and self._prior > 0:  # nothing is seen of the cost: it returns to the prior from both sides
+            step = self.cost * self._config.idle_drift_per_s * elapsed_s
+            towards = (
+                min(self._prior, self.cost + step) if self.cost < self._prior else max(self._prior, self.cost - step)
+            )
+            self.belief.b = towards
 
     def _mind_surprise(self, residual: float, variance: float, pods: float) -> None:
         """A residual that stays far outside its variance: forget how sure we were of what must have changed.
@@ -118,6 +125,7 @@ class Channel:
     def restore(self, state: Sequence[Any]) -> None:
         (a, b), ((a_p, ab_p), (_, b_p)), batches, surprises, cluster = state
         self.belief = JointKalman(*map(float, (a, b, a_p, b_p, ab_p)))
+        self.belief.bound(LEAST_BASE, 1.0, 0.0)  # states of earlier versions may lie outside
         self.batches, self.surprises = int(batches), int(surprises)
         self.cluster = (float(cluster[0]), float(cluster[1])) if cluster else None
 

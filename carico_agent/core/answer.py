@@ -1,0 +1,120 @@
+"""How many more Pods fit: the node-wide answer, and the one where every Pod is measured.
+
+Both keep three promises. While the model learns it never offers more places than the prior gives, with the prior's wide
+interval. An empty node that is well below its limits offers a place, whatever it believes a Pod to cost: otherwise
+nothing could ever prove that belief wrong. And nothing is claimed beyond the most Pods a node may run.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from carico_agent.core.estimate import KindEstimate
+from carico_agent.core.estimators import Span
+from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.room import NextPod, Prior, Situation, likely, room_of
+
+IDLE_RATIO = 0.5
+"""A node is well below its limits when less than half of each is used."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """A number of Pods, the cost it is made with, and whether it may be trusted."""
+
+    span: Span
+    cost: tuple[float, ...]
+    trusted: bool
+    predicted: bool
+
+
+def learning(span: Span, prior: Span) -> Span:
+    """While the model learns: at most what the prior gives, with an interval at least as wide as the prior's."""
+    if span.value != span.value or prior.value != prior.value:
+        return span
+    first = prior if prior.value < span.value else span
+    return Span(first.value, min(span.low, prior.low), max(span.high, prior.high), first.limiting)
+
+
+def one_place(span: Span, usage: Sequence[float], limits: Sequence[float]) -> Span:
+    """An empty node: at least one place while all that is used is known and well below the limits."""
+    idle = all(y < IDLE_RATIO * limit for y, limit in zip(usage, limits, strict=True))
+    if not idle or span.value >= 1 or span.value != span.value:
+        return span
+    return Span(1.0, span.low, max(1.0, span.high), span.limiting)
+
+
+def at_most(span: Span, most: int) -> tuple[Span, bool]:
+    """No more than `most`; and whether that is what limits."""
+    if span.value != span.value:
+        return span, False
+    return Span(min(span.value, most), min(span.low, most), min(span.high, most), span.limiting), span.value > most
+
+
+class MeasuredAnswer:
+    """All answers of one instant: room is computed once, each question is a division more.
+
+    `fallback` is the cost of a Pod, and its sd, in resources that are not measured per Pod; NaN where unknown.
+    """
+
+    def __init__(
+        self,
+        pods: MeasuredPods,
+        prior: Prior,
+        following: NextPod,
+        now: Situation,
+        fallback: tuple[Sequence[float], Sequence[float]],
+    ) -> None:
+        self._pods, self._prior, self._next, self._now, self._fallback = pods, prior, following, now, fallback
+        self.room = room_of(pods, now, following)
+        self._empty = pods.workload == 0 and now.extra <= 0
+        self._prior_span = self._fits(prior.cost, prior.cost_sd)
+        self._kinds = [(kind, self._fits(kind.cost, kind.cost_sd)) for kind in pods.kinds.by_name.values()]
+
+    def _fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
+        """What fits, with the node-wide filter's cost or the prior where this cost is unknown."""
+        if (together := sum(cost)) == together:
+            return self.room.fits(cost, cost_sd)
+        known, known_sd = list(cost), list(cost_sd)
+        theirs, theirs_sd = self._fallback
+        for i, c in enumerate(cost):
+            if c != c:
+                filtered = theirs[i] == theirs[i]
+                known[i] = theirs[i] if filtered else self._prior.cost[i]
+                known_sd[i] = theirs_sd[i] if filtered else self._prior.cost_sd[i]
+        return self.room.fits(known, known_sd)
+
+    def next(self) -> Answer:
+        """For the next Pod to arrive."""
+        span = likely(self._fits(self._next.cost, self._next.cost_sd), self._kinds, self._next.shares)
+        return self._settled(span, self._next.cost, self._next.trusted)
+
+    def of(self, name: str) -> Answer:
+        """For one kind; of a kind that nobody knows: the prior."""
+        kind = self._pods.kind(name)
+        if kind is None:
+            return self._settled(self._prior_span, self._prior.cost, False)
+        return self._settled(self._fits(kind.cost, kind.cost_sd), kind.cost, kind.known())
+
+    def _settled(self, span: Span, cost: Sequence[float], trusted: bool) -> Answer:
+        if not trusted:
+            span = learning(span, self._prior_span)
+        if self._empty:
+            span = one_place(span, self._now.usage, self._now.limits)
+        unsure = any(y != y for y in self._now.usage)
+        return Answer(span, tuple(cost), trusted and not unsure, self.room.predicted)
+
+    def kinds(self, resources: Sequence[str], most: int | None) -> tuple[KindEstimate, ...]:
+        """Every kind of this node."""
+        found = []
+        for kind, span in self._kinds:
+            limited = False
+            trusted = kind.known()
+            if not trusted:
+                span = learning(span, self._prior_span)
+            if most is not None:
+                span, limited = at_most(span, most)
+            limiting = "pods" if limited else None if span.limiting is None else resources[span.limiting]
+            share = 0.0 if kind.daemon else self._next.shares.get(kind.name, 0.0)
+            about = kind.name, tuple(kind.cost), tuple(kind.spread), len(kind.pods), share
+            found.append(KindEstimate(*about, span.value, span.low, span.high, limiting, kind.daemon, trusted))
+        return tuple(found)

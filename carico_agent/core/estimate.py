@@ -1,0 +1,54 @@
+"""What the model answers: plain values, of one instant."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class KindEstimate:
+    """One kind of Pod on this node: what one costs, and how many more of it fit."""
+
+    kind: str
+    cost: tuple[float, ...]
+    """Mean usage of one Pod per resource, in the node's unit; NaN where unknown."""
+    spread: tuple[float, ...]
+    """Standard deviation of one Pod around it."""
+    pods: int
+    """Running now."""
+    arrivals: float
+    """Chance that the next Pod to arrive is of this kind, 0 to 1."""
+    fits: float
+    low: float
+    high: float
+    limiting: str | None
+    daemon: bool
+    trusted: bool
+    """False: nothing is known yet about its cost but the prior."""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """How many more Pods fit, at one instant. Unknown numbers are NaN, never guessed."""
+
+    pod_capacity: float
+    low: float
+    high: float
+    slots: float
+    """Pods counted + Pod-Capacity, both of this instant: consumers subtract all they have assigned."""
+    capacity: float
+    baseline: float
+    per_pod_cost: float
+    cost_vector: tuple[float, ...]
+    mode: str
+    """learning (not yet to be trusted), measured (from usage) or predicted (usage is unreliable: churn)."""
+    limiting: str | None
+    pods: int
+    sigma: float
+    direction: tuple[float, ...]
+    usage: tuple[float, ...]
+    measured: bool = False
+    """Every Pod is measured: the fields below are known, and Pod-Capacity is that of the next Pod to arrive."""
+    host: tuple[float, ...] = ()
+    """Usage that is no Pod's, per resource."""
+    room: tuple[float, ...] = ()
+    """limit − host − Σ Pods per resource, young Pods counted at what their kind costs; below 0 when overloaded."""
+    kinds: tuple[KindEstimate, ...] = ()

@@ -1,0 +1,153 @@
+"""The host's own usage: what the node uses and no Pod does.
+
+Node and Pods are not read in the same instant, so one difference is noise: the median of the last readings is
+believed. On the cpu there is a second trap. A Pod stopped by its own quota counts as waiting in the node's pressure,
+and where all CPUs are busy nobody can tell that from contention: on two cores with two busy loops and one Pod throttled
+to a fifth of a core the node reads .763, the Pods' sum is .55. A difference does not tell throttling from a busy host,
+its timing does. Where the node's reading moves again and again by more than the Pods that come and go use by their own
+counters, Pods are throttled: there the host is the least difference seen lately, and the rest is *excess*.
+"""
+
+from collections.abc import Mapping, Sequence
+from math import isfinite, nan, sqrt
+from typing import Any
+
+from carico_agent.core.pods import Pod
+
+READINGS = 5
+"""Differences whose median is the host's usage."""
+
+MOST_FIRST_HOST, FIRST_HOST = 0.12, 0.05
+"""A first difference beyond the former, which throttling may explain, is taken for throttling: hosts use a few percent
+of the cpu."""
+
+MOST_WAITED = 8
+"""Readings after which a jump is no longer attributed to newcomers that have still not shown themselves."""
+
+LEAST_JUMP, LEAST_JUMP_RATIO = 0.05, 0.3
+"""A jump is unexplained if it is off by this, and by this part of what came and went: readings are not simultaneous."""
+
+THROTTLING = 0.4
+"""Pods are throttled where this part of the jumps is unexplained. Where jobs of the host happen to begin with a Pod it
+is one in eight, with Pods that arrive every 12 s."""
+
+RISE_PER_READING = 0.0005
+"""How fast the least difference is forgotten."""
+
+
+class Changes:
+    """Pods that came and went, until their own counters say how much of a jump in the node's cpu was theirs."""
+
+    def __init__(self, cpu: int | None) -> None:
+        self._cpu = cpu
+        self._clear()
+
+    def _clear(self) -> None:
+        self._came: set[str] = set()
+        self._gone = 0.0
+        self._jump = 0.0
+        self._waited = 0
+
+    def arrived(self, uid: str) -> None:
+        self._came.add(uid)
+
+    def left(self, uid: str, pod: Pod) -> None:
+        if uid in self._came:
+            self._came.discard(uid)
+        elif self._cpu is not None:
+            self._gone += pod.now[self._cpu]
+
+    def beyond(self, pods: Mapping[str, Pod], jump: float, settled: bool) -> float:
+        """By how much the node moved further than its Pods explain, once all newcomers have shown themselves.
+
+        NaN until then, and where Pods came while others went, or more came than shows: they ramp up.
+        """
+        self._jump += jump
+        self._waited += 1
+        if self._cpu is None or not settled or any(not pods[uid].shown for uid in self._came):
+            if self._waited > MOST_WAITED:
+                self._clear()
+            return nan
+        came, gone, jump = sum(pods[uid].now[self._cpu] for uid in self._came), self._gone, self._jump
+        self._clear()
+        if not (came > 0) ^ (gone > 0):
+            return nan
+        beyond = jump - came if came else -jump - gone
+        return beyond if abs(beyond) < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)) or beyond > 0 else nan
+
+
+class Host:
+    """Usage that is no Pod's, per resource, and the excess of the node's cpu reading that is nobody's."""
+
+    def __init__(self, m: int, cpu: int | None, cores: int) -> None:
+        self.cpu = cpu
+        self._power = sqrt(2.0 * (cores + 1))
+        self.usage = [nan] * m
+        self.excess = 0.0
+        self._throttling = THROTTLING  # part of the jumps that is unexplained
+        self._least = nan  # the least cpu difference seen lately
+        self._recent: list[list[float]] = [[] for _ in range(m)]
+
+    def learn(self, node: Sequence[float], pods: Sequence[float], beyond: float) -> None:
+        """Take a reading of the `node` and the sum of its `pods`, NaN where unknown.
+
+        `beyond` is by how much the cpu moved further than Pods explain that came or went; NaN if none did.
+        """
+        for i, (whole, part) in enumerate(zip(node, pods, strict=True)):
+            difference = whole - part
+            if difference != difference:
+                continue
+            if i == self.cpu:
+                self._find_excess(max(0.0, difference), part, beyond)
+                difference -= self.excess
+            self._take(i, difference)
+
+    def known(self, usage: Sequence[float]) -> None:
+        """The caller has measured the host by itself."""
+        for i, x in enumerate(usage):
+            if x == x:
+                self._take(i, x)
+
+    def excess_of(self, i: int) -> float:
+        return self.excess if i == self.cpu else 0.0
+
+    def _take(self, i: int, x: float) -> None:
+        recent = self._recent[i]
+        recent.append(max(0.0, x))
+        del recent[:-READINGS]
+        self.usage[i] = sorted(recent)[len(recent) // 2]
+
+    def _find_excess(self, difference: float, pods: float, beyond: float) -> None:
+        if self._least != self._least:  # the first reading of all
+            self._least = difference
+            if difference > MOST_FIRST_HOST and difference - FIRST_HOST < self._most_excess(pods + FIRST_HOST):
+                self._least, self._throttling = FIRST_HOST, 0.5
+        self._least = min(self._least + RISE_PER_READING, difference)
+        if beyond == beyond:
+            self._throttling += 0.25 * (1 - self._throttling) if beyond > LEAST_JUMP else -0.15 * self._throttling
+        throttled = self._throttling > THROTTLING
+        self.excess = min(difference - self._least, self._most_excess(pods + self._least)) if throttled else 0.0
+
+    def _most_excess(self, busy: float) -> float:
+        """How much throttled Pods can add to the cpu reading of a node whose true usage is `busy`.
+
+        The reading is (utilisation + contention)/2, and contention is bounded by utilisation^√(2(cores + 1)), the
+        share of time in which somebody waits in a queue with that many servers.
+        """
+        utilisation = min(1.0, max(0.0, 2 * busy))
+        waiting: float = utilisation**self._power
+        return max(0.0, (utilisation + waiting) / 2 - busy)
+
+    def state(self) -> dict[str, Any]:
+        least = self._least if self._least == self._least else None
+        recent = [list(values) for values in self._recent]
+        return {"recent": recent, "excess": self.excess, "throttling": self._throttling, "least": least}
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        recent = [[float(x) for x in values] for values in state["recent"]]
+        if len(recent) != len(self._recent) or not all(isfinite(x) for values in recent for x in values):
+            raise ValueError("damaged model state: the host's usage")
+        self._recent = [values[-READINGS:] for values in recent]
+        self.usage = [sorted(values)[len(values) // 2] if values else nan for values in self._recent]
+        self.excess, self._throttling = float(state["excess"]), float(state["throttling"])
+        self._least = nan if state["least"] is None else float(state["least"])

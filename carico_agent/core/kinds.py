@@ -1,0 +1,295 @@
+"""Kinds of Pods: what one costs, how much they differ, and how often they arrive.
+
+Why the mean over Pods, each counted once, and not over readings: Pods of one kind differ more from each other than one
+Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from math import exp, inf, isfinite, nan, sqrt
+from typing import Any
+
+from carico_agent.core.pods import MEAN_AGE_S, Pod
+
+MOST_KINDS = 64
+"""Kinds remembered on one node; Pods of further ones are counted as OTHER."""
+
+OTHER = "other"
+
+ARRIVALS_S = 1800.0
+"""Arrivals are forgotten over half an hour (time constant [s])."""
+
+MOST_PAST = 24.0
+"""Pods that have left count at most as much as this many that run: what runs now knows better."""
+
+LEAST_PAST = 0.25
+"""What a kind once cost is never forgotten; it weighs at least a quarter of a Pod, and the interval widens."""
+
+BRIEF_WEIGHT = 0.3
+"""A Pod that left before it had shown itself says less."""
+
+SPREAD_RATIO = 0.1
+"""Two Pods of one kind are believed to differ by a tenth until more of them were seen."""
+
+READING_RATIO = 0.015
+"""Relative error of a Pod's mean that no number of readings removes."""
+
+ASLEEP_RATIO = 0.1
+"""A Pod below a tenth of its kind's heaviest sleeps: it may wake, so it does not make its kind look cheap."""
+
+SURPRISE = 9.0
+"""If those that run differ from those that left by more than three standard deviations, the latter hardly count."""
+
+FIRST_RAMP_S = 6.0
+MOST_RAMP_S = 120.0
+
+LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
+"""A kind leaks if three Pods or more all grow, by a tenth of the cost in half a life."""
+
+CLUSTER_WEIGHT = 0.25
+"""What other nodes know about a kind counts as a quarter of a Pod of our own."""
+
+CLUSTER_SPREAD_RATIO = 0.2
+"""However sure the cluster is, other nodes' Pods differ from ours by this much."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindCost:
+    """What nodes tell each other about a kind: cost and spread per resource in the node's unit (NaN: unknown)."""
+
+    kind: str
+    cost: tuple[float, ...]
+    spread: tuple[float, ...]
+    pods_seen: int
+    arrivals: float
+
+
+class Kind:
+    """Pods from one template. `cost` is the mean of those that have shown themselves and of those that left lately.
+
+    `spread` is the standard deviation of one Pod around it, `cost_sd` that of the mean itself; NaN where unknown.
+    """
+
+    def __init__(self, name: str, daemon: bool, m: int) -> None:
+        self.name = name
+        self.daemon = daemon
+        self.pods: dict[str, Pod] = {}
+        self.arrivals = 0.0  # forgotten over ARRIVALS_S
+        self.seen = 0  # Pods of this kind, ever
+        self.shown = False  # its cost is known from Pods that ran here
+        self.ramp_s = FIRST_RAMP_S
+        self.life_s = nan  # of those that left
+        self.growth = [0.0] * m  # per second: its Pods leak
+        self.past = [[0.0, 0.0, 0.0] for _ in range(m)]  # weight, mean and variance of the Pods that left
+        self.elsewhere: KindCost | None = None
+        self.cost = [nan] * m
+        self.spread = [nan] * m
+        self.cost_sd = [nan] * m
+        self.dirty = True
+
+    def known(self) -> bool:
+        """Its cost is known, from here or from elsewhere."""
+        return self.shown or self.elsewhere is not None
+
+    def learn_ramp(self, age_s: float) -> None:
+        """A Pod stopped rising at this age; longer ramps are believed faster."""
+        self.ramp_s += (0.7 if age_s > self.ramp_s else 0.3) * (age_s - self.ramp_s)
+        self.ramp_s = min(max(self.ramp_s, FIRST_RAMP_S), MOST_RAMP_S)
+
+    def forget(self, factor: float) -> None:
+        """Time passes: arrivals and Pods that left weigh less, by `factor`."""
+        self.arrivals *= factor
+        for past in self.past:
+            if past[0] > LEAST_PAST:
+                past[0] = max(LEAST_PAST, past[0] * factor)
+
+    def leave(self, uid: str) -> None:
+        """A Pod is gone; what it cost is remembered."""
+        pod = self.pods.pop(uid)
+        self.dirty = True
+        values, weight = (self._at_half_life(pod), 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
+        if pod.since_t > -inf and pod.t > pod.since_t:
+            age_s = pod.t - pod.since_t
+            self.life_s = age_s if self.life_s != self.life_s else self.life_s + 0.1 * (age_s - self.life_s)
+        if not pod.shown and (self.shown or pod.t - pod.since_t < 3.0):
+            return
+        for i, x in enumerate(values):
+            if x == x and not (self.cost[i] == self.cost[i] and x < ASLEEP_RATIO * self.cost[i]):
+                self._remember(self.past[i], x, weight)
+
+    @staticmethod
+    def _remember(past: list[float], x: float, weight: float) -> None:
+        total = past[0] + weight
+        share = weight / total
+        deviation = x - past[1]
+        # mean ← mean + w·(x − mean), variance ← (1 − w)·(variance + w·(x − mean)²)
+        past[1] += share * deviation
+        past[2] = (1 - share) * (past[2] + share * deviation * deviation)
+        past[0] = min(total, MOST_PAST)
+
+    def _at_half_life(self, pod: Pod) -> list[float]:
+        """What the Pod uses, or, if its kind leaks, what it uses at half the age that its kind reaches."""
+        age_s = pod.t - pod.since_t
+        if not any(self.growth) or not age_s < inf:
+            return pod.mean
+        rest_s = self.life_s / 2 - age_s + MEAN_AGE_S
+        return [max(0.0, x + growth * rest_s) for x, growth in zip(pod.mean, self.growth, strict=True)]
+
+    def _learn_growth(self) -> None:
+        """The mean growth of the Pods watched long enough, where it matters: a tenth of the cost in half a life."""
+        for i, cost in enumerate(self.cost):
+            seen = [g for g in (pod.growth(i) for pod in self.pods.values() if pod.shown) if g == g]
+            if len(seen) < ENOUGH_GROWING:
+                continue
+            growth = sum(seen) / len(seen)
+            leaks = growth * self.life_s / 2 > LEAK_RATIO * cost and min(seen) > 0
+            self.growth[i] += 0.2 * ((growth if leaks else 0.0) - self.growth[i])
+            if not leaks and self.growth[i] * self.life_s / 2 < 0.1 * LEAK_RATIO * cost:
+                self.growth[i] = 0.0
+
+    def renew(self) -> None:
+        """Cost, spread and certainty from the Pods that run and the memory of those that left."""
+        self.dirty = False
+        if self.life_s == self.life_s:
+            self._learn_growth()
+        means = [self._at_half_life(pod) for pod in self.pods.values() if pod.shown]
+        self.shown = bool(means) or any(past[0] > 0 for past in self.past)
+        for i, (weight, mean, variance) in enumerate(self.past):
+            values = [x for x in (pod_mean[i] for pod_mean in means) if x == x]
+            self.cost[i], self.spread[i], self.cost_sd[i] = self._believed(i, values, weight, mean, variance)
+
+    def _believed(
+        self, i: int, values: list[float], past: float, past_mean: float, past_variance: float
+    ) -> tuple[float, float, float]:
+        if values:
+            asleep = ASLEEP_RATIO * max(max(values), past_mean if past > LEAST_PAST else 0.0)
+            values = [x for x in values if x >= asleep]
+        n, total = len(values), sum(values)
+        if not n and past <= 0:
+            return self._from_elsewhere(i)
+        floor = SPREAD_RATIO * (total / n if n else past_mean)
+        if n and past > 0:
+            variance = max(past_variance, floor * floor) * (1 / n + 1 / past)
+            if (total / n - past_mean) ** 2 > SURPRISE * variance:
+                past *= 0.1
+        weight, total = n + past, total + past * past_mean
+        if (theirs := self._cluster_cost(i)) == theirs:
+            weight, total = weight + CLUSTER_WEIGHT, total + CLUSTER_WEIGHT * theirs
+        mean = total / weight
+        squares = past * (past_variance + (past_mean - mean) ** 2) + 2 * floor * floor
+        for x in values:
+            squares += (x - mean) * (x - mean)
+        spread_2 = squares / (n + past + 1)
+        return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2)
+
+    def _cluster_cost(self, i: int) -> float:
+        return self.elsewhere.cost[i] if self.elsewhere is not None else nan
+
+    def _from_elsewhere(self, i: int) -> tuple[float, float, float]:
+        theirs = self._cluster_cost(i)
+        if theirs != theirs or self.elsewhere is None:
+            return nan, nan, nan
+        spread = self.elsewhere.spread[i]
+        sd = max(spread if spread == spread else 0.0, CLUSTER_SPREAD_RATIO * theirs)
+        return theirs, sd, sd
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "daemon": self.daemon,
+            "arrivals": self.arrivals,
+            "seen": self.seen,
+            "ramp_s": self.ramp_s,
+            "life_s": self.life_s if self.life_s == self.life_s else None,
+            "growth": list(self.growth),
+            "past": [list(row) for row in self.past],
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.arrivals, self.seen, self.ramp_s = float(state["arrivals"]), int(state["seen"]), float(state["ramp_s"])
+        self.life_s = nan if state["life_s"] is None else float(state["life_s"])
+        self.growth = [float(x) for x in state["growth"]]
+        past = [[float(x) for x in row] for row in state["past"]]
+        if len(past) != len(self.past) or any(len(row) != 3 or not all(map(isfinite, row)) for row in past):
+            raise ValueError(f"damaged model state: kind {self.name!r}")
+        self.past = past
+
+
+class Kinds:
+    """All kinds of one node, at most MOST_KINDS, and what the cluster says about kinds."""
+
+    def __init__(self, m: int) -> None:
+        self._m = m
+        self.by_name: dict[str, Kind] = {}
+        self.elsewhere: dict[str, KindCost] = {}
+        self.arrived = False  # a Pod has arrived while we watched
+
+    def find(self, name: str, daemon: bool) -> Kind:
+        """The kind of this name, made if it is new; OTHER if there is no room for it."""
+        kind = self.by_name.get(name)
+        if kind is not None:
+            return kind
+        if len(self.by_name) >= MOST_KINDS - 1 and not self._dropped_one():
+            name, daemon = OTHER, False
+            if name in self.by_name:
+                return self.by_name[name]
+        kind = self.by_name[name] = Kind(name, daemon, self._m)
+        kind.elsewhere = self.elsewhere.get(name)
+        return kind
+
+    def _dropped_one(self) -> bool:
+        """Forget the kind that has not arrived for longest, if none of it runs and it is nearly forgotten anyway."""
+        idle = [kind for kind in self.by_name.values() if not kind.pods and kind.arrivals < 0.1]
+        if idle:
+            del self.by_name[min(idle, key=lambda kind: kind.arrivals).name]
+        return bool(idle)
+
+    def forget(self, elapsed_s: float) -> None:
+        """Time passes. Shares stay, so an idle night changes nothing but the weight against new arrivals."""
+        factor = exp(-elapsed_s / ARRIVALS_S)
+        if factor * sum(kind.arrivals for kind in self.by_name.values()) < 1e-3:
+            return
+        for kind in self.by_name.values():
+            kind.forget(factor)
+
+    def weights(self) -> list[tuple[Kind, float]]:
+        """How often each kind arrives; if none ever has, how many of each were there. Daemons never arrive."""
+        able = [kind for kind in self.by_name.values() if not kind.daemon]
+        if self.arrived:
+            return [(kind, kind.arrivals) for kind in able if kind.arrivals > 0]
+        return [(kind, float(len(kind.pods) or kind.seen)) for kind in able]
+
+    def learn(self, costs: Iterable[KindCost]) -> None:
+        """What the cluster knows, replacing what it said before; at most MOST_KINDS, those that arrive most."""
+        most = sorted(costs, key=lambda cost: -cost.arrivals)[:MOST_KINDS]
+        self.elsewhere = {cost.kind: cost for cost in most}
+        for kind in self.by_name.values():
+            kind.elsewhere = self.elsewhere.get(kind.name)
+            kind.renew()
+
+    def local(self, most: int) -> list[KindCost]:
+        """What this node knows by itself, for others: those that arrive most. OTHER means nothing elsewhere."""
+        own = [kind for kind in self.by_name.values() if kind.shown and kind.name != OTHER]
+        own.sort(key=lambda kind: (-kind.arrivals, -len(kind.pods), kind.name))
+        return [own_cost(kind) for kind in own[:most]]
+
+
+def own_cost(kind: Kind) -> KindCost:
+    """A kind's cost without what the cluster said about it: a node must not hear its own echo."""
+    alone, kind.elsewhere = kind.elsewhere, None
+    kind.renew()
+    cost = KindCost(kind.name, tuple(kind.cost), tuple(kind.spread), kind.seen, kind.arrivals)
+    kind.elsewhere = alone
+    kind.renew()
+    return cost
+
+
+def checked(costs: Sequence[KindCost], m: int) -> Sequence[KindCost]:
+    """Raise ValueError unless every cost is a share of the node in [0, 1] or NaN."""
+    for cost in costs:
+        if len(cost.cost) != m or len(cost.spread) != m:
+            raise ValueError(f"kind {cost.kind!r}: a cost and a spread for each of {m} resources are needed")
+        if not all(x != x or 0 <= x <= 1 for x in (*cost.cost, *cost.spread)):
+            raise ValueError(f"kind {cost.kind!r}: cost {cost.cost} and spread {cost.spread} must be in [0, 1]")
+        if cost.pods_seen < 0 or not 0 <= cost.arrivals < float("inf"):
+            raise ValueError(f"kind {cost.kind!r}: {cost.pods_seen} Pods and {cost.arrivals} arrivals are no counts")
+    return costs

@@ -1,0 +1,220 @@
+"""All Pods of a node, measured: who runs, what they use together, and what that leaves to the host."""
+
+from collections.abc import Mapping, Sequence
+from math import inf, isfinite, nan
+from typing import Any
+
+from carico_agent.core.host import Changes, Host
+from carico_agent.core.kinds import Kind, KindCost, Kinds
+from carico_agent.core.pods import Pod, PodSample, pods_from_state
+
+REPEAT_S = 4.0
+"""The same PodSample object again within this time [s] is the same reading, not a new one."""
+
+SLOW_RAMP_S = 12.0
+"""Kinds that need longer than this to show what they cost [s] are counted at their cost meanwhile. Others are in the
+node's usage before their own first reading: adding their cost would count them twice."""
+
+READING_AGE_S = 1.0
+"""A reading is the mean of 2 s, so it is this old when it comes [s]."""
+
+COUNT_LEAD_S = 2.5
+"""A Pod may be counted this long before the list of measured Pods has it [s]; an older count is not news."""
+
+STALE_S = 30.0
+"""Pods not measured for this long [s] are unknown: the node-wide filter answers."""
+
+
+class MeasuredPods:
+    """Takes the readings of all Pods; keeps their sums, their kinds and the host."""
+
+    def __init__(self, m: int, cpu: int | None, cores: int) -> None:
+        self._m = m
+        self.kinds = Kinds(m)
+        self.host = Host(m, cpu, cores)
+        self._changes = Changes(cpu)
+        self.pods: dict[str, Pod] = {}
+        self.t: float | None = None
+        self.counts_daemons = True  # the count of Pods that comes with the node's usage includes daemons
+        self._watching = False  # Pods unknown from now on have arrived
+        self._sum_up()
+
+    def restart_clock(self) -> None:
+        """A new clock: who runs is asked again; those we know are old, those we do not were there before us."""
+        self.t = None
+        self._watching = False
+        for pod in self.pods.values():
+            pod.since_t = pod.t = pod.mark_t = -inf
+
+    def fresh(self, t: float | None) -> bool:
+        return self.t is not None and (t is None or t - self.t <= STALE_S)
+
+    # ---- in
+
+    def observe(self, t: float, samples: Sequence[PodSample], host: Sequence[float] | None = None) -> None:
+        """Take all Pods that run at `t`, and the host's usage if it was measured."""
+        self._check(t, samples, host)
+        if self.t is not None:
+            self.kinds.forget(t - self.t)
+        running = self.pods
+        self.pods = {}
+        for sample in samples:
+            pod = running.pop(sample.uid, None)
+            if pod is None or (pod.sample is not sample and self._is_another(pod, sample)):
+                if pod is not None:
+                    self.kinds.by_name[pod.kind].leave(sample.uid)
+                pod = self._welcome(t, sample)
+            self.pods[sample.uid] = pod
+            if pod.sample is not sample or t - pod.t >= REPEAT_S:
+                self._read(t, pod, sample)
+        for uid, pod in running.items():
+            self.kinds.by_name[pod.kind].leave(uid)
+            self._changes.left(uid, pod)
+        for kind in self.kinds.by_name.values():
+            if kind.dirty:
+                kind.renew()
+        self.t, self._watching = t, True
+        self._sum_up()
+        if host is not None:
+            self.host.known(host)
+
+    def learn_host(self, node: Sequence[float], jump: float, settled: bool) -> None:
+        """What the `node` uses beyond its Pods is the host's; `jump` is how far its cpu moved while Pods changed."""
+        self.host.learn(node, self.together, self._changes.beyond(self.pods, jump, settled))
+
+    def compare_count(self, counted: int) -> None:
+        """Find out whether the settled count of Pods includes daemons."""
+        if counted in (len(self.pods), self.workload):
+            self.counts_daemons = counted == len(self.pods)
+
+    def _check(self, t: float, samples: Sequence[PodSample], host: Sequence[float] | None) -> None:
+        if not isfinite(t):
+            raise ValueError(f"time {t} is not finite")
+        if self.t is not None and t < self.t:
+            raise ValueError(f"time went backwards: Pods of {t} after those of {self.t}")
+        if host is not None and len(host) != self._m:
+            raise ValueError(f"{len(host)} values of the host's usage for {self._m} resources")
+        for sample in samples:
+            pod = self.pods.get(sample.uid)
+            if pod is None or pod.sample is not sample:
+                sample.check(self._m)
+        if len({sample.uid for sample in samples}) != len(samples):
+            raise ValueError("a Pod appears twice among the samples")
+
+    def _is_another(self, pod: Pod, sample: PodSample) -> bool:
+        """The same uid with another kind: its labels were changed. A kind merged into OTHER stays there."""
+        return pod.kind != sample.kind and sample.kind in self.kinds.by_name
+
+    def _welcome(self, t: float, sample: PodSample) -> Pod:
+        kind = self.kinds.find(sample.kind, sample.daemon)
+        kind.seen += 1
+        if self._watching:
+            kind.arrivals += 1.0
+            self.kinds.arrived |= not kind.daemon
+            self._changes.arrived(sample.uid)
+        pod = kind.pods[sample.uid] = Pod(kind.name, t if self._watching else -inf, self._m)
+        return pod
+
+    def _read(self, t: float, pod: Pod, sample: PodSample) -> None:
+        pod.sample = sample
+        kind = self.kinds.by_name[pod.kind]
+        if pod.read(t, sample.usage, kind.ramp_s, kind.cost) and pod.since_t > -inf:
+            kind.learn_ramp(pod.calm_age_s)
+        kind.dirty = True
+
+    def _sum_up(self) -> None:
+        """What all Pods use together, as measured, and what the young among them do not show yet."""
+        kinds, nothing = self.kinds.by_name, [0.0] * self._m
+        rows, workload = [], 0
+        self.young = 0
+        self.hidden, self.unfolding = list(nothing), list(nothing)
+        for pod in self.pods.values():
+            kind = kinds[pod.kind]
+            if not pod.shown:
+                self.young += 1
+                if kind.ramp_s >= SLOW_RAMP_S:
+                    self._add_hidden(pod, kind)
+            rows.append(pod.now)
+            workload += not kind.daemon
+        self.together = _sums(rows) or nothing
+        self.workload = workload  # Pods that are no daemons
+        # per resource: some Pod was measured
+        self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
+
+    def _add_hidden(self, pod: Pod, kind: Kind) -> None:
+        """A young Pod of a kind that ramps up: what it will use and does not yet, and how fast that unfolds."""
+        for i, (now, cost) in enumerate(zip(pod.now, kind.cost, strict=True)):
+            if cost == cost and not now >= cost:
+                self.hidden[i] += cost - (now if now == now else 0.0)
+                self.unfolding[i] += cost / kind.ramp_s
+
+    # ---- out
+
+    def extra(self, counted: int, changed_t: float) -> int:
+        """Pods counted since they were measured last; below 0 if some have left."""
+        if self.t is None or changed_t < self.t - COUNT_LEAD_S:
+            return 0
+        return counted - (len(self.pods) if self.counts_daemons else self.workload)
+
+    def hidden_at(self, i: int, t: float) -> float:
+        """What young Pods will use of resource `i` and the node does not show at `t`."""
+        age_s = READING_AGE_S + (t - self.t if self.t is not None else 0.0)
+        return max(0.0, self.hidden[i] - age_s * self.unfolding[i])
+
+    def kind(self, name: str) -> Kind | None:
+        """A kind by name; one that only the cluster knows is made for this answer and not kept."""
+        found = self.kinds.by_name.get(name)
+        if found is None and (theirs := self.kinds.elsewhere.get(name)) is not None:
+            found = Kind(name, False, self._m)
+            found.elsewhere = theirs
+            found.renew()
+        return found
+
+    # ---- save and restore
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "t": self.t,
+            "watching": self._watching,
+            "counts_daemons": self.counts_daemons,
+            "arrived": self.kinds.arrived,
+            "kinds": {name: kind.state() for name, kind in self.kinds.by_name.items()},
+            "elsewhere": [_cost_state(cost) for cost in self.kinds.elsewhere.values()],
+            "pods": {uid: pod.state() for uid, pod in self.pods.items()},
+            "host": self.host.state(),
+        }
+
+    def restore(self, state: Mapping[str, Any]) -> None:
+        self.t = None if state["t"] is None else float(state["t"])
+        self._watching, self.kinds.arrived = bool(state["watching"]), bool(state["arrived"])
+        self.counts_daemons = bool(state["counts_daemons"])
+        self.kinds.elsewhere = {cost.kind: cost for cost in map(_cost_from_state, state["elsewhere"])}
+        for name, saved in state["kinds"].items():
+            kind = self.kinds.by_name[name] = Kind(name, bool(saved["daemon"]), self._m)
+            kind.elsewhere = self.kinds.elsewhere.get(name)
+            kind.restore(saved)
+        self.pods = pods_from_state(state["pods"], self._m)
+        for uid, pod in self.pods.items():
+            self.kinds.by_name[pod.kind].pods[uid] = pod
+        for kind in self.kinds.by_name.values():
+            kind.renew()
+        self.host.restore(state["host"])
+        self._sum_up()
+
+
+def _sums(rows: list[list[float]]) -> list[float]:
+    return [sum(column) for column in zip(*rows, strict=True)]
+
+
+def _cost_state(cost: KindCost) -> list[Any]:
+    known = [[x if x == x else None for x in row] for row in (cost.cost, cost.spread)]
+    return [cost.kind, *known, cost.pods_seen, cost.arrivals]
+
+
+def _cost_from_state(state: Sequence[Any]) -> KindCost:
+    kind, cost, spread, pods_seen, arrivals = state
+    return KindCost(str(kind), _known(cost), _known(spread), int(pods_seen), float(arrivals))
+
+
+def _known(row: Sequence[float | None]) -> tuple[float, ...]:
+    return tuple(nan if x is None else float(x) for x in row)

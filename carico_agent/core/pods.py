@@ -1,0 +1,171 @@
+"""One running Pod: what it uses now, and whether it has shown yet what it costs.
+
+A Pod that has just started says little about itself: its images load, its caches fill, its clients do not know it. It
+has *shown itself* when its usage stops rising, and has reached what its kind costs or is older than its kind's ramp.
+Until then it counts at what its kind costs, and teaches its kind nothing.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite, nan
+from typing import Any
+
+RISE_RATIO = 0.12
+"""A reading this much above the one before means that the Pod still rises: 1.7 standard deviations of the difference
+of two readings with 5 % noise, so that noise alone delays one Pod in twenty by one reading."""
+
+LEAST_RISE = 0.002
+"""And by at least this share of the node: what an idle Pod does is no rise."""
+
+RISE_S = 3.0
+"""Readings nearer together than this are not compared [s]: the kernel averages pressure over 2 s."""
+
+UNKNOWN_SHOWN_S = 8.0
+"""A Pod of a kind that nothing is known about has shown itself at this age at the earliest [s]."""
+
+REACHED_RATIO = 0.75
+"""A young Pod at this share of what its kind costs has arrived, however young it is."""
+
+MEMORY_READINGS = 12
+"""Readings that a Pod's mean goes back: a minute at one reading in 5 s brings 5 % of noise down to 1 %."""
+
+JUMP_RATIO, LEAST_JUMP = 0.25, 0.003
+"""Two readings in a row beyond the mean by this much, in one direction: the Pod has changed, the mean starts anew."""
+
+MEAN_AGE_S, LEAST_WATCHED_S = 25.0, 30.0
+"""The mean is about this old [s], and growth is visible after this long [s]."""
+
+SAME_RATIO = 0.15
+"""A reading within three standard deviations (5 % each) of the mean is the mean, seen with noise."""
+
+
+@dataclass(frozen=True, slots=True)
+class PodSample:
+    """What one Pod uses: `usage` in the node's unit and order of resources, NaN where unknown.
+
+    `kind` names the template the Pod came from. A `daemon` (DaemonSet, static Pod) is never the next Pod to arrive.
+    """
+
+    uid: str
+    kind: str
+    usage: tuple[float, ...]
+    daemon: bool = False
+
+    def check(self, m: int) -> None:
+        """Raise ValueError if this is no reading of `m` resources."""
+        if len(self.usage) != m:
+            raise ValueError(f"Pod {self.uid}: {len(self.usage)} values of usage for {m} resources")
+        for value in self.usage:
+            if value == value and not (isfinite(value) and value >= -1e-6):
+                raise ValueError(f"Pod {self.uid}: usage {value} is neither at least 0 nor NaN (unknown)")
+
+
+class Pod:
+    """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge."""
+
+    def __init__(self, kind: str, since_t: float, m: int) -> None:
+        self.kind = kind
+        self.since_t = since_t
+        self.t = -inf  # of the last reading
+        self.sample: PodSample | None = None
+        self.now = [nan] * m  # what it uses, noise removed where possible
+        self.mean = [nan] * m  # since it has shown itself, or since it changed
+        self.shown = False
+        self.shown_t = -inf
+        self.first = [nan] * m  # what it used when it had shown itself, or changed
+        self.readings = 0  # in the mean
+        self.off = [0] * m  # readings in a row beyond the mean, signed
+        self.mark = [nan] * m  # an earlier reading, to see whether it rises
+        self.mark_t = -inf
+        self.calm_age_s = 0.0  # its age when it was last seen to rise
+
+    def read(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
+        """Take a reading; `ramp_s` and `cost` (NaN: unknown) are its kind's. True when it has just shown itself."""
+        self.t = t
+        if self.shown:
+            self._follow(usage)
+            return False
+        self.now = [x if x == x else old for x, old in zip(usage, self.now, strict=True)]
+        if not self._has_shown(t, usage, ramp_s, cost):
+            return False
+        self.shown, self.shown_t, self.readings = True, t, 1
+        self.mean, self.first = list(usage), list(usage)
+        return True
+
+    def growth(self, i: int) -> float:
+        """How fast it grows, per second; NaN until it was watched for long enough."""
+        watched_s = self.t - self.shown_t - MEAN_AGE_S
+        return (self.mean[i] - self.first[i]) / watched_s if watched_s >= LEAST_WATCHED_S else nan
+
+    def _has_shown(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
+        age_s = t - self.since_t
+        if self.since_t == -inf:
+            return any(x == x for x in usage)
+        if self.mark_t == -inf or t - self.mark_t < RISE_S:
+            if self.mark_t == -inf:
+                self.mark, self.mark_t = list(usage), t
+            return False
+        rises = any(x > old * (1 + RISE_RATIO) + LEAST_RISE for x, old in zip(usage, self.mark, strict=True))
+        self.mark, self.mark_t = list(usage), t
+        if rises:
+            self.calm_age_s = age_s
+            return False
+        known = [(x, c) for x, c in zip(usage, cost, strict=True) if c == c]
+        if not known:
+            return age_s >= UNKNOWN_SHOWN_S
+        return age_s >= ramp_s or all(x >= REACHED_RATIO * c for x, c in known)
+
+    def _follow(self, usage: Sequence[float]) -> None:
+        """The mean takes one reading more, resource by resource; a lasting change starts it anew."""
+        self.readings = min(self.readings + 1, MEMORY_READINGS)
+        share, mean, now, off = 1 / self.readings, self.mean, self.now, self.off
+        for i, x in enumerate(usage):
+            if x != x:
+                continue
+            old = mean[i]
+            if old != old:
+                mean[i] = now[i] = x
+                continue
+            deviation = x - old
+            size = deviation if deviation > 0 else -deviation
+            if size <= JUMP_RATIO * old + LEAST_JUMP:
+                off[i] = 0
+                mean[i] = old + share * deviation
+                now[i] = mean[i] if size <= SAME_RATIO * old + LEAST_RISE else x
+                continue
+            now[i] = x
+            off[i] = off[i] + 1 if deviation > 0 and off[i] >= 0 else off[i] - 1 if deviation < 0 and off[i] <= 0 else 0
+            if abs(off[i]) >= 2 or deviation > old + LEAST_JUMP:  # twice as much is believed at once: it wakes
+                mean[i], off[i], self.readings = x, 0, 2
+                self.first[i], self.shown_t = x, self.t
+            else:
+                mean[i] = old + share * deviation
+
+    def state(self) -> list[Any]:
+        numbers = (self.since_t, self.t, self.mark_t, self.shown_t, self.calm_age_s)
+        rows = (self.now, self.mean, self.mark, self.first)
+        return [
+            self.kind,
+            [x if isfinite(x) else None for x in numbers],
+            [[x if x == x else None for x in row] for row in rows],
+            list(self.off),
+            self.readings,
+            self.shown,
+        ]
+
+    @classmethod
+    def from_state(cls, state: Sequence[Any], m: int) -> "Pod":
+        kind, numbers, rows, off, readings, shown = state
+        pod = cls(str(kind), -inf, m)
+        pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
+        pod.calm_age_s = float(numbers[4])
+        pod.now, pod.mean, pod.mark, pod.first = ([nan if x is None else float(x) for x in row] for row in rows)
+        pod.off = [int(x) for x in off]
+        if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.first, pod.off)):
+            raise ValueError(f"damaged model state: a Pod without {m} resources")
+        pod.readings, pod.shown = int(readings), bool(shown)
+        return pod
+
+
+def pods_from_state(state: Mapping[str, Any], m: int) -> dict[str, Pod]:
+    return {str(uid): Pod.from_state(saved, m) for uid, saved in state.items()}

@@ -1,0 +1,213 @@
+"""Room and what fits into it: room is one vector, limit − host − Σ Pods, and every number of Pods is a division.
+
+The next Pod is a mixture: kinds weighted by how often they arrive here, the prior (or what the cluster runs) with a
+weight that vanishes as Pods arrive. Pod-Capacity is room over the expected cost; its interval holds what the room may
+be, what the costs may be, and which kind may come.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import inf, nan, sqrt
+from typing import Any
+
+from carico_agent.core.estimators import Span
+from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
+from carico_agent.core.measured import SLOW_RAMP_S, MeasuredPods
+
+LEAST_COST = 1e-4
+"""No Pod is free: 0.01 % of the node, so that the number stays finite."""
+
+ELSEWHERE_WEIGHT = 0.1
+"""Share of the prior in the next Pod is this over (1 + arrivals)²: 2.5 % after one arrival, 0.1 % after nine. A fixed
+share would not do: 5 % of a one-core prior more than doubles the cost of Pods that take a thirtieth of a core."""
+
+LIKELY = 0.1
+"""A kind that arrives at least this often belongs into the interval of the next Pod."""
+
+TRUSTED_SHARE = 0.75
+"""The next Pod is known when kinds with a known cost make up this much of the arrivals."""
+
+SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
+"""A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
+sleepers ever came, the next Pod is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class Room:
+    """limit − host − Σ Pods per resource (NaN: unknown), and its standard deviation."""
+
+    free: Sequence[float]
+    sd: Sequence[float]
+    predicted: bool
+    """Young Pods count for more than the node shows yet."""
+
+    def fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
+        """How many Pods of this cost fit; unknown costs limit nothing, and if all are, the answer is NaN."""
+        value, low, high, limiting = inf, inf, inf, None
+        for i, (free, sd, c, c_sd) in enumerate(zip(self.free, self.sd, cost, cost_sd, strict=True)):
+            if free != free or c != c:
+                continue
+            if c < LEAST_COST:
+                c = LEAST_COST
+            n = free / c if free > 0 else 0.0
+            if n < value:
+                value, limiting = n, i
+            # both ends two standard deviations away, in room and in cost
+            worst, best, cheapest = free - 2 * sd, free + 2 * sd, c - 2 * c_sd
+            least = worst / (c + 2 * c_sd) if worst > 0 else 0.0
+            most = best / (cheapest if cheapest > LEAST_COST else LEAST_COST) if best > 0 else 0.0
+            low = least if least < low else low
+            high = most if most < high else high
+        if limiting is None:
+            return Span(nan, 0.0, inf)
+        return Span(value, min(low, value), max(high, value), limiting)
+
+
+@dataclass(frozen=True, slots=True)
+class NextPod:
+    """What the next Pod to arrive is believed to cost."""
+
+    cost: list[float]
+    cost_sd: list[float]
+    slow_cost: list[float]
+    """The part of it that takes its time to show."""
+    least_cost: list[float]
+    """Of the lightest kind that is likely; 0 where unknown."""
+    shares: dict[str, float]
+    """Chance of each kind."""
+    trusted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Situation:
+    """What the node shows now."""
+
+    t: float
+    usage: Sequence[float]
+    noise: Sequence[float]
+    """Variance of usage."""
+    limits: Sequence[float]
+    unsettled: bool
+    """Pods have just come or gone."""
+    calm: Sequence[float]
+    """Usage before they did."""
+    came: int
+    """Pods counted more (or less) than then."""
+    extra: int
+    """Pods counted more (or less) than are measured."""
+
+
+class Prior:
+    """What a Pod costs of which nothing is known: the configured cost, with an interval as wide as itself."""
+
+    def __init__(self, cost: Sequence[float]) -> None:
+        self.cost = [c if c > 0 else nan for c in cost]
+        self.cost_sd = list(self.cost)
+
+    def learned(self, cost: Sequence[float], precision: Sequence[float]) -> "Prior":
+        """The prior after a model without kinds learned one cost for all Pods; sleepers have taught it nothing."""
+        known = [c if p > 0 and 0 < c <= 1 else nan for c, p in zip(cost, precision, strict=True)]
+        if self.sleeps(known):
+            return self
+        return Prior([k if k == k else c if c == c else 0.0 for k, c in zip(known, self.cost, strict=True)])
+
+    def state(self) -> list[float]:
+        return [c if c == c else 0.0 for c in self.cost]
+
+    @classmethod
+    def from_state(cls, state: Sequence[Any], m: int) -> "Prior":
+        cost = [float(c) for c in state]
+        if len(cost) != m or not all(0 <= c <= 1 for c in cost):
+            raise ValueError(f"damaged model state: prior {cost}")
+        return cls(cost)
+
+    def sleeps(self, cost: Sequence[float]) -> bool:
+        """So little that it says nothing about a Pod that works."""
+        return all(
+            c != c or c < (SLEEPER_RATIO * p if p == p else SLEEPER_SHARE) for c, p in zip(cost, self.cost, strict=True)
+        )
+
+
+def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
+    """Room now: what the node's usage leaves, less what young Pods will take and do not show yet.
+
+    Why the node's usage and not the sum of the parts: it is fresh ten times a second, the parts every few seconds. Pods
+    that have just started or stopped disturb it for a moment; until it has settled, the usage before counts, with the
+    newcomers at the cost of the next Pod and the leavers at that of the lightest kind.
+    """
+    free, sd, predicted = [], [], now.unsettled
+    for i, limit in enumerate(now.limits):
+        used, hidden = now.usage[i], pods.hidden_at(i, now.t)
+        cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
+        if now.unsettled and now.calm[i] == now.calm[i]:
+            expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
+            used = expected if now.came > 0 else min(used, expected)
+            # newcomers that are among the measured Pods already are in both
+            hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
+        elif now.extra > 0:
+            hidden += now.extra * following.slow_cost[i]
+        if used != used:
+            used = pods.host.usage[i] + pods.together[i] + max(0, now.extra) * cost
+        excess = pods.host.excess_of(i)
+        predicted |= hidden > 0.01
+        free.append(limit - used + excess - hidden)
+        sd.append(sqrt(now.noise[i] + (0.1 * excess) ** 2 + (0.1 * hidden) ** 2))
+    return Room(free, sd, predicted)
+
+
+def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
+    """The mixture of kinds that arrive here, with the prior or the cluster's Pods in small print."""
+    weights = pods.kinds.weights()
+    total = sum(weight for _, weight in weights)
+    known = [(kind, weight / total) for kind, weight in weights if kind.shown]
+    cost, cost_sd = elsewhere(pods, prior)
+    if not known or all(prior.sleeps(kind.cost) for kind, _ in known):
+        shares = {kind.name: weight / total for kind, weight in weights} if total else {}
+        nothing = [0.0] * len(cost)
+        return NextPod(cost, cost_sd, nothing, nothing, shares, bool(pods.kinds.elsewhere) and not known)
+    seen = sum(kind.seen for kind, _ in known)
+    share = sum(part for _, part in known)
+    alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
+    parts = [(kind.cost, kind.cost_sd, part / share * (1 - alone)) for kind, part in known]
+    parts.append((cost, cost_sd, alone))
+    mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], seen) for i in range(len(cost))]
+    shares = {kind.name: weight / total for kind, weight in weights}
+    slow = [(kind.cost, part) for kind, part in known if kind.ramp_s >= SLOW_RAMP_S]
+    slow_cost = [sum(c[i] * part for c, part in slow if c[i] == c[i]) for i in range(len(cost))]
+    likely_costs = [kind.cost for kind, part in known if part >= LIKELY]
+    least_cost = [min((c[i] for c in likely_costs if c[i] == c[i]), default=0.0) for i in range(len(cost))]
+    mean, mean_sd = [c for c, _ in mixed], [s for _, s in mixed]
+    return NextPod(mean, mean_sd, slow_cost, least_cost, shares, share >= TRUSTED_SHARE)
+
+
+def _mixed(parts: list[tuple[float, float, float]], seen: int) -> tuple[float, float]:
+    """Mean cost of a mixture and its standard deviation: that of the costs, and that of shares seen `seen` times."""
+    total = sum(w for c, _, w in parts if c == c)
+    if total <= 0:
+        return nan, nan
+    mean = sum(c * w for c, _, w in parts if c == c) / total
+    variance = 0.0
+    for c, sd, w in parts:
+        if c == c:
+            variance += (w / total * sd) ** 2 + w / total * (c - mean) ** 2 / (1 + seen)
+    return mean, sqrt(variance)
+
+
+def elsewhere(pods: MeasuredPods, prior: Prior) -> tuple[list[float], list[float]]:
+    """Cost of a Pod that is none of ours: the mean of what arrives in the cluster, the prior where that is unknown."""
+    theirs = [cost for cost in pods.kinds.elsewhere.values() if cost.arrivals > 0]
+    cost, cost_sd = list(prior.cost), list(prior.cost_sd)
+    for i in range(len(cost)):
+        mean, sd = _mixed([(c.cost[i], CLUSTER_SPREAD_RATIO * c.cost[i], c.arrivals) for c in theirs], 1)
+        if mean == mean:
+            cost[i], cost_sd[i] = mean, max(sd, CLUSTER_SPREAD_RATIO * mean)
+    return cost, cost_sd
+
+
+def likely(span: Span, kinds: list[tuple[Kind, Span]], shares: dict[str, float]) -> Span:
+    """The interval of the next Pod also holds what fits of each kind that is likely to be the next."""
+    low, high = span.low, span.high
+    for kind, fits in kinds:
+        if shares.get(kind.name, 0.0) >= LIKELY and kind.shown and fits.value == fits.value:
+            low, high = min(low, fits.value), max(high, fits.value)
+    return Span(span.value, low, high, span.limiting)

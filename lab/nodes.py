@@ -1,0 +1,211 @@
+"""Pod-Capacity on simulated nodes that look like real ones, with and without a reading of each Pod.
+
+python -m lab.nodes [--seeds 3] [--old] [--json] [--write]
+
+`--old` also runs the node-wide filter, which is told of Pods only how many there are. `--write` renews
+lab/results/nodes.md and its figure. What a node does and what the truth is: lab/simnode.py. The parameters of the core were chosen
+on seeds below 100; the seeds here start at 5000.
+"""
+
+import argparse
+import json
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from carico_agent.core import CapacityModel, ModelConfig
+from lab.simnode import HostSpec, KindSpec, NodeSpec, SimulatedNode
+
+AFTER_S = 90.0
+FIRST_SEED = 5000
+RESULTS = Path(__file__).parent / "results"
+
+SYSTEM = KindSpec("kube-system/agent", 0.01, 0.004, daemon=True)
+DNS = KindSpec("kube-system/dns", 0.02, 0.006)
+WEB = KindSpec("shop/web", 0.3, 0.02)
+LOOP = KindSpec("pi", 1.0)
+
+
+def system(count: int) -> tuple[tuple[KindSpec, int], ...]:
+    """System Pods: daemons, and two that a Deployment owns."""
+    return ((SYSTEM, count - 2), (DNS, 2))
+
+
+NODES = (
+    NodeSpec("8 system Pods, one-core Pods", 4, (LOOP,), system(8)),
+    NodeSpec("3 system Pods, 2 cores", 2, (WEB,), system(3)),
+    NodeSpec("15 system Pods, 8 cores", 8, (KindSpec("api", 0.6, 0.02),), system(15)),
+    NodeSpec("two kinds at once", 4, (WEB, LOOP), system(5)),
+    NodeSpec("two kinds, one of them memory", 8, (LOOP, KindSpec("cache", 0.05, 0.08)), system(5)),
+    NodeSpec(
+        "three kinds, unequal", 16, (replace(WEB, weight=3), LOOP, KindSpec("db", 2.0, 0.05)), system(6), every_s=8
+    ),
+    NodeSpec("sleepers wake, others arrive", 4, (WEB,), ((KindSpec("idle", 0.5, asleep_s=(60, 900)), 6), *system(4))),
+    NodeSpec(
+        "Pods sleep before they work", 8, (replace(LOOP, asleep_s=(20, 300), life_s=(400, 700)),), system(5), every_s=40
+    ),
+    NodeSpec("host drifts", 4, (WEB,), system(5), HostSpec(drift=0.25)),
+    NodeSpec("host steps", 4, (LOOP,), system(5), HostSpec(steps=0.15)),
+    NodeSpec("host steps, 16 cores", 16, (replace(LOOP, cores=1.5),), system(5), HostSpec(steps=0.2)),
+    NodeSpec("cron jobs on the host", 2, (WEB,), system(4), HostSpec(cron=0.25)),
+    NodeSpec("boot noise", 4, (LOOP,), system(8), HostSpec(boot=0.5)),
+    NodeSpec("ramps of 30 s", 8, (replace(LOOP, ramp_s=30),), system(5)),
+    NodeSpec("ramps of 30 s, short lives", 8, (replace(WEB, ramp_s=30, life_s=(60, 120)),), system(5), every_s=5),
+    NodeSpec("leaks", 4, (KindSpec("leaky", 0.2, 0.03, leak_per_s=4e-5, life_s=(280, 320)),), system(5)),
+    NodeSpec("I/O-bound", 4, (KindSpec("copy", 0.1, 0.01, io=0.09, burst=0.2),), system(5), with_io=True),
+    NodeSpec(
+        "I/O not measured per Pod",
+        4,
+        (KindSpec("log", 0.25, 0.01, io=0.02),),
+        system(5),
+        with_io=True,
+        io_per_pod=False,
+    ),
+    NodeSpec("32 cores, small Pods", 32, (KindSpec("rpc", 0.5, 0.004),), system(10), every_s=4),
+    NodeSpec("2 cores, tiny Pods", 2, (KindSpec("cron", 0.05, 0.01),), system(3), every_s=5),
+    NodeSpec("short jobs", 8, (KindSpec("job", 1.0, life_s=(15, 40)),), system(5), every_s=3),
+    NodeSpec(
+        "throttled beside loops", 2, (KindSpec("loop", 0.9),), ((KindSpec("quota", 0.2, throttled=True), 1), *system(3))
+    ),
+    NodeSpec("bursty Pods", 8, (replace(LOOP, burst=0.3),), system(5)),
+    NodeSpec("Pods differ by 30 %", 8, (replace(WEB, spread=0.3),), system(5), every_s=6),
+    NodeSpec("overloaded", 4, (LOOP,), system(5), fill=1.0, every_s=6),
+)
+
+
+def random_node(number: int) -> NodeSpec:
+    """A mixture of everything, drawn once per number and the same for every seed."""
+    rng = np.random.default_rng(70_000 + number)
+    cores = int(rng.choice([2, 4, 8, 16, 32]))
+    kinds = tuple(
+        KindSpec(
+            f"kind-{i}",
+            cores=float(rng.uniform(0.03, 0.2) * cores),
+            memory=float(rng.uniform(0.003, 0.06)),
+            spread=float(rng.uniform(0.02, 0.2)),
+            weight=int(rng.integers(1, 4)),
+            ramp_s=float(rng.choice([0, 0, 10, 30])),
+            burst=float(rng.choice([0, 0, 0.2])),
+        )
+        for i in range(int(rng.integers(1, 4)))
+    )
+    host = HostSpec(
+        base=(float(rng.uniform(0.01, 0.08)), float(rng.uniform(0.05, 0.25))),
+        drift=float(rng.choice([0, 0.1, 0.2])),
+        steps=float(rng.choice([0, 0.1])),
+        cron=float(rng.choice([0, 0.1])),
+    )
+    return NodeSpec(f"random mixture {number}", cores, kinds, system(int(rng.integers(3, 16))), host, every_s=8)
+
+
+ALL_NODES = (*NODES, *(random_node(number) for number in range(1, 7)))
+
+
+@dataclass(frozen=True)
+class Score:
+    """How one estimator did on one node, over all seconds of all seeds."""
+
+    node: str
+    rms: float
+    """RMS of error / max(2, truth)."""
+    wrong: float
+    """Share of seconds in which the number was trusted and off by more than a Pod and 25 %."""
+    covered: float
+    """Share of seconds whose interval holds the truth."""
+    trusted: float
+    kinds_rms: float
+    """RMS as above, for each kind that arrives."""
+    base_outside: int
+    """Seconds in which the node-wide filter believed a base outside [−1, 1]."""
+
+
+def run(spec: NodeSpec, seeds: Iterable[int], with_pods: bool) -> Score:
+    rows = np.array([row for seed in seeds for row in _seconds(spec, seed, with_pods)])
+    kinds = rows[:, 4][np.isfinite(rows[:, 4])]
+    kinds_rms = float(np.sqrt(np.mean(kinds))) if len(kinds) else float("nan")
+    rms = float(np.sqrt(np.mean(rows[:, 0] ** 2)))
+    wrong, covered, trusted = (float(np.mean(rows[:, i])) for i in (1, 2, 3))
+    return Score(spec.name, rms, wrong, covered, trusted, kinds_rms, int(rows[:, 5].sum()))
+
+
+def _seconds(spec: NodeSpec, seed: int, with_pods: bool) -> Iterable[tuple[float, ...]]:
+    """Per second: relative error, trusted and wrong, covered, trusted, squared error over kinds, base outside."""
+    node = SimulatedNode(spec, seed)
+    model = CapacityModel(node.resources, ModelConfig(cores=spec.cores))
+    for moment in node.moments():
+        model.observe(moment.t, moment.usage, moment.pods)
+        if with_pods and moment.samples is not None:
+            model.observe_pods(moment.t, moment.samples)
+        if moment.truth != moment.truth or moment.t < AFTER_S:
+            continue
+        e = model.estimate()
+        error = min(e.pod_capacity, 1e4) - moment.truth
+        trusted = e.mode != "learning"
+        wrong = trusted and abs(error) > 1 and abs(error) > 0.25 * moment.truth
+        covered = e.low - 1e-9 <= moment.truth <= e.high + 1e-9
+        fits = {kind.kind: kind.fits for kind in e.kinds}
+        of_kinds = [((fits[name] - x) / max(2.0, x)) ** 2 for name, x in moment.truths.items() if name in fits]
+        squared = float(np.mean(of_kinds)) if of_kinds else float("nan")
+        yield error / max(2.0, moment.truth), wrong, covered, trusted, squared, _bases_outside(model)
+
+
+def _bases_outside(model: CapacityModel) -> bool:
+    channels = model.state()["estimator"]["channels"] if int(model._intake.t or 0) % 10 == 0 else []
+    return any(not -1 <= channel[0][0] <= 1 for channel in channels)
+
+
+def summary(scores: list[Score]) -> dict[str, float]:
+    rms, wrong, covered = (np.array([getattr(s, key) for s in scores]) for key in ("rms", "wrong", "covered"))
+    return {
+        "nodes": len(scores),
+        "rms_median": float(np.median(rms)),
+        "rms_worst": float(rms.max()),
+        "wrong_mean": float(wrong.mean()),
+        "wrong_worst": float(wrong.max()),
+        "covered_mean": float(covered.mean()),
+        "covered_worst": float(covered.min()),
+        "base_outside": float(sum(s.base_outside for s in scores)),
+    }
+
+
+def table(new: list[Score], old: list[Score]) -> str:
+    """One row per node; the node-wide filter's columns where it was run."""
+    lines = [
+        "| node | rms | trusted and wrong | interval holds | trusted | kinds rms |"
+        + (" rms, node-wide | wrong | holds | trusted |" if old else "")
+    ]
+    lines.append("|---|" + "---|" * (9 if old else 5))
+    for i, s in enumerate(new):
+        line = f"| {s.node} | {s.rms:.3f} | {s.wrong:.1%} | {s.covered:.1%} | {s.trusted:.0%} | {s.kinds_rms:.3f} |"
+        if old:
+            o = old[i]
+            line += f" {o.rms:.2f} | {o.wrong:.1%} | {o.covered:.1%} | {o.trusted:.0%} |"
+        lines.append(line)
+    return "\n".join(lines)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--first-seed", type=int, default=FIRST_SEED)
+    parser.add_argument("--old", action="store_true", help="also without readings of each Pod")
+    parser.add_argument("--only", default="", help="nodes whose name contains this")
+    parser.add_argument("--json", action="store_true")
+    args = parser.parse_args()
+    seeds = range(args.first_seed, args.first_seed + args.seeds)
+    specs = [spec for spec in ALL_NODES if args.only in spec.name]
+    new = [run(spec, seeds, with_pods=True) for spec in specs]
+    old = [run(spec, seeds, with_pods=False) for spec in specs] if args.old else []
+    if args.json:
+        print(json.dumps({"new": [asdict(s) for s in new], "old": [asdict(s) for s in old]}))
+        return
+    print(table(new, old))
+    for name, scores in (("every Pod measured", new), ("node-wide", old)):
+        if scores:
+            print(f"\n{name}: " + ", ".join(f"{key} {value:.3f}" for key, value in summary(scores).items()))
+
+
+if __name__ == "__main__":
+    main()

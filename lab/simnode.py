@@ -1,0 +1,221 @@
+"""Simulated nodes that look like real ones, with a truth by construction.
+
+A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other system
+Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read every 5 s,
+averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
+
+**The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that still
+ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
+weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where it
+leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
+min over resources of room / cost, at least 0.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from carico_agent.core import PodSample
+from carico_agent.telemetry.contention import contention
+
+STEP_S = 0.5
+"""How often the true usage is evaluated; readings between repeat it."""
+READ_S = 5.0
+AVERAGED = 4
+"""Evaluations that a Pod's reading averages: 2 s."""
+POD_NOISE = 0.05
+
+
+@dataclass(frozen=True)
+class KindSpec:
+    """A kind of Pod: mean demand in cores, memory as a share of the node, io as a share of the disk."""
+
+    name: str
+    cores: float
+    memory: float = 0.005
+    io: float = 0.0
+    spread: float = 0.05
+    """Relative standard deviation from Pod to Pod."""
+    weight: int = 1
+    """Chance to be the next, against the others'."""
+    life_s: tuple[float, float] = (120.0, 400.0)
+    ramp_s: float = 0.0
+    leak_per_s: float = 0.0
+    """Growth of memory, as a share of the node."""
+    burst: float = 0.0
+    """Relative amplitude of a slow wave in its cpu demand."""
+    asleep_s: tuple[float, float] = (0.0, 0.0)
+    """How long it sleeps before it works."""
+    throttled: bool = False
+    daemon: bool = False
+
+
+@dataclass(frozen=True)
+class HostSpec:
+    base: tuple[float, float] = (0.02, 0.12)
+    drift: float = 0.0
+    """Amplitude of a slow wave of 10 minutes on the cpu."""
+    steps: float = 0.0
+    """Height of steps that come and go every few minutes."""
+    cron: float = 0.0
+    """Height of a job that runs 20 s every two minutes."""
+    boot: float = 0.0
+    """Noise of the first two minutes."""
+
+
+@dataclass(frozen=True)
+class NodeSpec:
+    name: str
+    cores: int
+    kinds: tuple[KindSpec, ...]
+    present: tuple[tuple[KindSpec, int], ...] = ()
+    """Kinds there from the start, and how many of each."""
+    host: HostSpec = HostSpec()
+    fill: float = 0.75
+    """Pods arrive while less than this share of the cpu and memory is taken."""
+    every_s: float = 12.0
+    """Mean time between arrivals."""
+    with_io: bool = False
+    io_per_pod: bool = True
+    length_s: float = 1200.0
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """One sample of a simulated node."""
+
+    t: float
+    usage: list[float]
+    pods: int
+    samples: list[PodSample] | None
+    """What each Pod uses, where it is read."""
+    truth: float
+    truths: dict[str, float]
+    """The same per kind that arrives."""
+
+
+class _Pod:
+    def __init__(self, uid: str, kind: KindSpec, t: float, rng: np.random.Generator, present: bool) -> None:
+        self.uid, self.kind, self.since_t = uid, kind, t if not present else t - 1e4
+        self.factor = float(np.clip(rng.normal(1, kind.spread), 0.3, 2.0))
+        self.wake_t = t + float(rng.uniform(*kind.asleep_s))
+        self.end_t = np.inf if present else t + float(rng.uniform(*kind.life_s))
+        self.phase = float(rng.uniform(0, 2 * np.pi))
+        self.period_s = float(rng.uniform(40, 90))
+        self.recent: list[tuple[float, ...]] = []
+
+    def usage(self, t: float, full: bool) -> tuple[float, float, float]:
+        """Demand in cores, memory and io; `full`: as if it had ramped up."""
+        kind, age_s = self.kind, max(0.0, t - self.since_t)
+        ramp = 1.0 if full or not kind.ramp_s else min(1.0, age_s / kind.ramp_s)
+        awake = 0.0 if t < self.wake_t else 1.0
+        wave = 1 + kind.burst * np.sin(2 * np.pi * t / self.period_s + self.phase)
+        memory = kind.memory * self.factor * ramp + kind.leak_per_s * (age_s if age_s < 5e3 else 0.0)
+        return kind.cores * self.factor * ramp * awake * wave, memory, kind.io * self.factor * ramp * awake * wave
+
+
+class SimulatedNode:
+    """Draws one history of a node; the same seed draws the same."""
+
+    def __init__(self, spec: NodeSpec, seed: int) -> None:
+        self.spec = spec
+        self.rng = np.random.default_rng(seed)
+        self.resources = ("cpu", "memory", "io") if spec.with_io else ("cpu", "memory")
+        self.pods: list[_Pod] = []
+        self._made = 0
+        self._bag: list[KindSpec] = []
+        for kind, count in spec.present:
+            for _ in range(count):
+                self._start(kind, 0.0, present=True)
+        self._arrive_t = float(self.rng.uniform(5, 15))
+        self._step, self._step_t = 0.0, float(self.rng.uniform(100, 250))
+
+    def moments(self) -> Iterator[Moment]:
+        host, total, full, spike_t = np.zeros(3), np.zeros(3), np.zeros(3), -1.0
+        for tick in range(int(self.spec.length_s * 10)):
+            t = tick / 10
+            if tick % 5 == 0:
+                before = len(self.pods)
+                self._come_and_go(t, full + host)
+                spike_t = t + 0.2 if len(self.pods) != before else spike_t
+                host = self._host(t)
+                total, full = self._pods_usage(t)
+                self._host_now, self._full_now = host, full
+            truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
+            samples = self._samples() if tick % 50 == 49 else None
+            usage = self._reading(host + total, 0.3 if t < spike_t else 0.0)
+            yield Moment(t, usage, len(self.pods), samples, truth, truths)
+
+    def _start(self, kind: KindSpec, t: float, present: bool = False) -> None:
+        self._made += 1
+        self.pods.append(_Pod(f"pod-{self._made}", kind, t, self.rng, present))
+
+    def _come_and_go(self, t: float, used: np.ndarray) -> None:
+        self.pods = [pod for pod in self.pods if pod.end_t > t]
+        if t < self._arrive_t:
+            return
+        self._arrive_t = t + float(self.rng.exponential(self.spec.every_s))
+        if max(used) < self.spec.fill:
+            self._start(self._draw(), t)
+
+    def _draw(self) -> KindSpec:
+        """Kinds come in shuffled rounds, as Deployments are rolled out together."""
+        if not self._bag:
+            self._bag = [kind for kind in self.spec.kinds for _ in range(kind.weight)]
+            self.rng.shuffle(self._bag)  # type: ignore[arg-type]
+        return self._bag.pop()
+
+    def _host(self, t: float) -> np.ndarray:
+        host = self.spec.host
+        cpu = host.base[0] + host.drift * (1 - np.cos(2 * np.pi * t / 600)) / 2
+        if t >= self._step_t:
+            self._step, self._step_t = host.steps - self._step, t + float(self.rng.uniform(100, 250))
+        cpu += self._step
+        cpu += host.cron if t % 120 > 100 else 0.0
+        cpu += host.boot * float(self.rng.uniform(0, 1)) if t < 120 else 0.0
+        return np.array([cpu, host.base[1], 0.01 if self.spec.with_io else 0.0])
+
+    def _pods_usage(self, t: float) -> tuple[np.ndarray, np.ndarray]:
+        """What all Pods use now, and what they will when they have ramped up."""
+        total, full, unit = np.zeros(3), np.zeros(3), np.array([1 / (2 * self.spec.cores), 1.0, 1.0])
+        for pod in self.pods:
+            now = np.array(pod.usage(t, full=False)) * unit
+            pod.recent = [*pod.recent[1 - AVERAGED :], tuple(now)]
+            total += now
+            full += np.array(pod.usage(t, full=True)) * unit if pod.kind.ramp_s else now
+        return total, full
+
+    def _reading(self, used: np.ndarray, spike: float) -> list[float]:
+        demand, utilisation = used[0], min(1.0, 2 * used[0])
+        if any(pod.kind.throttled for pod in self.pods):  # a throttled Pod waits four fifths of the time
+            waiting = max(0.8 - 0.1 * max(0.0, 2 * used[0] - 1), 2 * used[0] - 1)
+            demand = (utilisation + contention(waiting, utilisation, self.spec.cores)) / 2
+        noise = self.rng.normal(0, (0.012, 0.001, 0.01))
+        values = np.clip([demand + spike + noise[0], used[1] + noise[1], used[2] + noise[2]], 0, 1)
+        return [float(x) for x in values[: len(self.resources)]]
+
+    def _samples(self) -> list[PodSample]:
+        found = []
+        for pod in self.pods:
+            mean = np.mean(pod.recent, axis=0) * np.maximum(0.0, self.rng.normal(1, POD_NOISE, 3))
+            if not self.spec.io_per_pod:
+                mean[2] = np.nan
+            usage = tuple(float(x) for x in mean[: len(self.resources)])
+            found.append(PodSample(pod.uid, pod.kind.name, usage, pod.kind.daemon))
+        return found
+
+    def _truths(self, room: np.ndarray) -> tuple[float, dict[str, float]]:
+        costs = {kind.name: self._cost(kind) for kind in self.spec.kinds}
+        total = sum(kind.weight for kind in self.spec.kinds)
+        expected = sum((kind.weight / total * costs[kind.name] for kind in self.spec.kinds), np.zeros(3))
+        return _fits(room, expected), {name: _fits(room, cost) for name, cost in costs.items()}
+
+    def _cost(self, kind: KindSpec) -> np.ndarray:
+        leaked = kind.leak_per_s * sum(kind.life_s) / 4
+        return np.array([kind.cores / (2 * self.spec.cores), kind.memory + leaked, kind.io])
+
+
+def _fits(room: np.ndarray, cost: np.ndarray) -> float:
+    used = cost > 0
+    return max(0.0, float(np.min(room[used] / cost[used])))
