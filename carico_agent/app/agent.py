@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from carico_agent.app.counters import PodCounters
+from carico_agent.app.kinds import KindRoutes
 from carico_agent.app.learning import ClusterLearning
 from carico_agent.app.own_cost import self_metrics
 from carico_agent.app.plugins import PluginApi
@@ -140,7 +141,9 @@ class Agent:
             lambda: self._publishers,
             self._configuration,
         )
-        for part in (PodRoutes(self._runtime, self._counters), own, self._reservations, self._plugins):
+        model = self._source.sampling.current_model
+        kinds = KindRoutes(self._board, self._source.resources, lambda kind: model().estimate(kind))
+        for part in (PodRoutes(self._runtime, self._counters), kinds, own, self._reservations, self._plugins):
             self._http.add(part.routes())
 
     def _context(self) -> PublisherContext:
@@ -190,7 +193,7 @@ class Agent:
         estimate, usage = self._source.sampling.look()
         if usage is None:
             return None
-        status = status_of(self._node, self._source.resources, estimate, usage.detail)
+        status = status_of(self._node, self._source.resources, estimate, usage.detail, self._source.sizes)
         return replace(
             status,
             reserved=self._reservations.reserved(),

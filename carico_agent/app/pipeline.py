@@ -30,13 +30,16 @@ class Pipeline:
         self.usage: Usage | None = None
         self._previous: Reading | None = None
 
-    def step(self, reading: Reading, pods: int, churn: bool) -> bool:
+    def step(self, row: TraceRow) -> bool:
         """Take one reading; False for the first one, which has nothing to be compared with."""
+        reading = row.reading
         previous, self._previous = self._previous, reading
         if previous is None or reading.t <= previous.t:
             return False
         self.usage = derive(previous, reading, self.model.resources)
-        self.model.observe(reading.t, self.usage.values, pods, churn)
+        self.model.observe(reading.t, self.usage.values, row.pods, row.churn)
+        if row.measured is not None:
+            self.model.observe_pods(reading.t, row.measured)
         return True
 
 
@@ -56,7 +59,7 @@ def replay(
     pipeline = Pipeline(CapacityModel(header.resources, model_config(settings, header.cores)))
     due_t: float | None = None
     for row in rows:
-        if not pipeline.step(row.reading, row.pods, row.churn) or pipeline.usage is None:
+        if not pipeline.step(row) or pipeline.usage is None:
             continue
         t = row.reading.t
         due_t = t + every_s if due_t is None else due_t

@@ -11,14 +11,16 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from math import nan
 from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.core import CapacityModel, Estimate, Subspace
+from carico_agent.core import CapacityModel, Estimate, PodSample, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
+from carico_agent.runtime.meter import PodMeters, to_samples
+from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
@@ -98,7 +100,7 @@ class Sampling:
     def catch_up(self) -> None:
         started_s, fed = time.perf_counter(), False
         for row in self._rows():
-            self._pipeline.step(row.reading, row.pods, row.churn)
+            self._pipeline.step(row)
             fed = True
         if fed:
             self._cost.record(time.perf_counter() - started_s)
@@ -139,6 +141,7 @@ class PodCount(Protocol):
 
     count: int
     churn_until_s: float
+    pods: Mapping[str, Pod]
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,6 +151,23 @@ class Sample:
     grab: Grab
     pods: int
     churn: bool
+    measured: tuple[PodSample, ...] | None = None
+    """All Pods one by one, once a second."""
+
+
+class Meters:
+    """Every Pod measured, some in each tick; the sampling thread's."""
+
+    def __init__(self, meters: PodMeters, resources: tuple[str, ...], cores: int, memory_bytes: float) -> None:
+        self._meters, self._unit = meters, (resources, cores, memory_bytes)
+
+    def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> tuple[PodSample, ...] | None:
+        """Read this tick's share; when an update is due, all Pods as they were measured last."""
+        self._meters.tick(now_s, pods)
+        return tuple(to_samples(pods, self._meters.latest, *self._unit)) if due else None
+
+    def close(self) -> None:
+        self._meters.close()
 
 
 class LiveRows:
@@ -158,7 +178,7 @@ class LiveRows:
 
     def __call__(self) -> Iterator[TraceRow]:
         for sample in self._queue.take():
-            row = TraceRow(self._reader.interpret(sample.grab), sample.pods, sample.churn)
+            row = TraceRow(self._reader.interpret(sample.grab), sample.pods, sample.churn, sample.measured)
             self._record(row)
             yield row
 
@@ -166,7 +186,7 @@ class LiveRows:
         if self._recorder is None:
             return
         try:
-            self._recorder.write(row.reading, row.pods, row.churn)
+            self._recorder.write(row)
         except OSError as error:  # a full disk ends the recording, not the sampling
             log.error("recording ends here: %s", error)
             self._recorder = None
@@ -184,6 +204,7 @@ class Live:
         self,
         reader: NodeReader,
         pods: PodCount,
+        meters: "Meters | None",
         queue: SampleQueue[Sample],
         cost: OwnCost,
         pace: Pace,
@@ -193,6 +214,7 @@ class Live:
     ) -> None:
         """`memory()`: usage of the node's memory, NaN unknown; `on_update` is called once a second."""
         self._reader, self._pods, self._queue, self._cost = reader, pods, queue, cost.stage("read")
+        self._meters, self._meter_cost = meters, cost.stage("measure Pods")
         self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
         self._clock = UpdateClock()
         self._ticker = Ticker(settings.period_s, self.tick)
@@ -208,9 +230,13 @@ class Live:
 
     def tick(self, now_s: float) -> None:
         started_s = time.perf_counter()
-        self._queue.put(Sample(self._reader.grab(now_s), self._pods.count, now_s < self._pods.churn_until_s))
-        self._cost.record(time.perf_counter() - started_s)
-        if self._clock.due(now_s):
+        grab, due = self._reader.grab(now_s), self._clock.due(now_s)
+        read_s = time.perf_counter()
+        measured = self._meters.tick(now_s, self._pods.pods, due) if self._meters is not None else None
+        self._queue.put(Sample(grab, self._pods.count, now_s < self._pods.churn_until_s, measured))
+        self._cost.record(read_s - started_s)
+        self._meter_cost.record(time.perf_counter() - read_s)
+        if due:
             self._keep_pace(now_s)
             self._on_update()
 
@@ -232,6 +258,8 @@ class Live:
     def stop(self) -> None:
         self._ticker.stop()
         self._thread.join(timeout=2.0)
+        if self._meters is not None:
+            self._meters.close()
 
     @property
     def lateness(self) -> Lateness:

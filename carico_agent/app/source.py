@@ -10,9 +10,11 @@ from pathlib import Path
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
-from carico_agent.app.sampling import Live, LiveRows, PodCount, Sample, SampleQueue, Sampling
+from carico_agent.app.sampling import Live, LiveRows, Meters, Sample, SampleQueue, Sampling
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
+from carico_agent.runtime.meter import PodMeters
+from carico_agent.runtime.watch import Runtime
 from carico_agent.settings import Settings
 from carico_agent.supervise.budget import Allowance, Pace
 from carico_agent.supervise.cost import OwnCost
@@ -54,8 +56,7 @@ class Source:
     @property
     def sizes(self) -> tuple[float, ...]:
         """What "all of it" is per resource: twice the cores (the cpu channel ends there), bytes; 1 for others."""
-        memory = float(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-        known = {"cpu": 2.0 * self.cores, "memory": memory}
+        known = {"cpu": 2.0 * self.cores, "memory": float(memory_bytes())}
         return tuple(known.get(name, 1.0) for name in self.resources)
 
     def status(self) -> SamplingStatus:
@@ -81,7 +82,7 @@ def allowance_of(settings: Settings) -> Allowance:
 def open_live(
     settings: Settings,
     node: str,
-    pods: PodCount,
+    runtime: Runtime,
     cost: OwnCost,
     state_file: Path,
     on_update: Callable[[], None],
@@ -97,8 +98,30 @@ def open_live(
     queue: SampleQueue[Sample] = SampleQueue()
     rows = LiveRows(reader, queue, recorder)
     sampling, pace = Sampling(Pipeline(model), rows, cost), Pace(allowance_of(settings))
-    live = Live(reader, pods, queue, cost, pace, settings.sampling, sampling.memory, in_loop(on_update))
+    live = Live(
+        reader,
+        runtime,
+        meters_of(settings, runtime, reader),
+        queue,
+        cost,
+        pace,
+        settings.sampling,
+        sampling.memory,
+        in_loop(on_update),
+    )
     return Source(reader.resources, reader.cores, sampling, live, queue, pace, reader.absent, rows.close)
+
+
+def meters_of(settings: Settings, runtime: Runtime, reader: NodeReader) -> Meters | None:
+    """Every Pod measured from its own counters, unless that is switched off."""
+    if not settings.pods.measure:
+        return None
+    meters = PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s)
+    return Meters(meters, reader.resources, reader.cores, float(memory_bytes()))
+
+
+def memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
 def open_replay(

@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 
 Handler = Callable[[web.BaseRequest], Awaitable[web.StreamResponse]]
 Routes = Mapping[str, Mapping[str, Handler]]
-"""Path → method → handler (marked with its `Operation`). The last segment may be "{id}": `request_id` gives
-what stood there."""
+"""Path → method → handler (marked with its `Operation`). The last segment may be "{id}" (`request_id` gives
+what stood there) or "{path}", which also matches several segments (`request_tail`)."""
 
 MOST_BODY_BYTES = 64 * 1024
 WRITE_DEADLINE_S = 30.0
@@ -54,6 +54,11 @@ def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = Non
 
 def request_id(request: web.BaseRequest) -> str:
     return request.path.rpartition("/")[2]
+
+
+def request_tail(request: web.BaseRequest, prefix: str) -> str:
+    """What stood at "{path}"."""
+    return request.path.removeprefix(prefix)
 
 
 async def read_json(request: web.BaseRequest, most_bytes: int = MOST_BODY_BYTES) -> dict[str, Any]:
@@ -208,8 +213,19 @@ class HttpServer:
         """this description"""
         return answer(describe(self._routes, __version__))
 
+    def _find(self, path: str) -> Mapping[str, Handler] | None:
+        """The path itself, or the nearest "…/{id}" or "…/{path}" above it."""
+        if (exact := self._routes.get(path)) is not None:
+            return exact
+        above = path.rpartition("/")[0]
+        found = self._routes.get(f"{above}/{{id}}")
+        while found is None and above:
+            found = self._routes.get(f"{above}/{{path}}")
+            above = above.rpartition("/")[0]
+        return found
+
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
-        methods = self._routes.get(request.path) or self._routes.get(request.path.rpartition("/")[0] + "/{id}")
+        methods = self._find(request.path)
         try:
             if wait_s := self.limiter.request(peer(request), time.monotonic()):
                 raise ApiError(429, "too many requests", {"Retry-After": str(math.ceil(wait_s))})

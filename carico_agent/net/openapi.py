@@ -74,14 +74,17 @@ def describe(routes: Mapping[str, Mapping[str, Callable[..., Any]]], version: st
 
 def _method(path: str, handler: Callable[..., Any]) -> dict[str, Any]:
     made = described(handler)
-    errors = COMMON_ERRORS | dict(made.errors) | ({404: "no such thing"} if path.endswith("{id}") else {})
+    errors = COMMON_ERRORS | dict(made.errors) | ({404: "no such thing"} if path.endswith("}") else {})
     responses = {str(made.gives): {"description": "the answer", "content": {made.content: _schema(made)}}}
     for code, text in sorted(errors.items()):
         error = {"schema": {"$ref": "#/components/schemas/Error"}}
         responses[str(code)] = {"description": text, "content": {JSON: error}}
     about: dict[str, Any] = {"summary": (handler.__doc__ or path).strip().splitlines()[0], "responses": responses}
-    if path.endswith("{id}"):
-        about["parameters"] = [{"name": "id", "in": "path", "required": True, "schema": {"type": "string"}}]
+    if path.endswith(("{id}", "{path}")):
+        name = path.rpartition("{")[2].rstrip("}")
+        about["parameters"] = [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        ]
     if made.body is not None:
         about["requestBody"] = {"required": True, "content": {JSON: {"schema": dict(made.body)}}}
     return about

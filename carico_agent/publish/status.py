@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from carico_agent.net.times import rfc3339
 
 if TYPE_CHECKING:  # numpy takes 0.1 s to load, and `carico status` needs none
-    from carico_agent.core import Estimate
+    from carico_agent.core import Estimate, KindEstimate
 
 VERSION = 1
 MODES = ("learning", "measured", "predicted")
@@ -39,6 +39,14 @@ class KindStatus:
     limiting: str | None
     daemon: bool = False
     """Runs once on every node: it is not what arrives next."""
+    low: float | None = None
+    high: float | None = None
+    spread: Amounts = field(default_factory=dict)
+    """Standard deviation of one Pod around its cost."""
+    arrivals: float = 0.0
+    """Chance that the next Pod to arrive is of this kind, 0 to 1."""
+    trusted: bool = False
+    """False: nothing is known yet about its cost but the prior."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,10 @@ class Status:
     """Usage that is no Pod's, per resource; empty until Pods are measured one by one."""
     room: Amounts = field(default_factory=dict)
     """What is left per resource; empty until Pods are measured one by one."""
+    measured: bool = False
+    """Every Pod is measured one by one."""
+    sizes: Amounts = field(default_factory=dict)
+    """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
     kinds: tuple[KindStatus, ...] = ()
     reserved: int = 0
     """Pods that reservations hold room for."""
@@ -116,8 +128,10 @@ def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | 
     return {name: known(value) for name, value in zip(names, values, strict=True)}
 
 
-def status_of(node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float]) -> Status:
-    """The status, as far as the estimate and its signals (`detail`) know it."""
+def status_of(
+    node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float], sizes: tuple[float, ...] = ()
+) -> Status:
+    """The status, as far as the estimate and its signals (`detail`) know it; `sizes`: what a share of 1 is."""
     return Status(
         node=node,
         time=rfc3339(),
@@ -136,12 +150,33 @@ def status_of(node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapp
         sigma=known(e.sigma),
         direction=by_name(resources, e.direction),
         signals={key: known(value) for key, value in detail.items()},
+        measured=e.measured,
+        host=by_name(resources, e.host) if e.measured else {},
+        room=by_name(resources, e.room) if e.measured else {},
+        sizes=by_name(resources, sizes) if sizes else {},
+        kinds=tuple(kind_status(resources, kind) for kind in e.kinds),
+    )
+
+
+def kind_status(resources: tuple[str, ...], kind: "KindEstimate") -> KindStatus:
+    return KindStatus(
+        kind=kind.kind,
+        pods=kind.pods,
+        cost=by_name(resources, kind.cost),
+        fits=known(kind.fits, 3),
+        limiting=kind.limiting,
+        daemon=kind.daemon,
+        low=known(kind.low, 3),
+        high=known(kind.high, 3),
+        spread=by_name(resources, kind.spread),
+        arrivals=round(kind.arrivals, 4),
+        trusted=kind.trusted,
     )
 
 
 _NESTED: tuple[type[Any], ...] = (Status, KindStatus, FederationStatus, SamplingStatus)
 _NAMES = {kind: tuple(one.name for one in fields(kind)) for kind in _NESTED}
-_WHEN_KNOWN = ("host", "room", "kinds")
+_WHEN_KNOWN = ("host", "room", "kinds", "sizes")
 """Left out of the JSON while they are empty."""
 
 

@@ -13,8 +13,9 @@ import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import nan
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
+from carico_agent.core import PodSample
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.counter_files import CounterFiles
 from carico_agent.runtime.demand import Counters, Demand, demand
@@ -42,15 +43,6 @@ class MeasuredPod:
     age_s: float
     """Since its start, where that is known, else since it was first seen."""
     demand: Demand
-
-
-class SampleData(NamedTuple):
-    """The arguments of `core.PodSample`, in its order."""
-
-    uid: str
-    kind: str
-    usage: tuple[float, ...]
-    daemon: bool
 
 
 class Readable(Protocol):
@@ -144,9 +136,10 @@ class PodMeters:
                 self._latest[key] = found
         return measured
 
-    def latest(self) -> list[MeasuredPod]:
-        """The last measurement of every Pod that still runs and was measured."""
-        return list(self._latest.values())
+    @property
+    def latest(self) -> Mapping[str, MeasuredPod]:
+        """The last measurement of every Pod that still runs and was measured, by key."""
+        return self._latest
 
     def close(self) -> None:
         for meter in self._meters.values():
@@ -207,21 +200,30 @@ def add_up(found: Sequence[Demand]) -> Demand:
 
 
 def to_samples(
-    measured: Iterable[MeasuredPod], resources: Sequence[str], cores: int, memory_total_bytes: float
-) -> list[SampleData]:
-    """Measurements in the node's unit: cpu as a share of twice the cores, memory of MemTotal; others unknown.
+    pods: Mapping[str, Pod],
+    latest: Mapping[str, MeasuredPod],
+    resources: Sequence[str],
+    cores: int,
+    memory_total_bytes: float,
+) -> list[PodSample]:
+    """All Pods that count in the node's unit: cpu as a share of twice the cores, memory of MemTotal.
 
-    >>> pod = MeasuredPod("a1", "shop/web", False, True, 0.0, 60.0, Demand(cpu_cores=1.0, memory_bytes=512.0))
-    >>> to_samples([pod], ("cpu", "memory", "network"), cores=2, memory_total_bytes=4096.0)
-    [SampleData(uid='a1', kind='shop/web', usage=(0.25, 0.125, nan), daemon=False)]
+    What was not measured (yet) is NaN, so that no Pod is missed.
     """
     samples = []
-    for pod in measured:
+    for key, pod in pods.items():
+        if not pod.counts:
+            continue
+        found = latest.get(key)
+        want = found.demand if found is not None else UNKNOWN
         shares = {
-            "cpu": pod.demand.cpu_cores / (2 * cores),
-            "memory": pod.demand.memory_bytes / memory_total_bytes if memory_total_bytes > 0 else nan,
-            "io": pod.demand.io_ratio,
+            "cpu": want.cpu_cores / (2 * cores),
+            "memory": want.memory_bytes / memory_total_bytes if memory_total_bytes > 0 else nan,
+            "io": want.io_ratio,
         }
         usage = tuple(shares.get(name, nan) for name in resources)
-        samples.append(SampleData(pod.key, pod.kind, usage, pod.daemon))
+        samples.append(PodSample(key, pod.kind, usage, pod.daemon))
     return samples
+
+
+UNKNOWN = Demand(cpu_cores=nan, memory_bytes=nan, io_ratio=nan)

@@ -100,9 +100,9 @@ class ProcessRuntime:
     def listen(self, callback: Callable[[Event], None]) -> None:
         self._listeners.append(callback)
 
-    def open_pod(self) -> Open:
+    def open_pod(self, io: bool = False) -> Open:
         """How the meter opens these Pods."""
-        of_cgroups = open_cgroups(self._locator)
+        of_cgroups = open_cgroups(self._locator, io)
 
         def open_one(pod: Pod) -> Sequence[Readable]:
             return [ProcessCounters(pod.pids[0], _ticks(pod.key), self._proc)] if pod.pids else of_cgroups(pod)

@@ -22,6 +22,7 @@ from typing import Protocol
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.log_names import LogNames
+from carico_agent.runtime.meter import Open, open_cgroups
 from carico_agent.runtime.pods import Pod, PodChange, PodTable, Selector
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodUsage, UsageReader
@@ -59,6 +60,7 @@ class Runtime(Protocol):
     def listen(self, callback: Callable[[Event], None]) -> None: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
     def tidy_usage(self, unused: bool) -> None: ...
+    def open_pod(self, io: bool = False) -> Open: ...
 
 
 def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
@@ -112,6 +114,10 @@ class RuntimeWatch:
             return {}
         with self._usage_lock:
             return self._usage.read(self.pods, now_s)
+
+    def open_pod(self, io: bool = False) -> Open:
+        """How the counters of one Pod are opened, to measure it."""
+        return open_cgroups(self._locator, io)
 
     def tidy_usage(self, unused: bool) -> None:
         """Close the files of Pods that have gone; those of all, when nobody looks any more. Waits for nobody."""

@@ -1,8 +1,9 @@
 """Record and replay: readings as JSON lines, so that everything after the kernel can be run again.
 
 The first line is a header; each further line is one reading with the number of Pods and whether containers came or
-went. Unknown fields are left out. A name ending in .gz is compressed. An existing file is replaced. A line with
-"row": "pods" holds all containers at one instant instead (`containers`); who replays readings passes over it.
+went; once a second also what each Pod uses (`measured`). Unknown fields are left out. A name ending in .gz is
+compressed. An existing file is replaced. A line with "row": "pods" holds all containers at one instant instead
+(`containers`); who replays readings passes over it.
 
 Raw readings are kept and not usage: a better derivation can then be tried on old traces.
 """
@@ -15,6 +16,8 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 from typing import IO, Any, Literal, cast
+
+from carico_agent.core import PodSample
 
 from . import containers
 from .containers import PodsRow
@@ -34,7 +37,7 @@ _COUNTERS = (
     "io_pressure_usec",
 )
 _FIELDS = tuple(item.name for item in fields(Reading))
-_KNOWN = frozenset({*_FIELDS, "pods", "churn"})
+_KNOWN = frozenset({*_FIELDS, "pods", "churn", "measured"})
 
 
 class BadTrace(ValueError):
@@ -53,6 +56,8 @@ class TraceRow:
     reading: Reading
     pods: int
     churn: bool
+    measured: tuple[PodSample, ...] | None = None
+    """All Pods one by one, about once a second; None in between, and where they are not measured."""
 
 
 class TraceWriter:
@@ -63,9 +68,11 @@ class TraceWriter:
         self._lines = [_line({"carico_trace": VERSION, "node": node, "cores": cores, "resources": resources})]
         self._flushed_t = -math.inf
 
-    def write(self, reading: Reading, pods: int, churn: bool) -> None:
+    def write(self, row: TraceRow) -> None:
+        reading = row.reading
         known = {key: value for key in _FIELDS if (value := getattr(reading, key)) not in (None, ())}
-        self._lines.append(_line({**known, "pods": pods, "churn": churn}))
+        measured = {} if row.measured is None else {"measured": [_measured(pod) for pod in row.measured]}
+        self._lines.append(_line({**known, "pods": row.pods, "churn": row.churn, **measured}))
         if reading.t - self._flushed_t >= FLUSH_S:
             self._flushed_t = reading.t
             self._flush()
@@ -176,7 +183,26 @@ def _row(value: dict[str, Any]) -> TraceRow:
     disks = {name: _counter(value["disks"], name) for name in _table(value, "disks")} if "disks" in value else None
     links = {name: _link(name, link) for name, link in _table(value, "links").items()} if "links" in value else None
     reading = Reading(float(t), disks=disks, links=links, lacks=tuple(lacks), **counters)
-    return TraceRow(reading, _counter(value, "pods"), churn)
+    measured = value.get("measured")
+    if measured is not None and not isinstance(measured, list):
+        raise ValueError(f"measured: a list of Pods is expected, not {measured!r}")
+    pods = None if measured is None else tuple(map(_pod_sample, measured))
+    return TraceRow(reading, _counter(value, "pods"), churn, pods)
+
+
+def _measured(pod: PodSample) -> list[Any]:
+    usage = [round(value, 6) if math.isfinite(value) else None for value in pod.usage]
+    return [pod.uid, pod.kind, pod.daemon, usage]
+
+
+def _pod_sample(value: Any) -> PodSample:
+    try:
+        uid, kind, daemon, usage = value
+        if not (isinstance(uid, str) and isinstance(kind, str) and isinstance(daemon, bool)):
+            raise ValueError
+        return PodSample(uid, kind, tuple(math.nan if one is None else float(one) for one in usage), daemon)
+    except (ValueError, TypeError):
+        raise ValueError(f"measured: [uid, kind, daemon, usage] is expected, not {value!r}") from None
 
 
 def _counter(table: dict[str, Any], key: str) -> int:

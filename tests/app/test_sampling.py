@@ -73,7 +73,8 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
     sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     live = Live(
         reader,
-        type("Pods", (), {"count": 0, "churn_until_s": 0.0})(),
+        type("Pods", (), {"count": 0, "churn_until_s": 0.0, "pods": {}})(),
+        None,
         queue,
         OwnCost(),
         Pace(Allowance(1.0, 1e12, 1.0)),
@@ -100,12 +101,13 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
 
     rows = LiveRows(reader, queue, Noted())
     sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
-    pods = type("Pods", (), {"count": 0, "churn_until_s": 0.0})()
+    pods = type("Pods", (), {"count": 0, "churn_until_s": 0.0, "pods": {}})()
     updated = threading.Event()
     settings = override(Settings(), "sampling", period_s=0.02, realtime=False)
     live = Live(
         reader,
         pods,
+        None,
         queue,
         OwnCost(),
         Pace(Allowance(1.0, 1e12, 1.0)),

@@ -70,7 +70,7 @@ def test_from_a_worker_at_one_hertz():
     fake, pods = Fake(), pods_named(*map(str, range(110)))
     fake.run(pods, 0.0, 30.0, step_s=1.0)
     assert fake.most <= 2 + 1.5 * 110 / PERIOD_S
-    assert len(fake.meters.latest()) == 110
+    assert len(fake.meters.latest) == 110
 
 
 def test_a_new_pod_is_measured_soon():
@@ -98,14 +98,14 @@ def test_what_is_measured():
     assert (found.key, found.kind, found.daemon, found.counts) == ("a", "n/a", True, False)
     assert found.age_s == pytest.approx(60.0 + found.t)
     assert found.demand.cpu_cores == pytest.approx(0.5)
-    assert fake.meters.latest() == measured
+    assert list(fake.meters.latest.values()) == measured
 
 
 def test_a_pod_that_goes_is_forgotten_and_closed():
     fake, pods = Fake(), pods_named("a", "b")
     fake.run(pods, 0.0, 10.0)
     fake.run(pods_named("b"), 10.0, 0.2)
-    assert [one.key for one in fake.meters.latest()] == ["b"]
+    assert list(fake.meters.latest) == ["b"]
     assert fake.files["a"][0].closed
     count = len(fake.log)
     fake.run(pods_named("b"), 10.2, 20.0)
@@ -157,7 +157,7 @@ def test_any_coming_and_going(steps):
         now_s += elapsed_s
         pods = pods_named(*map(str, keys))
         fake.meters.tick(now_s, pods)
-        assert {one.key for one in fake.meters.latest()} <= pods.keys()
+        assert fake.meters.latest.keys() <= pods.keys()
         opened = {key for key, all_files in fake.files.items() if not all_files[-1].closed}
         assert opened <= pods.keys()
     assert len(fake.meters._turns._due) <= 65 + 4 * 30
@@ -173,7 +173,7 @@ def test_on_a_tree(tmp_path, kind):
     for tick in range(1, 30):
         fake.run(1000 + tick * 50_000)  # half a core at 10 Hz
         meters.tick(tick * 0.1, pods)
-    (found,) = meters.latest()
+    (found,) = meters.latest.values()
     assert found.demand.cpu_cores == pytest.approx(0.5, abs=0.01)
     assert found.demand.memory_bytes == 3096.0
     meters.close()
@@ -188,6 +188,14 @@ def test_groups_of_one_pod_are_added_up():
 
 
 def test_samples_without_a_known_memory():
-    pod = MeasuredPod("a", "k", True, True, 0.0, 1.0, Demand(2.0, memory_bytes=5.0, io_ratio=0.5))
-    (sample,) = to_samples([pod], ("io", "cpu", "memory"), 4, 0.0)
+    pods = {"a": Pod("a", "x", "n", kind="k", daemon=True)}
+    measured = MeasuredPod("a", "k", True, True, 0.0, 1.0, Demand(2.0, memory_bytes=5.0, io_ratio=0.5))
+    (sample,) = to_samples(pods, {"a": measured}, ("io", "cpu", "memory"), 4, 0.0)
     assert sample.usage[:2] == (0.5, 0.25) and sample.usage[2] != sample.usage[2] and sample.daemon
+
+
+def test_a_pod_that_was_not_measured_yet_is_unknown_and_one_that_does_not_count_is_left_out():
+    pods = {"new": Pod("new", "x", "n", kind="k"), "skipped": Pod("skipped", "y", "n", counts=False)}
+    (sample,) = to_samples(pods, {}, ("cpu", "memory", "network"), 4, 4096.0)
+    assert (sample.uid, sample.kind) == ("new", "k")
+    assert all(value != value for value in sample.usage)

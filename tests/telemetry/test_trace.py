@@ -1,11 +1,13 @@
 import gzip
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from carico_agent.telemetry import BadTrace, Reading, TraceWriter, read_trace
+from carico_agent.core import PodSample
+from carico_agent.telemetry import BadTrace, Reading, TraceRow, TraceWriter, read_trace
 
 from .test_derive import READINGS, START
 
@@ -13,7 +15,7 @@ from .test_derive import READINGS, START
 def record(path, rows):
     writer = TraceWriter(path, node="n1", cores=2, resources=("cpu", "memory"))
     for reading, pods, churn in rows:
-        writer.write(reading, pods, churn)
+        writer.write(TraceRow(reading, pods, churn))
     writer.close()
 
 
@@ -39,7 +41,7 @@ def test_a_running_writer_can_be_read(tmp_path):
     for name in ("a", "a.gz"):
         writer = TraceWriter(tmp_path / name, node="n1", cores=2, resources=("cpu",))
         for row in SECONDS:
-            writer.write(*row)
+            writer.write(TraceRow(*row))
         seen = as_rows(tmp_path / name)  # not closed: a .gz has no end yet
         assert 90 <= len(seen) <= 100 and seen == SECONDS[: len(seen)]
         writer.close()
@@ -118,3 +120,26 @@ def test_unknown_is_left_out(tmp_path):
     assert json.loads((tmp_path / "a").read_text().splitlines()[1]) == ROW
     record(tmp_path / "a", [(START, 3, True)])
     assert as_rows(tmp_path / "a") == [(START, 3, True)]
+
+
+def test_what_each_pod_uses_is_kept(tmp_path):
+    pods = (PodSample("a1", "shop/web", (0.125, 0.25)), PodSample("b2", "kube-system/proxy", (0.5, float("nan")), True))
+    writer = TraceWriter(tmp_path / "a.jsonl", node="n1", cores=2, resources=("cpu", "memory"))
+    writer.write(TraceRow(START, 2, False, pods))
+    writer.write(TraceRow(replace(START, t=10.1), 2, False))
+    writer.close()
+    first, second = read_trace(tmp_path / "a.jsonl")[1]
+    assert first.measured[0] == pods[0] and second.measured is None
+    assert first.measured[1].usage[0] == 0.5 and first.measured[1].usage[1] != first.measured[1].usage[1]
+    assert first.measured[1].daemon
+
+
+@pytest.mark.parametrize("pod", [1, [], ["a", "k", 1, [0.5]], ["a", "k", True, "x"], ["a", "k", True, 5], {"a": 1}])
+def test_a_pod_that_is_none_is_refused(tmp_path, pod):
+    writer = TraceWriter(tmp_path / "a.jsonl", node="n1", cores=2, resources=("cpu",))
+    writer.write(TraceRow(START, 2, False))
+    writer.close()
+    path = tmp_path / "a.jsonl"
+    path.write_text(path.read_text().rstrip()[:-1] + f', "measured": [{json.dumps(pod)}]}}\n')
+    with pytest.raises(BadTrace, match="line 2: measured"):
+        list(read_trace(path)[1])
