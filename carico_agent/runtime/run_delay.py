@@ -75,7 +75,6 @@ class RunDelay:
         for tid in tuple(self._known):
             self._forget(tid)
         self._passed.clear()
-        self._looks = 0
 
     def _exchange(self, idle: list[int]) -> None:
         """Idle threads make room for unknown ones, as far as there are any."""
