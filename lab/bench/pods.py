@@ -160,7 +160,7 @@ def cost_table(count: int, seconds: float) -> Iterator[str]:
         with processes_in_groups(count, command) as (locator, pods):
             meters = PodMeters(open_cgroups(locator))
             opening_s: list[float] = []
-            run_ticks(meters, pods, 12.0, opening_s)  # opening files is not the steady state
+            run_ticks(meters, pods, 25.0, opening_s)  # opening files is not the steady state
             took_s: list[float] = []
             readings = len(run_ticks(meters, pods, seconds, took_s))
             meters.close()
