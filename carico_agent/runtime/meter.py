@@ -26,6 +26,9 @@ from carico_agent.runtime.usage import GONE, raise_descriptor_limit
 PERIOD_S = 5.0
 YOUNG_STEPS_S = (1.0, 1.0, 2.0)
 """Between the first readings of a Pod that came while we looked."""
+MOST_TICK_S = 0.0003
+"""On a crowded node a reading costs more (cold caches, threads that are looked at): then Pods are read less often, and
+the tick stays short."""
 OPENING = 5
 """Opening a Pod's files costs as much as so many readings of them."""
 
@@ -112,10 +115,18 @@ class PodMeter:
 class PodMeters:
     """All Pods of a node; for one thread."""
 
-    def __init__(self, open_pod: Open, period_s: float = PERIOD_S, wall: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        open_pod: Open,
+        period_s: float = PERIOD_S,
+        most_tick_s: float = MOST_TICK_S,
+        wall: Callable[[], float] = time.time,
+        stopwatch: Callable[[], float] = time.thread_time,
+    ) -> None:
+        """`most_tick_s`: CPU time after which a tick begins no other Pod; infinite where nobody waits for it."""
         self.failed = 0
         """Readings that failed for another reason than the end of the Pod."""
-        self._open_pod, self._wall = open_pod, wall
+        self._open_pod, self._most_tick_s, self._wall, self._stopwatch = open_pod, most_tick_s, wall, stopwatch
         self._turns = Stagger(period_s)
         self._pods: Mapping[str, Pod] = {}
         self._meters: dict[str, PodMeter] = {}
@@ -127,13 +138,15 @@ class PodMeters:
         """Read this tick's share of the Pods; those with a new measurement are returned."""
         if pods is not self._pods:  # a table of Pods is replaced, never changed
             self._take(now_s, pods)
-        measured = []
+        measured, until_s = [], self._stopwatch() + self._most_tick_s
         for key in self._turns.take(now_s):
             if key not in self._meters:
                 self._turns.spend(OPENING - 1)
             if found := self._measure(key, now_s):
                 measured.append(found)
                 self._latest[key] = found
+            if self._stopwatch() >= until_s:
+                break
         return measured
 
     @property

@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import Protocol
 
 from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.log_names import LogNames
 from carico_agent.runtime.meter import Open, open_cgroups
@@ -58,6 +59,7 @@ class Runtime(Protocol):
     def look(self) -> None: ...
     async def run(self) -> None: ...
     def listen(self, callback: Callable[[Event], None]) -> None: ...
+    def open_pod(self) -> Open: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
     def tidy_usage(self, unused: bool) -> None: ...
     def open_pod(self, io: bool = False) -> Open: ...
@@ -107,6 +109,14 @@ class RuntimeWatch:
 
     def listen(self, callback: Callable[[Event], None]) -> None:
         self._listeners.append(callback)
+
+    def open_pod(self) -> Open:
+        """How a meter opens the Pods of this runtime (`meter.PodMeters`)."""
+        return open_cgroups(self._locator, self._settings.sampling.io)
+
+    def container_reader(self) -> ContainerReader:
+        """Who reads this runtime's containers once a minute."""
+        return ContainerReader(self._locator)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
         """The counters of every Pod now, from any thread. A Pod whose cgroup is gone is left out."""

@@ -105,19 +105,26 @@ def demand_table(rows: Iterator[tuple[int, str, float, list[MeasuredPod]]]) -> I
 
 
 @contextmanager
-def processes_in_groups(count: int, command: list[str]) -> Iterator[tuple[Locator, dict[str, Pod]]]:
+def processes_in_groups(
+    count: int, command: list[str], label: str = "bench"
+) -> Iterator[tuple[Locator, dict[str, Pod]]]:
     """Real cgroups with one process each; all removed afterwards."""
-    locator, top = Locator(Path("/")), f"carico-bench-{os.getpid()}"
+    locator, top = Locator(Path("/")), f"carico-{label}-{os.getpid()}"
     mounts = dict.fromkeys([*locator.layout.controllers.values(), *filter(None, [locator.layout.unified])])
     names, started = [f"p{n}" for n in range(count)], []
     try:
         for name in names:
-            process = subprocess.Popen(command, start_new_session=True)
+            # it waits for a line until it is in its group: what it forks before would stay outside
+            waiting = ["sh", "-c", 'read line; exec "$@"', "sh", *command]
+            process = subprocess.Popen(waiting, start_new_session=True, stdin=subprocess.PIPE)
             started.append(process)
             for mount in mounts:
                 folder = Path(f"/{mount}/{top}/{name}")
                 folder.mkdir(parents=True)
                 (folder / "cgroup.procs").write_text(str(process.pid))
+            assert process.stdin is not None
+            process.stdin.write(b"\n")
+            process.stdin.close()
         yield locator, pods_of(locator, top, names)
     finally:
         for process in started:
@@ -153,7 +160,7 @@ def cost_table(count: int, seconds: float) -> Iterator[str]:
         with processes_in_groups(count, command) as (locator, pods):
             meters = PodMeters(open_cgroups(locator))
             opening_s: list[float] = []
-            run_ticks(meters, pods, 12.0, opening_s)  # opening files is not the steady state
+            run_ticks(meters, pods, 25.0, opening_s)  # opening files is not the steady state
             took_s: list[float] = []
             readings = len(run_ticks(meters, pods, seconds, took_s))
             meters.close()

@@ -1,5 +1,6 @@
 """A Pod's files on v2, v1 and hybrid trees: what is read, and what is left alone."""
 
+import errno
 import os
 from math import inf, isnan
 
@@ -140,8 +141,10 @@ def test_threads_are_looked_at_while_the_pod_waits_much(pod, files):
     pod.run(1_000_000, pressure_usec=3_000_000)
     stat.write_text("1 4001000000 1\n")
     assert files.read(6.0).delay_usec == 4_000_000
-    pod.run(5_000_000, pressure_usec=3_000_001)
-    assert files.read(11.0).delay_usec is None
+    for turn in range(counter_files.CALM):
+        pod.run(5_000_000 + turn, pressure_usec=3_000_001)
+        calm = files.read(11.0 + turn)
+    assert calm.delay_usec is None
 
 
 def test_memory_stat_is_read_now_and_then(pod, files):
@@ -179,6 +182,22 @@ def test_all_descriptors_are_closed(pod):
     files.read(6.0)
     assert len(files.descriptors) >= 4
     files.close()
+    assert set(os.listdir("/proc/self/fd")) == before
+
+
+def test_no_descriptor_is_kept_when_there_are_too_few(pod, monkeypatch):
+    before, calls, real = set(os.listdir("/proc/self/fd")), [], os.open
+
+    def open_some(*arguments):
+        calls.append(arguments)
+        if len(calls) > 2:
+            raise OSError(errno.EMFILE, "Too many open files")
+        return real(*arguments)
+
+    monkeypatch.setattr(os, "open", open_some)
+    with pytest.raises(OSError, match="Too many"):
+        CounterFiles(pod.group, io=True)
+    monkeypatch.undo()
     assert set(os.listdir("/proc/self/fd")) == before
 
 

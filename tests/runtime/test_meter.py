@@ -35,7 +35,7 @@ class FakeFiles:
 class Fake:
     def __init__(self, **more):
         self.log, self.files = [], {}
-        self.meters = PodMeters(self._open, wall=lambda: 1000.0, **more)
+        self.meters = PodMeters(self._open, **{"wall": lambda: 1000.0, "stopwatch": lambda: 0.0} | more)
 
     def _open(self, pod):
         opened = FakeFiles(self.log, pod.key)
@@ -64,6 +64,13 @@ def test_every_pod_is_read_every_period_and_never_all_in_one_tick(count):
     gaps = [b - a for seen in times.values() for a, b in pairwise(seen)]
     assert len(times) == count and min(map(len, times.values())) >= 2
     assert max(gaps) <= PERIOD_S * 1.1 + 0.1 and min(gaps) >= PERIOD_S * 0.9
+
+
+def test_readings_that_take_long_make_ticks_rarer_not_longer():
+    fake, pods = Fake(stopwatch=lambda: len(fake.log) * 0.001), pods_named(*map(str, range(110)))
+    fake.run(pods, 0.0, 60.0)
+    assert fake.most == 1
+    assert {key for t, key in fake.log if t >= 40.0} == set(pods)
 
 
 def test_from_a_worker_at_one_hertz():

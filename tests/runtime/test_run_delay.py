@@ -69,6 +69,19 @@ def test_a_new_thread_counts_from_when_it_is_known(fake):
     delay.close()
 
 
+def test_threads_of_a_pod_that_begins_are_found_soon(fake):
+    fake.set(10, 0, 0)
+    fake.list(10)
+    delay = fake.delay()
+    delay.look(0.0)
+    fake.set(11, 0, 0)
+    fake.list(10, 11)
+    delay.look(1.0)
+    fake.set(11, 0, 7_000_000)
+    assert delay.look(2.0) == 7000
+    delay.close()
+
+
 def test_busy_threads_are_found_among_many_idle_ones(fake):
     tids, busy = range(1, 301), {7, 150, 299}
     for tid in tids:
