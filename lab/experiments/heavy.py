@@ -78,7 +78,7 @@ def section(quick: bool) -> Section:
         headline=False,
     )
     s.say(
-        "**Another template.** Unprofiled Pods (made by a controller whose Pods have not yet run on this node for 12 s) "
+        "**Another template.** Unprofiled Pods (of a controller whose Pods have not yet run on this node for 12 s) "
         "count at the prior cost of one core until the node has measured them.",
         "",
         "**The same template** (a Job whose later Pods get heavier work): nothing tells Pods apart before they run. "
