@@ -30,10 +30,10 @@ from carico_agent.net.http import HttpServer
 from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.policy import Ledger
 from carico_agent.settings import Settings, override
-from tests.conftest import TREE
-from tests.kube.conftest import ExtenderProcess
-from tests.kube.plane import HOOKS, Plane, free_port, wait_for
-from tests.kube.webhook import Webhook
+from lab.support import TREE
+from lab.support.control_plane import HOOKS, Plane, free_port, wait_for
+from lab.support.extender_process import ExtenderProcess
+from lab.support.webhook import Webhook
 
 RESULTS = TREE / "lab/extender-results/EXTENDER.md"
 Row = tuple[str, ...]

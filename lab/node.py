@@ -26,7 +26,7 @@ from typing import Any
 import numpy as np
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
-from tests.containerd import PrivateContainerd, missing
+from lab.support.containerd import PrivateContainerd, missing
 
 PI = ("/bin/busybox", "awk", "BEGIN{while(1){s=0;for(i=0;i<1e6;i++)s+=(i%2?-4:4)/(2*i+1)}}")
 SETTLED_S = 2.0

@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from carico_agent.app.counters import PodCounters
 from carico_agent.app.kinds import KindRoutes
@@ -31,7 +30,7 @@ from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.metrics import Family
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.publisher import Publisher, PublisherContext, open_all
-from carico_agent.publish.status import Status, as_json, status_of
+from carico_agent.publish.status import AgentFacts, Status, as_json, by_name, known, status_of
 from carico_agent.runtime.events import Event
 from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
@@ -193,17 +192,17 @@ class Agent:
         estimate, usage = self._source.sampling.look()
         if usage is None:
             return None
-        status = status_of(self._node, self._source.resources, estimate, usage.detail, self._source.sizes)
-        return replace(
-            status,
+        facts = AgentFacts(
+            sizes=by_name(self._source.resources, self._source.sizes),
             reserved=self._reservations.reserved(),
-            available=self._reservations.available(status.pod_capacity),
+            available=self._reservations.available(known(estimate.pod_capacity, 3)),
             absent=self._source.absent,
             runtime=self._runtime.condition,
             federation=self._learning.status(),
             sampling=self._source.status(),
             publishers={one.name: one.condition for one in self._publishers},
         )
+        return status_of(self._node, self._source.resources, estimate, usage.detail, facts)
 
     def _room(self) -> float | None:
         """Pod-Capacity, as long as it is valid."""

@@ -119,6 +119,23 @@ class Status:
     """Publisher → its condition."""
 
 
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """What the agent's other parts add to an estimate; the fields are those of Status."""
+
+    sizes: Amounts = field(default_factory=dict)
+    reserved: int = 0
+    available: int = 0
+    absent: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = ""
+    federation: FederationStatus = FederationStatus()
+    sampling: SamplingStatus = SamplingStatus()
+    publishers: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_FACTS = AgentFacts()
+
+
 def known(value: float, digits: int = 6) -> float | None:
     """A finite number, rounded; None for NaN and infinity, which JSON does not know."""
     return round(float(value), digits) if isfinite(value) else None
@@ -129,9 +146,9 @@ def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | 
 
 
 def status_of(
-    node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float], sizes: tuple[float, ...] = ()
+    node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float], facts: AgentFacts = NO_FACTS
 ) -> Status:
-    """The status, as far as the estimate and its signals (`detail`) know it; `sizes`: what a share of 1 is."""
+    """The status of an estimate, its signals (`detail`) and what else the agent knows."""
     return Status(
         node=node,
         time=rfc3339(),
@@ -153,8 +170,15 @@ def status_of(
         measured=e.measured,
         host=by_name(resources, e.host) if e.measured else {},
         room=by_name(resources, e.room) if e.measured else {},
-        sizes=by_name(resources, sizes) if sizes else {},
+        sizes=facts.sizes,
         kinds=tuple(kind_status(resources, kind) for kind in e.kinds),
+        reserved=facts.reserved,
+        available=facts.available,
+        absent=facts.absent,
+        runtime=facts.runtime,
+        federation=facts.federation,
+        sampling=facts.sampling,
+        publishers=facts.publishers,
     )
 
 
@@ -187,7 +211,9 @@ def as_json(status: Status) -> dict[str, Any]:
     >>> body["pod_capacity"], body["high"], body["kubernetes"], "kinds" in body
     (3.2, None, 'published', False)
     """
-    body: dict[str, Any] = _plain(status)
+    body: dict[str, Any] = {name: getattr(status, name) for name in _NAMES[Status]}
+    for name in ("federation", "sampling", "kinds"):
+        body[name] = _plain(body[name])
     for name in _WHEN_KNOWN:
         if not body[name]:
             del body[name]

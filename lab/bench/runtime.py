@@ -27,8 +27,8 @@ from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodFiles, UsageReader
 from carico_agent.runtime.watch import discover
 from lab.bench.table import Row, missing
-from tests.containerd import PrivateContainerd
-from tests.containerd import missing as containerd_missing
+from lab.support.containerd import PrivateContainerd
+from lab.support.containerd import missing as containerd_missing
 
 PODS = 110
 THIS = [sys.executable, "-m", "lab.bench.runtime"]

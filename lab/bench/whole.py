@@ -13,8 +13,8 @@ from pathlib import Path
 
 from lab.bench.process import Http, agent, cpu_s, memory_mb, running
 from lab.bench.table import Row, missing
-from tests.containerd import PrivateContainerd
-from tests.containerd import missing as containerd_missing
+from lab.support.containerd import PrivateContainerd
+from lab.support.containerd import missing as containerd_missing
 
 PERIOD_S = 0.1
 EXPORTER = "prometheus-node-exporter"

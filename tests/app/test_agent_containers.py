@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from carico_agent.client import AgentClient
+from lab.support.containerd import PrivateContainerd, missing
 from tests.conftest import AgentProcess
-from tests.containerd import PrivateContainerd, missing
 
 Start = Callable[..., AgentProcess]
 

@@ -16,8 +16,8 @@ from pathlib import Path
 import pytest
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
+from lab.support.containerd import PrivateContainerd, missing
 from tests.conftest import AgentProcess
-from tests.containerd import PrivateContainerd, missing
 from tests.runtime.trees import FakeRoot
 
 Start = Callable[..., AgentProcess]

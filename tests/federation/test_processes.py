@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import AgentClient, AgentError, AgentUnavailable, Status
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable, StatusBody
 
 TREE = Path(__file__).resolve().parents[2]
 CORES = 4
@@ -76,7 +76,7 @@ class Cluster:
         )
         return AgentClient(f"{self.folder}/{name}")
 
-    def wait(self, agent: AgentClient, ready: Callable[[Status], bool]) -> Status:
+    def wait(self, agent: AgentClient, ready: Callable[[StatusBody], bool]) -> StatusBody:
         deadline_s = time.monotonic() + 120
         while time.monotonic() < deadline_s:
             try:
@@ -118,7 +118,7 @@ def test_capacity_follows_what_the_peers_run(
     assert "connected" in before["federation"]["condition"]
     assert all(peer.status()["usage"]["cpu"] < 0.5 for peer in peers)
 
-    def turned(status: Status) -> bool:
+    def turned(status: StatusBody) -> bool:
         ratio = status["capacity"] / before["capacity"]
         return bool(ratio > 1.15) if rises else bool(ratio < 0.75)
 

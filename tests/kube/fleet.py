@@ -20,7 +20,7 @@ from carico_agent.publish.node_writer import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
-from tests.kube.plane import Plane
+from lab.support.control_plane import Plane
 
 SWING_S = 8.0
 """Time from one peak of a node's number to the next [s]: a fall of 2 * swing takes half of it."""

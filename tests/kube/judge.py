@@ -20,7 +20,7 @@ from carico_agent.kube.access import from_kubeconfig
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.names import RESOURCE
 from carico_agent.net.buckets import TokenBucket
-from tests.kube.plane import Plane
+from lab.support.control_plane import Plane
 
 
 @dataclass(frozen=True, slots=True)

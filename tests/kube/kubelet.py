@@ -20,8 +20,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from tests import containerd
-from tests.kube.plane import Plane, binaries, free_port, wait_for
+from lab.support import containerd
+from lab.support.control_plane import Plane, binaries, free_port, wait_for
 
 IMAGE = "localhost/busybox:1"
 

@@ -14,12 +14,12 @@ from typing import Any
 import pytest
 import yaml
 
+from lab.support.control_plane import Plane, wait_for
+from lab.support.extender_process import ExtenderProcess
+from lab.support.webhook import Webhook
 from tests.conftest import TREE
-from tests.kube.conftest import ExtenderProcess
 from tests.kube.fleet import Fleet
 from tests.kube.judge import Recorder, Verdict
-from tests.kube.plane import Plane, wait_for
-from tests.kube.webhook import Webhook
 
 PODS = 200
 GRACE_MS = 250.0

@@ -11,9 +11,9 @@ import pytest
 import yaml
 
 from carico_agent.settings import BadSettings, parse
+from lab.support.control_plane import Plane, documents, wait_for
+from lab.support.extender_process import ExtenderProcess
 from tests.conftest import TREE
-from tests.kube.conftest import ExtenderProcess
-from tests.kube.plane import Plane, documents, wait_for
 from tests.kube.schema import SCHEMAS, problems
 
 DEPLOY = TREE / "deploy"

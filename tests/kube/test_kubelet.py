@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
+from lab.support.control_plane import Plane, wait_for
 from tests.conftest import AgentProcess
 from tests.kube import kubelet as real
-from tests.kube.plane import Plane, wait_for
 from tests.kube.test_node import RESOURCE, amounts, annotations
 
 PODS = "/api/v1/namespaces/default/pods"

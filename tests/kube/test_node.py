@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
+from lab.support.control_plane import Plane, wait_for
 from tests.conftest import AgentProcess
 from tests.kube.conftest import settle
-from tests.kube.plane import Plane, wait_for
 
 Start = Callable[..., AgentProcess]
 TRACE = str(Path(__file__).parent.parent / "golden/bursts.trace.gz")

@@ -10,7 +10,7 @@ import pytest
 from carico_agent.runtime.watch import Runtime, discover
 from carico_agent.settings import Settings
 from carico_agent.supervise.backoff import Backoff
-from tests.containerd import NEWER, PrivateContainerd, missing, missing_newer
+from lab.support.containerd import NEWER, PrivateContainerd, missing, missing_newer
 
 
 @pytest.fixture(params=["installed", "2.x"])

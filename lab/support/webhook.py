@@ -10,9 +10,9 @@ from typing import Any
 
 import yaml
 
-from tests.conftest import TREE
-from tests.kube.conftest import ExtenderProcess
-from tests.kube.plane import HOOKS, Plane, free_port
+from lab.support import TREE
+from lab.support.control_plane import HOOKS, Plane, free_port
+from lab.support.extender_process import ExtenderProcess
 
 
 class Webhook:
