@@ -15,7 +15,12 @@ def made() -> Status:
     for tick in range(50):
         model.observe(tick / 10, [0.3, 0.2], pods=1)
     facts = AgentFacts(
-        2, 3, {"io": "why"}, "containerd", sampling=SamplingStatus(0.1, None), publishers={"socket": "x"}
+        reserved=2,
+        available=3,
+        absent={"io": "why"},
+        runtime="containerd",
+        sampling=SamplingStatus(0.1, None),
+        publishers={"socket": "x"},
     )
     return status_of("a", RESOURCES, model.estimate(), {"memory": 0.2, "odd": nan, "odder": inf}, facts)
 
@@ -29,10 +34,22 @@ def test_json_there_and_back() -> None:
 
 def test_every_field_is_in_the_json_in_its_order() -> None:
     kinds = (KindStatus("shop/web", 2, {"cpu": 0.1}, 3.5, "cpu"),)
-    body = as_json(Status(host={"cpu": 0.1}, room={"cpu": 0.5}, kinds=kinds))
+    body = as_json(Status(host={"cpu": 0.1}, room={"cpu": 0.5}, sizes={"cpu": 8.0}, kinds=kinds))
     assert list(body) == [one.name for one in fields(Status)]
     assert body["kinds"] == [
-        {"kind": "shop/web", "pods": 2, "cost": {"cpu": 0.1}, "fits": 3.5, "limiting": "cpu", "daemon": False}
+        {
+            "kind": "shop/web",
+            "pods": 2,
+            "cost": {"cpu": 0.1},
+            "fits": 3.5,
+            "limiting": "cpu",
+            "daemon": False,
+            "low": None,
+            "high": None,
+            "spread": {},
+            "arrivals": 0.0,
+            "trusted": False,
+        }
     ]
 
 
