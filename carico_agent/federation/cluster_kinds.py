@@ -107,13 +107,13 @@ def differ(old: ClusterKinds, new: ClusterKinds) -> bool:
     """Whether kinds came or went, or a cost moved by more than NOTICED_RATIO of itself."""
     if old.resources != new.resources or old.rows.keys() != new.rows.keys():
         return True
-    return any(_moved(old.rows[name].cost, row.cost) for name, row in new.rows.items())
+    return any(_moved(old.rows[name], row) for name, row in new.rows.items())
 
 
-def _moved(old: Vector, new: Vector) -> bool:
-    if not np.array_equal(np.isnan(old), np.isnan(new)):
+def _moved(old: KindRow, new: KindRow) -> bool:
+    if abs(new.nodes - old.nodes) > 0.1 * old.nodes or not np.array_equal(np.isnan(old.cost), np.isnan(new.cost)):
         return True
-    return bool((np.abs(new - old) > NOTICED_RATIO * np.abs(old)).any())  # false for NaN
+    return bool((np.abs(new.cost - old.cost) > NOTICED_RATIO * np.abs(old.cost)).any())  # false for NaN
 
 
 def _sum_rows(rows: Sequence[KindRow]) -> KindRow:

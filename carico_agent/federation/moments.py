@@ -34,9 +34,10 @@ from carico_agent.federation.contribution import MOST_RESOURCES, Contribution
 
 COST_SPREAD = 0.05
 """τ, the share of a node by which the true cost of the same Pod is taken to differ from node to node."""
-COST_RANGE = 4.0
+COST_RANGE = 3.0
 SIZE_RANGE = 16.0
-"""A node's cost (size) counts as at most this many times the median one, and at least the same part of it."""
+"""A node's cost (size) counts as at most this many times the median one, and at least the same part of it. With 3, one
+node of 100 that claims to be certain moves the mean by 4 %; with 4 it was 6 %."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)

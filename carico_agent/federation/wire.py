@@ -148,15 +148,15 @@ def read_partial(raw: bytes) -> tuple[pb.Partial, Sums, ClusterKinds]:
         rules.check_name(claim.node)
     if partial.nodes > MOST_NODES:
         raise Rejected("size", f"{partial.nodes} nodes")
+    kinds = wire_kinds.read_table(partial.kinds)
     if not partial.sum.resources:
-        return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0))), ClusterKinds()
+        return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0))), kinds
     m = len(partial.sum.resources)
     names, root = read_factor(partial.sum, np.sqrt(m * partial.nodes))
     counts = _counts(partial.resource_nodes, m, partial.nodes)
     parts = (partial.cost.weight, partial.cost.first, partial.cost.second, partial.cost.size)
     cost = [rules.check_numbers("cost", m, part, 0.0, 1e60) for part in parts]
     rows = np.array(cost) if all(cost) else np.zeros((4, m))
-    kinds = wire_kinds.read_table(partial.kinds)
     return partial, Sums(names, root, partial.nodes, counts, rows), kinds
 
 
