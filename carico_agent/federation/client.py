@@ -175,7 +175,7 @@ class FederationClient:
         view = self._with_kinds(about, view)
         changed = self._view is None or view.sequence != self._view.sequence or view.kinds is not self._view.kinds
         self._view = view
-        self._incarnation = about.incarnation
+        self._incarnation, self._schedule.nodes = about.incarnation, view.nodes
         if changed or old is None:
             self._on_view(view)
 
