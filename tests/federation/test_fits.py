@@ -12,8 +12,8 @@ from carico_agent.federation.kinds import KindCost, KindFit
 from carico_agent.federation.status import describe_fit, fetch_fit
 
 from .processes import aggregator, until
+from .test_client import client, fast
 from .test_cluster_kinds import TWO, aggregator_with, contribution
-from .test_exchange import client, fast
 
 WEB = KindCost("shop/web", (1 / 16, 1 / 32), (0.0, 0.0), 5, 2.0)  # 0.5 cores and 0.5 GB of 8 and 16
 

@@ -15,7 +15,7 @@ from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.status import fetch_status
 
 from .processes import aggregator, until
-from .test_exchange import client, contributed, fast
+from .test_client import client, contributed, fast
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 

@@ -6,7 +6,7 @@ from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.federation.contribution import Contribution
 
 from .processes import aggregator, until
-from .test_exchange import client, fast, sees
+from .test_client import client, fast, sees
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 TWO = ("cpu", "memory")

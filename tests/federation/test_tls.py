@@ -11,7 +11,7 @@ from carico_agent.net.address import BadAddress, check, is_private
 from carico_agent.net.tls import TlsFiles
 
 from .processes import aggregator, until
-from .test_exchange import client, contributed, fast
+from .test_client import client, contributed, fast
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
