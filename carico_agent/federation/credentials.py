@@ -43,7 +43,7 @@ def server_credentials(files: TlsFiles) -> grpc.ServerCredentials:
     certificates = CertificateFiles(files)
     return grpc.dynamic_ssl_server_credentials(
         certificates.initial,
-        certificates,  # type: ignore[arg-type]  # grpc-stubs: None (unchanged) is allowed, says grpc's documentation
+        certificates,  # type: ignore[arg-type]  # grpc-stubs leaves out None, which means unchanged
         require_client_authentication=True,
     )
 

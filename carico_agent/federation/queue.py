@@ -1,4 +1,4 @@
-"""The paper's aggregator, for comparison: one global subspace and a queue of pairwise merges.
+"""The aggregator of *CARICO*, for comparison: one global subspace and a queue of pairwise merges.
 
 Each incoming subspace is merged with weights (N−1)/N and 1/N (*CARICO*, 4.3). It depends on the order, remembers a
 vanished node for ever and lets a talkative node weigh more; `moments.py` has none of these faults and is the default.
@@ -13,7 +13,7 @@ from carico_agent.federation.moments import Moments, Sums, decompose, most_known
 
 
 class Queue:
-    """Same interface as Moments. Costs are those of Moments, the paper shares none.
+    """Same interface as Moments. Costs are those of Moments; the dissertation shares none.
 
     >>> cluster = Queue()
     >>> for name, usage in (("a", 0.2), ("b", 0.6), ("b", 0.6)):

@@ -226,6 +226,6 @@ async def test_limits_of_a_real_process():
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await channel.unary_unary(f"/{wire.SERVICE}/Share")(b"\xff\xff", timeout=5)
         assert error.value.code().name == "INVALID_ARGUMENT"
-        told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-        answer = pb.View.FromString(await call(wire.write_contribution("n", told, time.time_ns()), timeout=5))
+        given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+        answer = pb.View.FromString(await call(wire.write_contribution("n", given, time.time_ns()), timeout=5))
         assert not answer.rejected

@@ -16,9 +16,9 @@ from .test_moments import NAMES, assert_equal, concatenated, subspace
 
 
 def contribute(
-    ledger: ContributionLedger, node: str, told: Contribution, time_ns: int, now_s: float = 0.0, leaving: bool = False
+    ledger: ContributionLedger, node: str, given: Contribution, time_ns: int, now_s: float = 0.0, leaving: bool = False
 ):
-    raw = wire.write_contribution(node, told, time_ns, leaving=leaving)
+    raw = wire.write_contribution(node, given, time_ns, leaving=leaving)
     ledger.apply(*wire.read_contribution(raw), raw, now_s)
 
 
@@ -48,32 +48,32 @@ def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):
     """Nodes wander between aggregators at every message (a load balancer), shares get lost, aggregators restart."""
     rng = np.random.default_rng(seed)
     ledgers = [ContributionLedger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
-    told: dict[str, Contribution] = {}
+    living: dict[str, Contribution] = {}
     where: dict[str, int] = {}
     for step in range(steps):
         node, at = f"n{rng.integers(nodes)}", int(rng.integers(3))
         chance = rng.random()
         if chance < 0.7 or step == steps - 1:
-            told[node], where[node] = Contribution(NAMES, subspace(rng, 4)), at
-            contribute(ledgers[at], node, told[node], time_ns=step + 1)
+            living[node], where[node] = Contribution(NAMES, subspace(rng, 4)), at
+            contribute(ledgers[at], node, living[node], time_ns=step + 1)
         elif (
-            chance < 0.78 and node in told
+            chance < 0.78 and node in living
         ):  # leaves where it contributed last; older copies elsewhere must not come back
             settle(ledgers)
-            contribute(ledgers[where[node]], node, told.pop(node), time_ns=step + 1, leaving=True)
+            contribute(ledgers[where[node]], node, living.pop(node), time_ns=step + 1, leaving=True)
         elif chance < 0.95:
             a, b = rng.permutation(3)[:2]
             ledgers[a].merge()
             share(ledgers[a], ledgers[b], lose_answer=bool(rng.random() < 0.3))
         elif chance < 0.97:  # restart with nothing: its nodes have to contribute again
             ledgers[at] = ContributionLedger(f"agg{at}", Moments(), incarnation=1000 + step)
-            for name in [name for name, place in where.items() if place == at and name in told]:
-                contribute(ledgers[at], name, told[name], time_ns=step + 1)
+            for name in [name for name, place in where.items() if place == at and name in living]:
+                contribute(ledgers[at], name, living[name], time_ns=step + 1)
     settle(ledgers)
     for ledger in ledgers:
-        assert ledger.sums.nodes == len(told)
-        assert_equal(ledger.sums.subspace(), *concatenated(told, ledger.sums.resources))
-    assert sum(len(ledger.nodes) for ledger in ledgers) == len(told)
+        assert ledger.sums.nodes == len(living)
+        assert_equal(ledger.sums.subspace(), *concatenated(living, ledger.sums.resources))
+    assert sum(len(ledger.nodes) for ledger in ledgers) == len(living)
 
 
 def test_nothing_echoes_when_nothing_changes():
@@ -89,10 +89,10 @@ def test_nothing_echoes_when_nothing_changes():
 def test_many_claims_come_in_pieces(monkeypatch):
     monkeypatch.setattr(ledger_module, "CLAIM_BYTES", 500)
     a, b = ContributionLedger("a", Moments(), incarnation=1), ContributionLedger("b", Moments(), incarnation=2)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
     for i in range(100):
-        contribute(a, f"n{i}", told, 1)
-        contribute(b, f"n{i}", told, 2)
+        contribute(a, f"n{i}", given, 1)
+        contribute(b, f"n{i}", given, 2)
     share(a, b)
     assert a.partial(to="b").more_claims
     settle([a, b], rounds=20)
@@ -102,10 +102,10 @@ def test_many_claims_come_in_pieces(monkeypatch):
 
 def test_the_silent_are_taken_out():
     a, b = ContributionLedger("a", Moments(), incarnation=1), ContributionLedger("b", Moments(), incarnation=2)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    contribute(a, "early", told, 1, now_s=0.0)
-    contribute(a, "late", told, 1, now_s=15.0)
-    contribute(b, "other", told, 1)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(a, "early", given, 1, now_s=0.0)
+    contribute(a, "late", given, 1, now_s=15.0)
+    contribute(b, "other", given, 1)
     settle([a, b])
     assert a.sums.nodes == 3
     assert a.expire(now_s=21.0, silence_s=20.0, peer_silence_s=5.0) == ["early", "b"]
@@ -115,23 +115,23 @@ def test_the_silent_are_taken_out():
 
 def test_leaving_is_immediate_and_old_messages_do_not_count():
     ledger = ContributionLedger("a", Moments(), incarnation=1)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    contribute(ledger, "n", told, 10)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(ledger, "n", given, 10)
     for time_ns in (10, 9):
         with pytest.raises(Rejected, match="stale"):
-            contribute(ledger, "n", told, time_ns)
+            contribute(ledger, "n", given, time_ns)
     ledger.merge()
-    contribute(ledger, "n", told, 11, leaving=True)
+    contribute(ledger, "n", given, 11, leaving=True)
     ledger.merge()
     assert ledger.sums.nodes == 0 and ledger.sums.subspace().rank == 0
 
 
 def test_a_full_aggregator_says_so():
     ledger = ContributionLedger("a", Moments(), max_nodes=1)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    contribute(ledger, "n", told, 1)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(ledger, "n", given, 1)
     with pytest.raises(Rejected, match="full"):
-        contribute(ledger, "m", told, 1)
+        contribute(ledger, "m", given, 1)
 
 
 def test_an_aggregator_does_not_count_itself():

@@ -1,4 +1,4 @@
-"""What federation is for: the paper's figures 4.6 and 4.7, and a node that has never run a Pod."""
+"""What federation is for: figures 4.6 and 4.7 of *CARICO*, and a node that has never run a Pod."""
 
 import pytest
 
