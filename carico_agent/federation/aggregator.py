@@ -82,7 +82,7 @@ class Aggregator:
         self.exchanges += 1
         node = identity or "?"
         try:
-            message, given, kinds = wire.read_contribution(raw)
+            message, given, kinds = wire.read_contribution(raw, self.ledger.last_kinds)
             node = message.node
             if identity is not None and node != identity:
                 raise Rejected("identity", f"the certificate of {identity} does not speak for {node}")

@@ -119,6 +119,7 @@ class FederationClient:
             raise
 
     async def _exchange(self, link: "AggregatorLink", given: Contribution) -> None:
+        given = self._schedule.with_sent_kinds(given)
         self._sent, before = given, self._view
         await link.exchange(self._message(given))
         self._has_sent = True

@@ -8,6 +8,7 @@ the threshold grows with √N, and a large cluster exchanges less.
 """
 
 import math
+from dataclasses import replace
 
 import numpy as np
 
@@ -41,6 +42,12 @@ class ExchangeSchedule:
         if self._sent is None or now_s - self._sent_s + self._period_s / 2 >= self.heartbeat_s:
             return True
         return moved(self._sent, now, self._tolerance, cost_ratio(self.nodes))
+
+    def with_sent_kinds(self, now: Contribution) -> Contribution:
+        """`now` with the kinds sent last if they have not changed: equal bytes need not be read again."""
+        if self._sent is None or kinds.moved(self._sent.kinds, now.kinds):
+            return now
+        return replace(now, kinds=self._sent.kinds)
 
     def on_sent(self, sent: Contribution, now_s: float) -> None:
         self._sent, self._sent_s = sent, now_s

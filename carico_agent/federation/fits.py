@@ -55,10 +55,10 @@ def answer_fit(
 
 
 def _reported(report: NodeKinds, kind: str) -> tuple[int, str] | None:
-    if kind not in report.names:
+    if not report.fits or kind not in report.names:
         return None
-    fits, limiting = report.fits[report.names.index(kind)]
-    return None if math.isnan(fits) else (int(fits), report.resources[int(limiting)])
+    at = report.names.index(kind)
+    return (report.fits[at] - 1, report.resources[report.limiting[at]]) if report.fits[at] else None
 
 
 def _cost_for(have: tuple[str, ...], cost: Vector, want: tuple[str, ...]) -> Vector:
@@ -68,9 +68,10 @@ def _cost_for(have: tuple[str, ...], cost: Vector, want: tuple[str, ...]) -> Vec
 
 def _counted(report: NodeKinds, cost: Vector) -> tuple[int, str] | None:
     """min over resources of room/cost, and which; None if nothing that the kind uses is known here."""
-    usable = (cost > 0) & ~np.isnan(report.room)
+    room = np.array(report.room)
+    usable = (cost > 0) & ~np.isnan(room)
     if not usable.any():
         return None
-    fits = np.where(usable, report.room / np.where(usable, cost, 1.0), math.inf)
+    fits = np.where(usable, room / np.where(usable, cost, 1.0), math.inf)
     limiting = int(np.argmin(fits))
     return int(min(fits[limiting], MOST_PODS)), report.resources[limiting]

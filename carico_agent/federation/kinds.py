@@ -47,10 +47,14 @@ class NodeKinds:
     spread: Vector
     pods_seen: Vector
     arrivals: Vector
-    fits: Vector
-    """kinds×2: how many more fit (NaN: not sent) and the index of the limiting resource."""
-    room: Vector
-    """m, NaN: unknown; empty: not sent."""
+    raw: bytes
+    """The report as it was received: the same bytes need not be read again."""
+    fits: tuple[int, ...] = ()
+    """Per kind: 1 + how many more fit, 0 where the node did not count; empty: not sent."""
+    limiting: tuple[int, ...] = ()
+    """Per kind: index of the resource that limits."""
+    room: tuple[float, ...] = ()
+    """Per resource, NaN: unknown; empty: not sent."""
 
 
 def to_absolute(shares: Sequence[float], sizes: Sequence[float] | Vector) -> list[float]:

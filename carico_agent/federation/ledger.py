@@ -91,10 +91,15 @@ class ContributionLedger:
             if len(self.nodes) >= self._max_nodes:
                 raise Rejected("full", f"{self._max_nodes} nodes are known already")
             self._claim(node, time_ns)
-        self._kinds_changed |= kinds is not None or (last is not None and last.kinds is not None)
+        before = last.kinds.raw if last is not None and last.kinds is not None else b""
+        self._kinds_changed |= before != (kinds.raw if kinds is not None else b"")
         magnitude = given.subspace.magnitude
         self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, message.version, kinds)
         self._pending[node] = given
+
+    def last_kinds(self, node: str) -> NodeKinds | None:
+        record = self.nodes.get(node)
+        return record.kinds if record is not None else None
 
     def drop(self, node: str) -> None:
         """`node` left, fell silent or contributes elsewhere."""

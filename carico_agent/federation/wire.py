@@ -4,7 +4,7 @@ Kinds have a module of their own, wire_kinds.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -50,7 +50,9 @@ def write_contribution(
         time_unix_nano=time_ns,
         version=version,
         leaving=leaving,
-        kinds=wire_kinds.write_kinds(given),
+        kinds=wire_kinds.write_report(given),
+        fits=wire_kinds.write_fits(given),
+        limiting=wire_kinds.write_limiting(given),
         room=wire_kinds.write_room(given),
         seen_incarnation=seen.incarnation,
         seen_sequence=seen.sequence,
@@ -58,8 +60,13 @@ def write_contribution(
     ).SerializeToString()
 
 
-def read_contribution(raw: bytes) -> tuple[pb.Contribution, Contribution, NodeKinds | None]:
-    """The message, what it contributes, and its kinds and room (None: neither was sent); raises Rejected."""
+def read_contribution(
+    raw: bytes, last_kinds: Callable[[str], NodeKinds | None] = lambda node: None
+) -> tuple[pb.Contribution, Contribution, NodeKinds | None]:
+    """The message, what it contributes, and its kinds and room (None: neither was sent); raises Rejected.
+
+    `last_kinds(node)` is what was read from that node before: reading eight kinds anew takes 0.1 ms.
+    """
     try:
         message = pb.Contribution.FromString(raw)
     except DecodeError as error:
@@ -77,7 +84,7 @@ def read_contribution(raw: bytes) -> tuple[pb.Contribution, Contribution, NodeKi
         message.pods,
         rules.check_numbers("size of a resource", m, cost.size, *rules.SIZES),
     )
-    return message, given, wire_kinds.read_node(names, message)
+    return message, given, wire_kinds.read_node(names, message, last_kinds(message.node))
 
 
 def write_view(sums: Sums, rank: int | None, about: pb.View) -> bytes:

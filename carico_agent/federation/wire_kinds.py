@@ -2,9 +2,11 @@
 
 import math
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
+from google.protobuf.message import DecodeError
 
 from carico_agent.core.subspace import Vector
 from carico_agent.federation import contribution as rules
@@ -23,21 +25,39 @@ from carico_agent.federation.moments import spread
 from carico_agent.federation.proto import federation_pb2 as pb
 
 
-def write_kinds(given: Contribution) -> Iterator[pb.KindCost]:
-    """A node's kinds in absolute units: those that arrive most, as many as may travel."""
+def sent_kinds(given: Contribution) -> list[KindCost]:
+    """The kinds of a contribution that travel: those that arrive most, as many as may."""
     ranked = sorted(given.kinds, key=lambda kind: (-kind.arrivals, -kind.pods_seen, kind.kind))
-    for kind in ranked[:MOST_KINDS_PER_NODE]:
-        message = pb.KindCost(
+    return ranked[:MOST_KINDS_PER_NODE]
+
+
+def write_report(given: Contribution) -> bytes:
+    """A node's kinds in absolute units; empty if it has none."""
+    report = pb.KindReport()
+    for kind in sent_kinds(given):
+        report.kinds.add(
             kind=kind.kind[:MOST_KIND_CHARS],
             cost=to_absolute(kind.cost, given.sizes),
             spread=to_absolute(kind.spread, given.sizes),
             pods_seen=min(kind.pods_seen, MOST_PODS),
             arrivals=kind.arrivals,
         )
-        fit = given.fits.get(kind.kind)
-        if fit is not None and fit.limiting in given.resources:
-            message.fits, message.limiting = min(fit.fits, MOST_PODS), given.resources.index(fit.limiting)
-        yield message
+    return report.SerializeToString()
+
+
+def write_fits(given: Contribution) -> list[int]:
+    """Per kind that travels: 1 + how many more fit, 0 where that was not counted."""
+    if not given.fits:
+        return []
+    found = [given.fits.get(kind.kind) for kind in sent_kinds(given)]
+    return [1 + min(fit.fits, MOST_PODS) if fit and fit.limiting in given.resources else 0 for fit in found]
+
+
+def write_limiting(given: Contribution) -> list[int]:
+    if not given.fits:
+        return []
+    found = [given.fits.get(kind.kind) for kind in sent_kinds(given)]
+    return [given.resources.index(fit.limiting) if fit and fit.limiting in given.resources else 0 for fit in found]
 
 
 def write_room(given: Contribution) -> list[float]:
@@ -47,18 +67,34 @@ def write_room(given: Contribution) -> list[float]:
     return to_absolute([max(0.0, share) if not math.isnan(share) else share for share in given.room], given.sizes)
 
 
-def read_node(resources: tuple[str, ...], message: pb.Contribution) -> NodeKinds | None:
+def read_node(resources: tuple[str, ...], message: pb.Contribution, last: NodeKinds | None) -> NodeKinds | None:
     """What a node reported about kinds and its room; None if nothing. Raises Rejected."""
     if not message.kinds and not message.room:
         return None
-    m, kinds = len(resources), message.kinds
+    m = len(resources)
+    if last is None or last.raw != message.kinds or last.resources != resources:
+        last = _read_report(resources, message.kinds)
+    fits, limiting = tuple(message.fits), tuple(message.limiting)
+    if len(fits) not in (0, len(last.names)) or len(limiting) != len(fits):
+        raise Rejected("size", f"{len(fits)} fits and {len(limiting)} limits for {len(last.names)} kinds")
+    if any(fit > MOST_PODS + 1 for fit in fits) or any(index >= m for index in limiting):
+        raise Rejected("fits", f"{max(fits)} Pods, limited by resource {max(limiting)} of {m}")
+    room = tuple(rules.check_amounts("room", m, message.room)) if message.room else ()
+    return replace(last, fits=fits, limiting=limiting, room=room)
+
+
+def _read_report(resources: tuple[str, ...], raw: bytes) -> NodeKinds:
+    try:
+        kinds = pb.KindReport.FromString(raw).kinds
+    except DecodeError as error:
+        raise Rejected("decode", str(error)) from error
+    m = len(resources)
     if len(kinds) > MOST_KINDS_PER_NODE:
         raise Rejected("size", f"{len(kinds)} kinds, {MOST_KINDS_PER_NODE} are allowed")
     for kind in kinds:
         _check_kind(kind, m)
     if len({kind.kind for kind in kinds}) != len(kinds):
         raise Rejected("size", "a kind is named twice")
-    room = rules.check_amounts("room", m, message.room) if message.room else []
     return NodeKinds(
         resources,
         tuple(sys.intern(kind.kind) for kind in kinds),
@@ -66,8 +102,7 @@ def read_node(resources: tuple[str, ...], message: pb.Contribution) -> NodeKinds
         _array([list(kind.spread) for kind in kinds], m),
         np.array([float(kind.pods_seen) for kind in kinds]),
         np.array([kind.arrivals for kind in kinds]),
-        _array([[kind.fits if kind.HasField("fits") else math.nan, kind.limiting] for kind in kinds], 2),
-        np.array(room, dtype=np.float64),
+        raw,
     )
 
 
@@ -83,8 +118,6 @@ def _check_kind(kind: pb.KindCost, m: int) -> None:
     rules.check_amounts("spread of a kind", m, kind.spread)
     if kind.pods_seen > 1_000_000_000 or not 0 <= kind.arrivals <= 1e9:
         raise Rejected("kind", f"{name[:60]!r}: {kind.pods_seen} Pods seen, {kind.arrivals:.3g} arrivals")
-    if kind.limiting >= m or kind.fits > MOST_PODS:
-        raise Rejected("kind", f"{name[:60]!r}: fits {kind.fits}, limited by resource {kind.limiting}")
 
 
 def write_table(cluster: ClusterKinds, sequence: int, most: int, most_bytes: int) -> pb.KindTable:

@@ -102,6 +102,7 @@ class LoadNode:
         given = self._play(second)
         if self._call is None or not self._schedule.is_due(given, due_s):
             return
+        given = self._schedule.with_sent_kinds(given)
         self._schedule.on_sent(given, due_s)
         self._due_s.append(due_s)
         if self._fleet.counting:

@@ -16,6 +16,7 @@ from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, damaged
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
+WEB = pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
 LABELS = {KIND: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
 
 
@@ -27,7 +28,9 @@ def contribution(node: str) -> bytes:
         pods=3,
         time_unix_nano=time.time_ns(),
         cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9]),
-        kinds=[pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0, fits=3)],
+        kinds=pb.KindReport(kinds=[WEB]).SerializeToString(),
+        fits=[4],
+        limiting=[1],
         room=[3.0, 5e8],
     ).SerializeToString()
 

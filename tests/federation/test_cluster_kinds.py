@@ -42,6 +42,10 @@ def honest_kinds(rng: np.random.Generator, sizes: tuple[float, float], pods: int
     return found
 
 
+def packed(kinds: list[pb.KindCost]) -> bytes:
+    return pb.KindReport(kinds=kinds).SerializeToString()
+
+
 def report(node: str, given: Contribution, **changes):
     raw = wire.write_contribution(node, given, time.time_ns())
     return wire.read_contribution(raw)[2]
@@ -104,7 +108,7 @@ def test_whatever_one_of_100_claims(cost, pods, names, sizes):
     honest = honest_reports(np.random.default_rng(3), 99)
     kinds = [pb.KindCost(kind=kind, cost=cost, spread=cost, pods_seen=pods, arrivals=1e9) for kind in TRUTH]
     message = pb.Contribution(
-        node="liar", subspace=pb.Subspace(resources=names), kinds=kinds, cost=pb.Cost(size=sizes), room=cost
+        node="liar", subspace=pb.Subspace(resources=names), kinds=packed(kinds), cost=pb.Cost(size=sizes), room=cost
     )
     try:
         liar = wire.read_contribution(message.SerializeToString())[2]
@@ -219,11 +223,10 @@ def test_kinds_travel_only_when_they_changed():
         (pb.KindCost(kind="k", cost=[math.inf, 1], spread=[0, 0]), "cost of a kind"),
         (pb.KindCost(kind="k", cost=[1, 1], spread=[0, -1]), "spread of a kind"),
         (pb.KindCost(kind="k", cost=[1, 1], spread=[0, 0], arrivals=NAN), "kind"),
-        (pb.KindCost(kind="k", cost=[1, 1], spread=[0, 0], fits=1, limiting=2), "kind"),
     ],
 )
 def test_malformed_kinds_are_rejected_by_name(kind, reason):
-    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=[kind])
+    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=packed([kind]))
     with pytest.raises(Rejected) as error:
         wire.read_contribution(message.SerializeToString())
     assert error.value.reason == reason
@@ -232,9 +235,27 @@ def test_malformed_kinds_are_rejected_by_name(kind, reason):
 def test_too_many_kinds_and_the_same_twice():
     many = [pb.KindCost(kind=f"k{i}", cost=[1, 1], spread=[0, 0]) for i in range(33)]
     for kinds in (many, [many[0], many[0]]):
-        message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=kinds)
+        message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=packed(kinds))
         with pytest.raises(Rejected, match="size"):
             wire.read_contribution(message.SerializeToString())
     given_ = contribution([KindCost(f"k{i}", (0.1, 0.1), (0.0, 0.0), 1, float(i)) for i in range(64)])
     names = report("n", given_).names
     assert len(names) == 32 and names[0] == "k63"  # those that arrive most are sent
+
+
+@pytest.mark.parametrize(("fits", "limiting"), [([1, 1], [0, 0]), ([1], []), ([1], [2]), ([10**9], [0])])
+def test_malformed_fits_are_rejected(fits, limiting):
+    kinds = packed([pb.KindCost(kind="k", cost=[1, 1], spread=[0, 0])])
+    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=kinds, fits=fits, limiting=limiting)
+    with pytest.raises(Rejected, match="fits"):
+        wire.read_contribution(message.SerializeToString())
+
+
+def test_the_same_kinds_are_read_once():
+    one = aggregator_with(("a", contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.5, 0.5))))
+    before = one.ledger.nodes["a"].kinds
+    again = contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.4, 0.5))
+    one.exchange(wire.write_contribution("a", again, time.time_ns()), None)
+    after = one.ledger.nodes["a"].kinds
+    assert after.cost is before.cost and after.room != before.room
+    assert list(one.ledger.merge_kinds()) == []

@@ -27,7 +27,7 @@ class Cost(_message.Message):
     def __init__(self, value: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Contribution(_message.Message):
-    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds")
+    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds", "fits", "limiting")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
@@ -41,6 +41,8 @@ class Contribution(_message.Message):
     SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     SEEN_KINDS_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    LIMITING_FIELD_NUMBER: _ClassVar[int]
     node: str
     subspace: Subspace
     samples: int
@@ -49,32 +51,36 @@ class Contribution(_message.Message):
     time_unix_nano: int
     leaving: bool
     version: str
-    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
+    kinds: bytes
     room: _containers.RepeatedScalarFieldContainer[float]
     seen_incarnation: int
     seen_sequence: int
     seen_kinds: int
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ...) -> None: ...
+    fits: _containers.RepeatedScalarFieldContainer[int]
+    limiting: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KindReport(_message.Message):
+    __slots__ = ("kinds",)
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
+    def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ...) -> None: ...
 
 class KindCost(_message.Message):
-    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "fits", "limiting", "nodes")
+    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes")
     KIND_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     SPREAD_FIELD_NUMBER: _ClassVar[int]
     PODS_SEEN_FIELD_NUMBER: _ClassVar[int]
     ARRIVALS_FIELD_NUMBER: _ClassVar[int]
-    FITS_FIELD_NUMBER: _ClassVar[int]
-    LIMITING_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
     kind: str
     cost: _containers.RepeatedScalarFieldContainer[float]
     spread: _containers.RepeatedScalarFieldContainer[float]
     pods_seen: int
     arrivals: float
-    fits: int
-    limiting: int
     nodes: int
-    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., fits: _Optional[int] = ..., limiting: _Optional[int] = ..., nodes: _Optional[int] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class KindTable(_message.Message):
     __slots__ = ("resources", "kinds", "sequence")
