@@ -48,7 +48,7 @@ check: $(VENV)/.dev ## style, types, layers
 
 bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_exporter and a C loop
 	@$(BIN)/python -m lab.bench
-	@$(BIN)/python -m lab.bench_federation
+	@$(BIN)/python -m lab.bench.federation
 
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy

@@ -13,12 +13,13 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import nan
+from math import isfinite, nan
 from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, PodSample, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
+from carico_agent.federation.kinds import KindFit
 from carico_agent.runtime.meter import PodMeters, to_samples
 from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
@@ -117,7 +118,24 @@ class Sampling:
         """What this node may tell the others: its own local model, never the cluster's."""
         model = self.current_model()
         cost, precision = model.local_cost
-        return Contribution(model.resources, model.subspace, 10, cost, precision, model.pods, sizes)
+        now = model.estimate()
+        fits = {
+            kind.kind: KindFit(int(kind.fits), kind.limiting or "")
+            for kind in now.kinds
+            if kind.trusted and isfinite(kind.fits)
+        }
+        return Contribution(
+            model.resources,
+            model.subspace,
+            10,
+            cost,
+            precision,
+            model.pods,
+            sizes,
+            kinds=model.local_kinds(),
+            room=now.room,
+            fits=fits,
+        )
 
     def learn(self, view: GlobalView | None, weight: float) -> None:
         """The cluster's view, or None when it is too old to be used."""
@@ -126,9 +144,11 @@ class Sampling:
             nothing = [0.0] * len(model.resources)
             model.merge(Subspace.empty(len(nothing)), 0.0)
             model.learn_cost(nothing, nothing)
+            model.learn_kinds([])
         else:
             model.merge(view.subspace, weight)
             model.learn_cost(*view.cost_to_learn())
+            model.learn_kinds(view.kinds)
 
     def memory(self) -> float:
         """Its usage at the last row; NaN when unknown. From any thread."""

@@ -11,6 +11,7 @@ import argparse
 import asyncio
 import json
 import logging
+import os
 import sys
 
 from carico_agent.cli._common import add_config, complain, load_settings
@@ -44,11 +45,12 @@ def run(given: argparse.Namespace) -> int:
 
 def serve(settings: Settings) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    from carico_agent.federation.server import serve as serve_aggregator
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else every stranger's failed handshake is a line in the log
+    from carico_agent.app.aggregator import AggregatorDaemon
     from carico_agent.supervise.notify import Notifier
 
     try:
-        asyncio.run(serve_aggregator(settings.aggregator, ready=lambda address: Notifier().ready()))
+        asyncio.run(AggregatorDaemon(settings.aggregator).run(ready=lambda address: Notifier().ready()))
     except (OSError, ValueError) as error:
         complain(str(error))
         return 1
@@ -59,10 +61,10 @@ def ask_status(settings: Settings, as_json: bool) -> int:
     from carico_agent.federation.status import describe, fetch_status
     from carico_agent.net.tls import TlsFiles
 
-    told = settings.aggregator
+    own = settings.aggregator
     try:
-        tls = TlsFiles.mutual(told.tls_ca, told.tls_cert, told.tls_key)
-        status = asyncio.run(fetch_status(told.listen, tls))
+        tls = TlsFiles.mutual(own.tls_ca, own.tls_cert, own.tls_key)
+        status = asyncio.run(fetch_status(own.listen, tls))
     except (OSError, ValueError) as error:
         complain(f"no aggregator answers: {error}")
         return 1

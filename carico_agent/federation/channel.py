@@ -1,11 +1,8 @@
-"""A channel to an aggregator: plaintext only where nobody can listen in, mTLS elsewhere."""
-
-import ssl
+"""A channel to an aggregator: plaintext only where nobody can eavesdrop, mTLS elsewhere."""
 
 import grpc
 
 from carico_agent.net.tls import TlsFiles
-from carico_agent.net.tls import server_context as http_context
 
 
 def same(raw: bytes) -> bytes:
@@ -23,10 +20,3 @@ def open_channel(
     if server_name:
         options = [*options, ("grpc.ssl_target_name_override", server_name)]
     return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, cert), options=options)
-
-
-def server_context(tls: TlsFiles) -> ssl.SSLContext:
-    """mTLS for HTTP/2."""
-    context = http_context(tls)
-    context.set_alpn_protocols(["h2"])
-    return context

@@ -1,4 +1,4 @@
-"""The node's side: tells its own local model, hears the cluster's, works on alone when nobody answers.
+"""The node's side: sends its own local model, receives the cluster's, works on alone when nobody answers.
 
 grpc and protobuf are imported when `run` begins, so an agent without an aggregator does not pay their 12 MB.
 """
@@ -7,31 +7,40 @@ import asyncio
 import logging
 import random
 import time
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Sequence
 from importlib import import_module
-from typing import Any
-
-import numpy as np
+from typing import TYPE_CHECKING
 
 from carico_agent import __version__
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
+from carico_agent.federation.exchange import ExchangeSchedule, shifted
 from carico_agent.settings import FederationSettings
 from carico_agent.supervise.backoff import Backoff
+
+if TYPE_CHECKING:
+    from carico_agent.federation.link import AggregatorLink
+    from carico_agent.federation.proto import federation_pb2 as pb
 
 log = logging.getLogger(__name__)
 
 BACKOFF = Backoff(first_s=0.5, factor=1.6, most_s=2.5, jitter_ratio=0.4)
-"""3.5 s at most, so that a fleet is together again within 10 s of its aggregator's return; no stampede either."""
+"""3.5 s at most, so that a small fleet is together again within 10 s of its aggregator's return."""
+RECONNECTS_PER_S = 500.0
+"""A fleet of N nodes spreads its return over N/500 s: a TLS handshake costs the aggregator about a millisecond."""
+MOST_SPREAD_S = 30.0
 
-Exchange = Callable[[bytes], Coroutine[Any, Any, bytes]]
+
+def reconnect_delay_s(failures: int, nodes: int) -> float:
+    """How long to wait before connecting again, after `failures` in a row, in a cluster of `nodes`."""
+    return BACKOFF.delay_s(failures) + random.uniform(0.0, min(nodes / RECONNECTS_PER_S, MOST_SPREAD_S))
 
 
 class FederationClient:
-    """Run `run()` under a supervisor. `local()` gives the node's own model (None: nothing learned yet, only listen);
-    `learned(view)` is called with each new global view, in the event loop.
+    """Run `run()` under a supervisor. `local()` gives the node's own model (None: nothing learned yet, only receive);
+    `on_view(view)` is called with each new global view, in the event loop.
 
-    `local` must give the model *before* anything global is merged into it, or the cluster hears its own echo.
+    `local` must give the model *before* anything global is merged into it, or the cluster learns from its own echo.
     """
 
     def __init__(
@@ -40,20 +49,21 @@ class FederationClient:
         node: str,
         resources: Sequence[str],
         local: Callable[[], Contribution | None],
-        learned: Callable[[GlobalView], None],
+        on_view: Callable[[GlobalView], None],
     ) -> None:
         self.condition = "alone: no aggregator is configured"
         self.aggregator = ""
-        self.exchanges = self.failures = self.rejected_views = 0
+        self.exchanges = self.failures = self.rejected_views = self.pushed_views = 0
         self._settings = settings
         self._node, self._resources = node, tuple(resources)
-        self._local, self._learned = local, learned
+        self._local, self._on_view = local, on_view
         self._view: GlobalView | None = None
-        self._last_sent: Contribution | None = None
-        self._last_sent_s = float("-inf")
-        self._heartbeat_s = settings.heartbeat_s
+        self._schedule = ExchangeSchedule(settings.period_s, settings.heartbeat_s, settings.tolerance)
+        self._incarnation = self._kinds_sequence = 0
+        self._sent = Contribution(self._resources, Subspace.empty(len(self._resources)))
+        self._has_sent = False
         self._time_ns = 0
-        self._restless = True
+        self._view_wanted = True
 
     @property
     def view(self) -> GlobalView | None:
@@ -72,102 +82,117 @@ class FederationClient:
         return max(0, self.view.nodes - 1) if self.view else 0
 
     async def run(self) -> None:
-        """Talk for ever, to one aggregator after the other; returns only if none is configured."""
+        """Exchange for ever, with one aggregator after the other; returns only if none is configured."""
         if not self._settings.aggregators:
             return
         await asyncio.to_thread(import_module, "carico_agent.federation.link")  # grpc, beside the event loop
-        from carico_agent.federation.link import Link, LinkLost
+        from carico_agent.federation.link import AggregatorLink, ConnectionLost
 
         failures = 0
         while True:
             address = self._settings.aggregators[self.failures % len(self._settings.aggregators)]
             before = self.exchanges
             try:
-                async with Link(address, self._settings, self._settings.transport == "unary") as link:
-                    await self._converse(link.exchange, address)
-            except (LinkLost, Rejected) as error:
+                received = self._on_received_from(address)
+                async with AggregatorLink(address, self._settings, received) as link:
+                    await self._exchange_while_connected(link)
+            except (ConnectionLost, Rejected) as error:
                 failures = 1 if self.exchanges > before else failures + 1
                 self.failures += 1
                 what = "sent a view that is not believed" if isinstance(error, Rejected) else "does not answer"
                 self.rejected_views += isinstance(error, Rejected)
-                self._became(f"local only: {address} {what}: {error}")
-            await asyncio.sleep(BACKOFF.delay_s(failures))
+                self._set_condition(f"local only: {address} {what}: {error}")
+            await asyncio.sleep(reconnect_delay_s(failures, self._view.nodes if self._view else 0))
 
-    async def _converse(self, exchange: Exchange, address: str) -> None:
-        self._restless = True
+    async def _exchange_while_connected(self, link: "AggregatorLink") -> None:
+        self._view_wanted = True
+        self._schedule.restart()
         await asyncio.sleep(random.uniform(0, 0.2))
         try:
             while True:
-                told = self._local() or Contribution(self._resources, Subspace.empty(len(self._resources)))
-                if self._due(told):
-                    answer = await exchange(self._message(told))
-                    self._last_sent, self._last_sent_s = told, time.monotonic()
-                    self._hear(answer, told, address)
-                    self.exchanges += 1
+                given = self._local() or Contribution(self._resources, Subspace.empty(len(self._resources)))
+                if self._view_wanted or self._schedule.is_due(given, time.monotonic()):
+                    await self._exchange(link, given)
                 await asyncio.sleep(self._settings.period_s)
         except asyncio.CancelledError:
-            await self._say_goodbye(exchange)
+            await self._leave(link)
             raise
 
-    async def _say_goodbye(self, exchange: Exchange) -> None:
-        from carico_agent.federation.link import LinkLost
+    async def _exchange(self, link: "AggregatorLink", given: Contribution) -> None:
+        given = self._schedule.with_sent_kinds(given)
+        self._sent, before = given, self._view
+        await link.exchange(self._message(given))
+        self._has_sent = True
+        self._schedule.on_sent(given, time.monotonic())
+        self.exchanges += 1
+        if not link.pushes and before is not None and self._view is not None:
+            # Nobody pushes: ask again soon while the view is on its way.
+            self._view_wanted |= shifted(before.subspace, self._view.subspace, self._settings.tolerance)
 
-        if self._last_sent is not None:
+    async def _leave(self, link: "AggregatorLink") -> None:
+        from carico_agent.federation.link import ConnectionLost
+
+        if self._has_sent:
             try:
-                await asyncio.wait_for(exchange(self._message(self._last_sent, leaving=True)), 0.3)
-            except (LinkLost, TimeoutError):
+                await asyncio.wait_for(link.exchange(self._message(self._sent, leaving=True)), 0.3)
+            except (ConnectionLost, Rejected, TimeoutError):
                 return  # the aggregator's silence limit will do
 
-    def _due(self, told: Contribution) -> bool:
-        """Whether there is something to say, or to hear, or the heartbeat is due."""
-        if self._restless or self._last_sent is None:
-            return True
-        waited_s = time.monotonic() - self._last_sent_s + self._settings.period_s / 2
-        return waited_s >= self._heartbeat_s or moved(self._last_sent, told, self._settings.tolerance)
-
-    def _message(self, told: Contribution, leaving: bool = False) -> bytes:
+    def _message(self, given: Contribution, leaving: bool = False) -> bytes:
         from carico_agent.federation import wire
 
         # Rises also when the clock is set back a little; by more, the aggregator waits out its silence limit.
         self._time_ns = max(time.time_ns(), self._time_ns + 1)
-        return wire.write_contribution(self._node, told, self._time_ns, __version__, leaving)
+        seen = wire.Seen(self._incarnation, self._view.sequence, self._kinds_sequence) if self._view else None
+        return wire.write_contribution(self._node, given, self._time_ns, __version__, leaving, seen)
 
-    def _hear(self, answer: bytes, told: Contribution, address: str) -> None:
-        from carico_agent.federation import wire
+    def _on_received_from(self, address: str) -> Callable[[bytes], bool]:
+        def on_received(raw: bytes) -> bool:
+            from carico_agent.federation import wire
 
-        about, view = wire.read_view(answer, told.resources, told.sizes, time.monotonic())
-        if about.silence_s > 0:
-            self._heartbeat_s = min(self._settings.heartbeat_s, about.silence_s / 3)
-        self.aggregator = about.aggregator
-        old, self._restless = self.view, False
-        if about.rejected:
-            self._became(f"{address} rejects this node: {about.rejected}")
-        else:
-            self._became(f"connected to {address}")
+            about, view = wire.read_view(raw, self._sent.resources, self._sent.sizes, time.monotonic())
+            if about.silence_s > 0:
+                self._schedule.heartbeat_s = min(self._settings.heartbeat_s, about.silence_s / 3)
+            self.aggregator = about.aggregator
+            if about.rejected:
+                self._set_condition(f"{address} rejects this node: {about.rejected}")
+            elif not about.pushed:
+                self._set_condition(f"connected to {address}")
+            self.pushed_views += about.pushed
+            self._apply(about, view)
+            return not about.pushed
+
+        return on_received
+
+    def _apply(self, about: "pb.View", view: GlobalView | None) -> None:
+        old = self.view
+        if about.unchanged and old is not None:
+            self._view_wanted, view = False, old.renewed(time.monotonic())
         if view is None or (about.settling and old is not None and old.nodes > view.nodes):
             # An aggregator that has just started knows few nodes; the old view is better while it is fresh.
-            self._restless = True
+            self._view_wanted = True
             return
-        self._restless = old is None or shifted(old.subspace, view.subspace, self._settings.tolerance)
+        self._view_wanted = False
+        view = self._with_kinds(about, view)
+        changed = self._view is None or view.sequence != self._view.sequence or view.kinds is not self._view.kinds
         self._view = view
-        self._learned(view)
+        self._incarnation, self._schedule.nodes = about.incarnation, view.nodes
+        if changed or old is None:
+            self._on_view(view)
 
-    def _became(self, condition: str) -> None:
+    def _with_kinds(self, about: "pb.View", view: GlobalView) -> GlobalView:
+        """`view` with the kinds that came with it, or else the ones known before: they travel when they change."""
+        from carico_agent.federation import wire_kinds
+
+        if about.HasField("kinds"):
+            self._kinds_sequence = about.kinds.sequence
+            cluster = wire_kinds.read_table(about.kinds)
+            return view.with_kinds(wire_kinds.to_node(cluster, self._sent.resources, self._sent.sizes))
+        if about.incarnation != self._incarnation:
+            self._kinds_sequence = 0
+        return view.with_kinds(self._view.kinds if self._view else ())
+
+    def _set_condition(self, condition: str) -> None:
         if condition != self.condition:
             log.info("federation: %s", condition)
             self.condition = condition
-
-
-def shifted(a: Subspace, b: Subspace, tolerance: float) -> bool:
-    """Whether σ₁u₁, the RMS usage, differs by more than `tolerance` in any resource."""
-    return a.m != b.m or bool(np.abs(a.unit - b.unit).max(initial=0.0) > tolerance)
-
-
-def moved(sent: Contribution, now: Contribution, tolerance: float) -> bool:
-    """Whether `now` says something else than `sent`: usage by `tolerance`, cost by 10 %, or twice as sure of it."""
-    if shifted(sent.subspace, now.subspace, tolerance) or len(sent.cost) != len(now.cost):
-        return True
-    for old, new, old_sure, new_sure in zip(sent.cost, now.cost, sent.precision, now.precision, strict=True):
-        if abs(new - old) > 0.1 * abs(old) or new_sure > 2 * old_sure:
-            return True
-    return False

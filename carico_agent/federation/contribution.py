@@ -1,20 +1,22 @@
-"""What a node tells the others, what it hears back, and what is believed of either.
+"""What a node sends to the others, what it receives, and what is believed of either.
 
 Nothing that comes over the wire is used before it passed through here. A contribution is checked for what a true
-node can say at all: finite numbers, orthonormal directions, 0 ≤ σ ≤ √m (usage is in [0,1]^m), few resources, a time
+node can send at all: finite numbers, orthonormal directions, 0 ≤ σ ≤ √m (usage is in [0,1]^m), few resources, a time
 near ours. It is not checked for the sign of u (the sign of a singular vector is free) or the order of σ, because only
 UΣ²Uᵀ is used.
 """
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from operator import mul
 
 import numpy as np
 
+from carico_agent.core import KindCost
 from carico_agent.core.subspace import Subspace, Vector
+from carico_agent.federation.kinds import KindFit
 
 MOST_RESOURCES = 16
 MOST_NAME_CHARS = 253  # a Kubernetes node name is a DNS subdomain
@@ -46,6 +48,12 @@ class Contribution:
     sizes: Sequence[float] | Vector = ()
     """What usage 1 of each resource stands for (cores, bytes), so that unlike nodes can share a cost. Empty: the fleet
     is taken as alike. All nodes of a cluster should do the same."""
+    kinds: Sequence[KindCost] = ()
+    """What kinds of Pods cost by this node's own evidence, as shares of the node; at most 32 are sent."""
+    room: Sequence[float] | Vector = ()
+    """What is left of each resource, as a share of the node; NaN: unknown. Empty: not sent."""
+    fits: Mapping[str, KindFit] = field(default_factory=dict)
+    """How many more of a kind this node can take, by kind; others are counted from `room`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,12 +65,14 @@ class GlobalView:
     cost: Vector
     """What one Pod uses of this node, as a share of it; NaN where nobody knows."""
     precision: Vector
-    """1/variance with which `cost` holds on a node that is not among those who told it; 0 where nobody knows."""
+    """1/variance with which `cost` holds on a node that is not among those it comes from; 0 where nobody knows."""
     nodes: int
     sequence: int
     aggregator: str
-    heard_s: float
+    received_s: float
     """Our monotonic time of its arrival [s]."""
+    kinds: tuple[KindCost, ...] = ()
+    """What kinds of Pods cost, as shares of this node; NaN where nobody knows."""
 
     def cost_to_learn(self) -> tuple[list[float], list[float]]:
         """Cost and precision as CapacityModel.learn_cost takes them: unknown is 0, 0; at most a whole node."""
@@ -71,7 +81,14 @@ class GlobalView:
         return cost.tolist(), np.where(known, self.precision, 0.0).tolist()
 
     def age_s(self, now_s: float) -> float:
-        return max(0.0, now_s - self.heard_s)
+        return max(0.0, now_s - self.received_s)
+
+    def renewed(self, now_s: float) -> "GlobalView":
+        """The same view, received again."""
+        return replace(self, received_s=now_s)
+
+    def with_kinds(self, kinds: tuple[KindCost, ...]) -> "GlobalView":
+        return replace(self, kinds=kinds)
 
 
 def check_name(name: str) -> str:
@@ -123,11 +140,22 @@ def check_subspace(m: int, u: Sequence[float], sigma: Sequence[float], most_sigm
 
 
 def check_numbers(what: str, m: int, numbers: Sequence[float], least: float, most: float) -> list[float]:
-    """m numbers within bounds; an empty sequence means "not told" and stays empty."""
-    told = list(numbers)
-    if len(told) not in (0, m):
-        raise Rejected("size", f"{len(told)} numbers of {what} for {m} resources")
-    for number in told:
+    """m numbers within bounds; an empty sequence means "not sent" and stays empty."""
+    values = list(numbers)
+    if len(values) not in (0, m):
+        raise Rejected("size", f"{len(values)} numbers of {what} for {m} resources")
+    for number in values:
         if not least <= number <= most:  # false for NaN
             raise Rejected(what, f"{number:.3g} is not between {least:g} and {most:g}")
-    return told
+    return values
+
+
+def check_amounts(what: str, m: int, numbers: Sequence[float]) -> list[float]:
+    """m amounts in absolute units (cores, bytes): at least 0, at most an exabyte, or NaN for unknown."""
+    values = list(numbers)
+    if len(values) != m:
+        raise Rejected("size", f"{len(values)} numbers of {what} for {m} resources")
+    for number in values:
+        if not (0 <= number <= SIZES[1] or math.isnan(number)):
+            raise Rejected(what, f"{number:.3g} is not between 0 and {SIZES[1]:g}")
+    return values

@@ -1,63 +1,74 @@
-"""Who spoke last, where, and what that adds up to. No clock, no socket: times are arguments.
+"""The last contribution of each node, which aggregator holds it, and the sums over all. Times are arguments.
 
 Contributions wait in `_pending` (the newest of each node) until `merge` takes them all in at once; that keeps the
 answer to a node free of arithmetic.
 
-Several aggregators: each sends the others its own sums, and *claims*: "node x spoke here at its own time t". The node's
-own clock decides, so the aggregators' clocks need not agree. Who heard x earlier gives it up; who heard it later
-answers with a claim of its own. Claims are numbered, each peer says up to which number it has seen them, so a claim
-travels once, a lost message costs nothing, and a new peer begins with all of them.
+Several aggregators: each sends the others its own sums, and *claims*: "node x contributed here at its own time t". The
+node's own clock decides, so the aggregators' clocks need not agree. Whoever received x earlier gives it up; whoever
+received it later answers with a claim of its own. Claims are numbered, and each peer acknowledges the highest number it
+has seen, so a claim travels once, a lost message costs nothing, and a new peer begins with all of them.
 """
 
 import time
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from itertools import islice
 
-from carico_agent.federation import wire
+from carico_agent.federation import wire, wire_kinds
+from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, differ, merge_nodes
 from carico_agent.federation.contribution import Contribution, Rejected
+from carico_agent.federation.kinds import NodeKinds
 from carico_agent.federation.moments import Moments, Sums, add
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.queue import Queue
 
-CLAIM_BYTES = 32_768
+CLAIM_BYTES = KIND_BYTES = 24_576
+"""Of claims and of kinds in one message between aggregators, which may have 64 kB."""
 
 
 @dataclass(slots=True)
-class Heard:
-    """The last word of one node."""
+class NodeRecord:
+    """The last contribution of one node."""
 
     time_ns: int
-    heard_s: float
+    """By the node's own clock."""
+    received_s: float
     raw: bytes
     magnitude: float
     pods: int
     version: str
+    kinds: NodeKinds | None
 
 
 @dataclass(slots=True)
-class Peer:
-    """The last word of another aggregator."""
+class PeerRecord:
+    """The last partial sums of another aggregator."""
 
     incarnation: int
     sequence: int
     sums: Sums
-    heard_s: float
+    received_s: float
+    kinds: ClusterKinds = field(default_factory=ClusterKinds)
     seen_claim: int = 0  # of its claims, we have seen those up to here
     confirmed: int = 0  # of our claims, it has seen those up to here
 
 
-class Ledger:
+class ContributionLedger:
     def __init__(
         self, name: str, store: Moments | Queue, max_nodes: int = 20_000, incarnation: int | None = None
     ) -> None:
         self.name = name
         self.incarnation = incarnation if incarnation is not None else time.time_ns()
-        self.nodes: dict[str, Heard] = {}
-        self.peers: dict[str, Peer] = {}
+        self.nodes: dict[str, NodeRecord] = {}
+        self.peers: dict[str, PeerRecord] = {}
         self.sums = add([])
         self.own_sums = self.sums
         self.sequence = 0  # of the view
-        self._own_sequence = 0  # of what was told here; the others' news must not count as ours, it would echo for ever
+        self.kinds = ClusterKinds()
+        self.own_kinds = ClusterKinds()
+        self.kinds_sequence = 0
+        self._kinds_changed = self._peer_kinds_changed = False
+        self._own_sequence = 0  # of the nodes here; the peers' changes must not count as ours, they would echo for ever
         self._store = store
         self._max_nodes = max_nodes
         self._pending: dict[str, Contribution] = {}
@@ -65,12 +76,14 @@ class Ledger:
         self._claim_number = 0
         self._own_changed = self._peers_changed = False
 
-    def hear(self, message: pb.Contribution, told: Contribution, raw: bytes, now_s: float) -> None:
-        """A node spoke; raises Rejected if it may not."""
+    def apply(
+        self, message: pb.Contribution, given: Contribution, kinds: NodeKinds | None, raw: bytes, now_s: float
+    ) -> None:
+        """A node's contribution replaces its last one; raises Rejected if it may not."""
         node, time_ns = message.node, message.time_unix_nano
         last = self.nodes.get(node)
         if last is not None and time_ns <= last.time_ns:
-            raise Rejected("stale", f"{(last.time_ns - time_ns) / 1e9:.3f} s older than what {node} said last")
+            raise Rejected("stale", f"{(last.time_ns - time_ns) / 1e9:.3f} s older than the last one of {node}")
         if message.leaving:
             self.drop(node)
             return
@@ -78,12 +91,20 @@ class Ledger:
             if len(self.nodes) >= self._max_nodes:
                 raise Rejected("full", f"{self._max_nodes} nodes are known already")
             self._claim(node, time_ns)
-        self.nodes[node] = Heard(time_ns, now_s, raw, told.subspace.magnitude, told.pods, message.version)
-        self._pending[node] = told
+        before = last.kinds.raw if last is not None and last.kinds is not None else b""
+        self._kinds_changed |= before != (kinds.raw if kinds is not None else b"")
+        magnitude = given.subspace.magnitude
+        self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, message.version, kinds)
+        self._pending[node] = given
+
+    def last_kinds(self, node: str) -> NodeKinds | None:
+        record = self.nodes.get(node)
+        return record.kinds if record is not None else None
 
     def drop(self, node: str) -> None:
-        """`node` left, fell silent or speaks elsewhere."""
-        self.nodes.pop(node, None)
+        """`node` left, fell silent or contributes elsewhere."""
+        record = self.nodes.pop(node, None)
+        self._kinds_changed |= record is not None and record.kinds is not None
         self._pending.pop(node, None)
         self._claims.pop(node, None)
         if node in self._store:
@@ -92,13 +113,13 @@ class Ledger:
 
     def expire(self, now_s: float, silence_s: float, peer_silence_s: float) -> list[str]:
         """Take out who was silent for too long; their names."""
-        silent = [node for node, heard in self.nodes.items() if now_s - heard.heard_s > silence_s]
+        silent = [node for node, record in self.nodes.items() if now_s - record.received_s > silence_s]
         for node in silent:
             self.drop(node)
-        gone = [name for name, peer in self.peers.items() if now_s - peer.heard_s > peer_silence_s]
+        gone = [name for name, peer in self.peers.items() if now_s - peer.received_s > peer_silence_s]
         for name in gone:
             del self.peers[name]
-            self._peers_changed = True
+            self._peers_changed = self._peer_kinds_changed = True
         return silent + gone
 
     def absorb(self, most: int) -> bool:
@@ -121,13 +142,29 @@ class Ledger:
         self.sequence += 1
         return True
 
+    def merge_kinds(self) -> Iterator[bool]:
+        """Merge the kinds anew if a node's or a peer's changed: False between pieces of work, True if they are new."""
+        if self._kinds_changed:
+            self._kinds_changed, self._peer_kinds_changed = False, True
+            for step in merge_nodes([record.kinds for record in self.nodes.values() if record.kinds is not None]):
+                self.own_kinds = step or self.own_kinds
+                yield False
+        if self._peer_kinds_changed:
+            self._peer_kinds_changed = False
+            merged = combine([self.own_kinds, *(peer.kinds for peer in self.peers.values())])
+            if differ(self.kinds, merged):
+                self.kinds = merged
+                self.kinds_sequence += 1
+                yield True
+
     # Between aggregators
 
     def partial(self, to: str = "") -> pb.Partial:
-        """What to tell aggregator `to`; an empty name is one not met yet."""
+        """What to send to aggregator `to`; an empty name is one not met yet."""
         peer = self.peers.get(to)
         message = pb.Partial(aggregator=self.name, incarnation=self.incarnation, sequence=self._own_sequence)
         wire.write_sums(message, self.own_sums)
+        message.kinds.CopyFrom(wire_kinds.write_table(self.own_kinds, self.kinds_sequence, MOST_KINDS, KIND_BYTES))
         if peer is not None:
             message.seen_incarnation, message.seen_claim = peer.incarnation, peer.seen_claim
             message.claims_to = peer.confirmed
@@ -142,29 +179,31 @@ class Ledger:
                 message.claims_to = number
         return message
 
-    def take(self, message: pb.Partial, sums: Sums, now_s: float) -> None:
-        """Another aggregator spoke; raises Rejected if it is ourselves."""
+    def apply_partial(self, message: pb.Partial, sums: Sums, kinds: ClusterKinds, now_s: float) -> None:
+        """Another aggregator's sums replace its last ones; raises Rejected if it is ourselves."""
         if message.aggregator == self.name:
             raise Rejected("self", f"another aggregator is called {self.name} too, or it is this one")
         peer = self.peers.get(message.aggregator)
         if peer is None or peer.incarnation != message.incarnation:
-            peer = self.peers[message.aggregator] = Peer(message.incarnation, -1, sums, now_s)
+            peer = self.peers[message.aggregator] = PeerRecord(message.incarnation, -1, sums, now_s)
         if message.sequence >= peer.sequence:
             self._peers_changed |= message.sequence != peer.sequence
-            peer.sums, peer.sequence, peer.heard_s = sums, message.sequence, now_s
+            peer.sums, peer.sequence, peer.received_s = sums, message.sequence, now_s
+            self._peer_kinds_changed |= differ(peer.kinds, kinds)
+            peer.kinds = kinds
         if message.seen_incarnation == self.incarnation:
             peer.confirmed = max(peer.confirmed, message.seen_claim)
         for claim in message.claims:
-            self._hear_claim(message.aggregator, claim.node, claim.time_unix_nano)
+            self._apply_claim(message.aggregator, claim.node, claim.time_unix_nano)
         peer.seen_claim = max(peer.seen_claim, message.claims_to)
 
-    def _hear_claim(self, aggregator: str, node: str, time_ns: int) -> None:
+    def _apply_claim(self, aggregator: str, node: str, time_ns: int) -> None:
         mine = self.nodes.get(node)
         if mine is None:
             return
         if (time_ns, aggregator) > (mine.time_ns, self.name):
             self.drop(node)
-        elif self._claims[node][1] <= time_ns:  # they may not know that it spoke here since
+        elif self._claims[node][1] <= time_ns:  # they may not know that it contributed here since
             self._claim(node, mine.time_ns)
 
     def _claim(self, node: str, time_ns: int) -> None:

@@ -1,6 +1,7 @@
-"""One connection from a node to an aggregator: bytes there, bytes back, by stream or by single calls."""
+"""One connection from a node to an aggregator: contributions there, views back, by stream or by single calls."""
 
 import asyncio
+from collections.abc import Callable
 from types import TracebackType
 from typing import Protocol, cast
 
@@ -12,16 +13,25 @@ from carico_agent.net.address import check
 from carico_agent.net.tls import TlsFiles
 from carico_agent.settings import FederationSettings
 
+MOST_VIEW_BYTES = 262_144
+"""A view has some 300 bytes; with 256 kinds about 20 kB."""
+CONNECT_RATIO = 5.0
+"""The first answer may take this many times longer: when an aggregator returns, all nodes greet it at once, and a
+handshake takes it a few milliseconds of CPU time."""
 _OPTIONS: list[tuple[str, int | str]] = [
-    ("grpc.max_receive_message_length", 65_536),
+    ("grpc.max_receive_message_length", MOST_VIEW_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.use_local_subchannel_pool", 1),
+    ("grpc.enable_retries", 0),
 ]
 
+OnReceived = Callable[[bytes], bool]
+"""Gets every view; returns whether it was an answer (a pushed one is not). May raise Rejected."""
 
-class LinkLost(Exception):
-    """The aggregator is missing, slow or refuses; says why."""
+
+class ConnectionLost(Exception):
+    """The aggregator is missing, slow or refuses; the text says why."""
 
 
 class _Call(Protocol):
@@ -30,22 +40,31 @@ class _Call(Protocol):
     def cancel(self) -> bool: ...
 
 
-class Link:
-    """Opened with `async with`; every failure is LinkLost."""
+class AggregatorLink:
+    """Opened with `async with`; every failure is ConnectionLost, or Rejected if a view is not believed."""
 
-    def __init__(self, address: str, settings: FederationSettings, unary: bool) -> None:
-        self._address, self._settings, self._unary = address, settings, unary
+    def __init__(self, address: str, settings: FederationSettings, on_received: OnReceived) -> None:
+        self._address, self._settings, self._on_received = address, settings, on_received
+        self._unary = settings.transport == "unary"
         self._tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
         check(address, self._tls is not None, settings.allow_plaintext)
-        self._certificates: tuple[tuple[int, int, int], ...] = ()
+        self._fingerprint: tuple[tuple[int, int, int], ...] = ()
         self._stream: _Call | None = None
+        self._reader: asyncio.Task[None] | None = None
+        self._answered = asyncio.Event()
+        self._answers = 0
 
-    async def __aenter__(self) -> "Link":
+    @property
+    def pushes(self) -> bool:
+        """Whether views come without being asked for."""
+        return not self._unary
+
+    async def __aenter__(self) -> "AggregatorLink":
         try:
-            self._certificates = self._tls.fingerprint() if self._tls else ()
+            self._fingerprint = self._tls.fingerprint() if self._tls else ()
             self._channel = open_channel(self._address, self._tls, self._settings.tls_server_name, _OPTIONS)
         except OSError as error:
-            raise LinkLost(f"certificates: {error}") from error
+            raise ConnectionLost(f"certificates: {error}") from error
         self._one = self._channel.unary_unary(f"/{wire.SERVICE}/Exchange", same, same)
         self._many = self._channel.stream_stream(f"/{wire.SERVICE}/Stream", same, same)
         return self
@@ -53,42 +72,68 @@ class Link:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._stream is not None:
-            self._stream.cancel()
+        await self._end_stream()
         await self._channel.close(None)
 
-    async def exchange(self, raw: bytes) -> bytes:
-        """Say `raw`, hear the answer."""
-        if self._tls and self._tls_changed(self._tls):
-            raise LinkLost("certificates changed, connecting anew")
+    async def exchange(self, raw: bytes) -> None:
+        """Send a contribution and wait until it is answered; `on_received` gets the view."""
+        if self._tls and self._files_changed(self._tls):
+            raise ConnectionLost("certificates changed, connecting anew")
+        limit_s = self._settings.answer_s * (1.0 if self._answers else CONNECT_RATIO)
         try:
-            async with asyncio.timeout(self._settings.answer_s):
-                return await (self._by_call(raw) if self._unary else self._by_stream(raw))
+            async with asyncio.timeout(limit_s):
+                await (self._by_call(raw) if self._unary else self._by_stream(raw))
         except TimeoutError as error:
-            raise LinkLost(f"no answer within {self._settings.answer_s:g} s") from error
+            raise ConnectionLost(f"no answer within {limit_s:g} s") from error
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.UNIMPLEMENTED and not self._unary:
                 self._unary = True  # an aggregator without streams
-                return await self.exchange(raw)
-            raise LinkLost(f"{error.code().name}: {error.details()}") from error
+                await self._end_stream()
+                await self.exchange(raw)
+                return
+            raise ConnectionLost(f"{error.code().name}: {error.details()}") from error
         except asyncio.InvalidStateError as error:  # grpc.aio's word for writing to a call that has ended
-            raise LinkLost(f"the stream ended: {error}") from error
+            raise ConnectionLost(f"the stream ended: {error}") from error
+        self._answers += 1
 
-    async def _by_call(self, raw: bytes) -> bytes:
-        answer: bytes = await self._one(raw, timeout=self._settings.answer_s)
-        return answer
+    async def _by_call(self, raw: bytes) -> None:
+        self._on_received(await self._one(raw, timeout=CONNECT_RATIO * self._settings.answer_s))
 
-    async def _by_stream(self, raw: bytes) -> bytes:
-        if self._stream is None:
+    async def _by_stream(self, raw: bytes) -> None:
+        if self._stream is None or self._reader is None:
             self._stream = cast(_Call, self._many())  # type: ignore[call-arg]  # grpc-stubs wants an iterator
+            self._reader = asyncio.create_task(self._receive(self._stream), name="views")
+        if self._reader.done():
+            self._reader.result()  # raises why it ended
+        self._answered.clear()
         await self._stream.write(raw)
-        answer = await self._stream.read()
-        if not isinstance(answer, bytes):  # grpc.aio.EOF
-            raise LinkLost("the aggregator closed the stream")
-        return answer
-
-    def _tls_changed(self, tls: TlsFiles) -> bool:
+        answered = asyncio.ensure_future(self._answered.wait())
         try:
-            return tls.fingerprint() != self._certificates
+            await asyncio.wait({answered, self._reader}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            answered.cancel()
+        if self._reader.done():
+            self._reader.result()
+
+    async def _receive(self, stream: _Call) -> None:
+        """Hand on every view that comes; ends by an exception only, which the next exchange raises."""
+        while isinstance(raw := await stream.read(), bytes):
+            if self._on_received(raw):
+                self._answered.set()
+        raise ConnectionLost("the aggregator closed the stream")  # grpc.aio.EOF
+
+    async def _end_stream(self) -> None:
+        if self._stream is not None:
+            self._stream.cancel()
+        if self._reader is not None:
+            self._reader.cancel()
+            await asyncio.wait({self._reader})
+            if not self._reader.cancelled():
+                self._reader.exception()  # looked at: asyncio need not complain about it
+        self._stream = self._reader = None
+
+    def _files_changed(self, tls: TlsFiles) -> bool:
+        try:
+            return tls.fingerprint() != self._fingerprint
         except OSError:
             return False  # being replaced right now; the old ones work until then

@@ -1,4 +1,4 @@
-"""Aggregators telling each other their sums: one Share call per peer and period carries both directions."""
+"""Aggregators send each other their sums: one Share call per peer and period carries both directions."""
 
 import asyncio
 import logging
@@ -9,7 +9,7 @@ import grpc
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.contribution import Rejected
-from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.net.address import check
 from carico_agent.net.tls import TlsFiles
@@ -22,10 +22,10 @@ BACKOFF = Backoff(first_s=0.5, most_s=3.0)
 _OPTIONS: list[tuple[str, int | str]] = [("grpc.initial_reconnect_backoff_ms", 300)]
 
 
-class PeerLink:
+class PeerConnection:
     """The calls from here to one other aggregator."""
 
-    def __init__(self, address: str, ledger: Ledger, settings: AggregatorSettings) -> None:
+    def __init__(self, address: str, ledger: ContributionLedger, settings: AggregatorSettings) -> None:
         self.address = address
         self.name = ""
         self.condition = "not reached yet"
@@ -42,7 +42,7 @@ class PeerLink:
                     await self._share_while_it_works(channel)
             except (grpc.aio.AioRpcError, Rejected, OSError) as error:
                 failures = 1 if self.condition == "ok" else failures + 1
-                self._became(
+                self._set_condition(
                     error.details() or error.code().name if isinstance(error, grpc.aio.AioRpcError) else str(error)
                 )
             await asyncio.sleep(BACKOFF.delay_s(failures))
@@ -53,23 +53,23 @@ class PeerLink:
         while not self._tls or self._tls.fingerprint() == certificates:  # changed files: a new channel
             request = self._ledger.partial(self.name)
             raw = await call(request.SerializeToString(), timeout=max(1.0, 2 * self._settings.share_period_s))
-            message, sums = wire.read_partial(raw)
-            self._ledger.take(message, sums, time.monotonic())
+            message, sums, kinds = wire.read_partial(raw)
+            self._ledger.apply_partial(message, sums, kinds, time.monotonic())
             first, self.name = self.name != message.aggregator, message.aggregator
-            self._became("ok")
+            self._set_condition("ok")
             if not (first or request.more_claims or message.more_claims):
                 await asyncio.sleep(self._settings.share_period_s)
 
-    def _became(self, condition: str) -> None:
+    def _set_condition(self, condition: str) -> None:
         if condition != self.condition:
             log.info("peer %s: %s", self.address, condition)
             self.condition = condition
 
 
-def report(links: list[PeerLink], ledger: Ledger, now_s: float) -> list[pb.PeerStatus]:
+def report(connections: list[PeerConnection], ledger: ContributionLedger, now_s: float) -> list[pb.PeerStatus]:
     """Every peer we call or that calls us."""
-    rows = {link.name or link.address: pb.PeerStatus(address=link.address, condition=link.condition) for link in links}
+    rows = {one.name or one.address: pb.PeerStatus(address=one.address, condition=one.condition) for one in connections}
     for name, peer in ledger.peers.items():
         row = rows.setdefault(name, pb.PeerStatus(condition="calls us"))
-        row.aggregator, row.age_s, row.nodes = name, now_s - peer.heard_s, peer.sums.nodes
+        row.aggregator, row.age_s, row.nodes = name, now_s - peer.received_s, peer.sums.nodes
     return list(rows.values())

@@ -1,8 +1,8 @@
-"""The paper's aggregator, for comparison: one global subspace and a queue of pairwise merges.
+"""The aggregator of *CARICO*, for comparison: one global subspace and a queue of pairwise merges.
 
-Each incoming subspace is merged with weights (N−1)/N and 1/N (paper 000, 4.3). It depends on the order, remembers a
-vanished node for ever and lets a chatty node weigh more; `moments.py` has none of these faults and is the default. The
-numbers of both side by side: `python -m lab.bench_federation`.
+Each incoming subspace is merged with weights (N−1)/N and 1/N (*CARICO*, 4.3). It depends on the order, remembers a
+vanished node for ever and lets a talkative node weigh more; `moments.py` has none of these faults and is the default.
+Numbers of both side by side: `python -m lab.bench.federation --methods`.
 """
 
 import numpy as np
@@ -13,12 +13,12 @@ from carico_agent.federation.moments import Moments, Sums, decompose, most_known
 
 
 class Queue:
-    """Same interface as Moments. Costs are those of Moments, the paper shares none.
+    """Same interface as Moments. Costs are those of Moments; the dissertation shares none.
 
     >>> cluster = Queue()
     >>> for name, usage in (("a", 0.2), ("b", 0.6), ("b", 0.6)):
     ...     cluster.put(name, Contribution(("cpu",), Subspace.of_batch([[usage]])))
-    >>> round(cluster.sums().subspace().magnitude ** 2, 12)   # b spoke twice and weighs more than 1/2
+    >>> round(cluster.sums().subspace().magnitude ** 2, 12)   # b sent twice and weighs more than 1/2
     0.28
     """
 
@@ -33,13 +33,13 @@ class Queue:
     def __contains__(self, node: str) -> bool:
         return node in self._last
 
-    def put(self, node: str, told: Contribution) -> None:
-        self._last.put(node, told)
-        if not told.subspace.rank:
+    def put(self, node: str, contribution: Contribution) -> None:
+        self._last.put(node, contribution)
+        if not contribution.subspace.rank:
             return
-        names = most_known([(self._names, np.ones(len(self._names))), (told.resources, np.ones(len(told.resources)))])
+        names = most_known((known, np.ones(len(known))) for known in (self._names, contribution.resources))
         mine = self._factor(self._subspace, self._names, names)
-        theirs = self._factor(told.subspace, told.resources, names)
+        theirs = self._factor(contribution.subspace, contribution.resources, names)
         nodes = len(self._last)
         # [√((N−1)/N)·UΣ, √(1/N)·U′Σ′]; the very first one is taken whole
         weight = 1.0 / nodes if self._subspace.rank else 1.0

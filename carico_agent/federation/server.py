@@ -1,239 +1,248 @@
-"""The aggregator: answers each node with the latest view at once; merging happens beside the calls (paper 000, 4.3).
+"""gRPC in front of an Aggregator: who calls, how much they may ask for, and which streams get pushed views.
 
-Why bytes and no generated service: the view is the same for every node, so it is serialised once per merge and not
-once per answer. Why our own HTTP/2: see http2.py.
+What gRPC's C core enforces (OPTIONS): sizes of messages and headers, calls per connection, number of connections,
+handshakes that never end, idle connections, pings. What is enforced here: calls and messages per peer, streams that
+fall silent. A peer is the name in its certificate; without TLS nobody has a name, and each connection counts alone.
+A stream that sends too fast is read more slowly, so that HTTP/2's flow control holds it back and nothing piles up here.
 """
 
 import asyncio
 import logging
-import signal
-import socket
+import os
 import time
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeAlias
 
-from carico_agent.federation import peers, state, wire
-from carico_agent.federation.call import Method
-from carico_agent.federation.contribution import MOST_NAME_CHARS, Rejected
-from carico_agent.federation.frames import INVALID_ARGUMENT, PERMISSION_DENIED, CallError
-from carico_agent.federation.ledger import Ledger
-from carico_agent.federation.listener import Listener
-from carico_agent.federation.moments import Moments
-from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.queue import Queue
-from carico_agent.net.address import check
+import grpc
+
+from carico_agent.federation.aggregator import Aggregator, NotAllowed
+from carico_agent.federation.channel import same
+from carico_agent.federation.contribution import Rejected
+from carico_agent.federation.credentials import server_credentials
+from carico_agent.federation.wire import SERVICE
+from carico_agent.net.limits import Limits, Peer, RateLimiter
+from carico_agent.net.sockets import clear_stale
 from carico_agent.net.tls import TlsFiles
 from carico_agent.settings import AggregatorSettings
-from carico_agent.supervise.tasks import Supervisor
 
 log = logging.getLogger(__name__)
 
-MERGE_SHARE = 0.05
-PIECE = 100
-"""Contributions taken in at a time: about 1 ms."""
-SETTLE_S = 4.0
-LOGGED_REJECTS = 100
-STREAMS = 1000
-"""Calls at a time on one connection; a node needs one."""
+Context: TypeAlias = "grpc.aio.ServicerContext[Any, Any]"
+Answer = Callable[[bytes, str | None], bytes]
+
+CALLS_PER_CONNECTION = 16
+"""A node needs one, and another while it reconnects."""
+AGE_MS = 3_600_000
+"""A connection ends after an hour, give or take a tenth: a withdrawn certificate is not believed for ever."""
+PINGS_MS = 20_000
+PUSH_SHARE = 0.1
+PUSH_S = 2e-4
+"""Pushing takes at most this share of a core, at 0.2 ms of CPU time each: to 5,000 streams at most every 10 s. In
+between a view travels with the answers."""
+LEAST_PUSH_PERIOD_S = 1.0
+PUSH_PIECE = 50
 
 
-@dataclass(slots=True)
-class Refusals:
-    """How often, why, and who last."""
+def options(settings: AggregatorSettings) -> list[tuple[str, int]]:
+    """What gRPC's C core enforces for every connection."""
+    return [
+        ("grpc.so_reuseport", 0),  # a second aggregator on the same port is an error and not half a cluster
+        ("grpc.max_allowed_incoming_connections", settings.max_connections),
+        ("grpc.max_concurrent_streams", CALLS_PER_CONNECTION),
+        ("grpc.max_receive_message_length", settings.max_message_bytes),
+        ("grpc.max_metadata_size", 4096),
+        ("grpc.absolute_max_metadata_size", 8192),
+        ("grpc.server_handshake_timeout_ms", int(1000 * settings.handshake_s)),
+        ("grpc.max_connection_idle_ms", int(1000 * idle_limit_s(settings))),
+        ("grpc.max_connection_age_ms", AGE_MS),
+        ("grpc.max_connection_age_grace_ms", 5_000),
+        ("grpc.http2.min_ping_interval_without_data_ms", PINGS_MS),
+        ("grpc.http2.max_ping_strikes", 2),
+        ("grpc.keepalive_time_ms", 60_000),
+        ("grpc.keepalive_timeout_ms", 20_000),
+    ]
 
-    by_reason: dict[str, pb.Reject] = field(default_factory=dict)
-    _logged: set[tuple[str, str]] = field(default_factory=set)
 
-    def note(self, node: str, error: Rejected) -> None:
-        count = self.by_reason.setdefault(error.reason, pb.Reject(reason=error.reason))
-        count.count += 1
-        count.last_node, count.last_detail = node[:MOST_NAME_CHARS], error.detail[:200]
-        if (node, error.reason) not in self._logged and len(self._logged) < LOGGED_REJECTS:
-            self._logged.add((node, error.reason))
-            log.warning("rejected %.80r: %s", node, error)
+def idle_limit_s(settings: AggregatorSettings) -> float:
+    """A stream or connection without a message for this long is closed [s]; its node was taken out before."""
+    return max(2 * settings.silence_s, 5.0)
+
+
+def push_period_s(streams: int) -> float:
+    """Least time between two pushes to so many streams [s]."""
+    return max(LEAST_PUSH_PERIOD_S, streams * PUSH_S / PUSH_SHARE)
+
+
+class NodeStream:
+    """One open Stream call. Writes are taken in turn: an answer and a pushed view may fall together."""
+
+    __slots__ = ("_context", "_turn", "expired", "received_s", "task")
+
+    def __init__(self, context: Context, now_s: float) -> None:
+        self._context, self._turn = context, asyncio.Lock()
+        self.task = asyncio.current_task()
+        self.received_s = now_s
+        self.expired = False
+
+    @property
+    def is_writing(self) -> bool:
+        return self._turn.locked()
+
+    async def write(self, raw: bytes) -> None:
+        async with self._turn:
+            await self._context.write(raw)
+
+    async def push(self, raw: bytes) -> None:
+        try:
+            await self.write(raw)
+        except (grpc.aio.AioRpcError, grpc.aio.UsageError, grpc.aio.InternalError, asyncio.InvalidStateError):
+            return  # it has just ended; its handler tidies up
+
+    def expire(self) -> None:
+        self.expired = True
+        if self.task is not None:
+            self.task.cancel()
 
 
 class AggregatorServer:
-    """The calls, and what they share. Made by `serve`."""
+    """`start` listens, `push` sends a view to all streams, `expire` ends those that are silent, `stop` ends it all."""
 
-    def __init__(self, settings: AggregatorSettings, name: str) -> None:
-        self.settings = settings
-        self.tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
-        check(settings.listen, self.tls is not None, settings.allow_plaintext)
-        self.ledger = Ledger(name, Queue() if settings.method == "queue" else Moments(), settings.max_nodes)
-        self.refusals = Refusals()
-        self.exchanges = 0
-        self.merge_s = 0.0
-        self.started_s = time.monotonic()
-        self.listener: Listener | None = None
-        self.links: list[peers.PeerLink] = []
-        self._settled = False
-        self._view = b""
-        self.render()
+    def __init__(self, aggregator: Aggregator, tls: TlsFiles | None) -> None:
+        settings = aggregator.settings
+        self.aggregator = aggregator
+        self.limiter = RateLimiter(Limits(settings.peer_calls, settings.peer_messages_per_s))
+        self._tls = None if settings.listen.startswith("unix:") else tls
+        self._streams: set[NodeStream] = set()
+        self._pushing: set[asyncio.Task[None]] = set()
+        self._idle_s = idle_limit_s(settings)
+        self._server: grpc.aio.Server | None = None
+
+    def _make_server(self) -> grpc.aio.Server:
+        """Must run inside the event loop, to which grpc.aio binds a server when it is made."""
+        aggregator, settings = self.aggregator, self.aggregator.settings
+        unary, stream = grpc.unary_unary_rpc_method_handler, grpc.stream_stream_rpc_method_handler
+        handlers = {
+            "Exchange": unary(self._unary(aggregator.exchange), same, same),
+            "Stream": stream(self._stream, same, same),
+            "Share": unary(self._unary(aggregator.share), same, same),
+            "Status": unary(self._unary(lambda raw, identity: aggregator.status()), same, same),
+            "Fit": unary(self._unary(lambda raw, identity: aggregator.fit(raw)), same, same),
+        }
+        server = grpc.aio.server(
+            options=options(settings), maximum_concurrent_rpcs=settings.max_connections + CALLS_PER_CONNECTION
+        )
+        server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
+        return server
+
+    async def start(self) -> str:
+        """Listen; the address it has. Raises OSError if it cannot."""
+        listen = self.aggregator.settings.listen
+        path = Path(listen[5:]) if listen.startswith("unix:") else None
+        if path is not None:
+            path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+            clear_stale(path)
+        server = self._server = self._make_server()
+        before = os.umask(0o117)  # a unix socket has its rights from the first moment on
+        try:
+            if self._tls is None:
+                port = server.add_insecure_port(listen)
+            else:
+                port = server.add_secure_port(listen, server_credentials(self._tls))
+        except RuntimeError as error:
+            raise OSError(f"cannot listen on {listen}: is it taken, or no address of this machine?") from error
+        finally:
+            os.umask(before)
+        await server.start()
+        return listen if path is not None else f"{listen.rpartition(':')[0]}:{port}"
+
+    async def stop(self) -> None:
+        for task in self._pushing:
+            task.cancel()
+        if self._server is not None:
+            await self._server.stop(0.2)
 
     # Calls
 
-    def answer(self, raw: bytes, identity: str | None) -> bytes:
-        """Take one contribution and give the latest view; never waits, never raises."""
-        self.exchanges += 1
-        node = identity or "?"
+    def _unary(self, answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
+        async def call(raw: bytes, context: Context) -> bytes:
+            peer, identity = caller(context)
+            if wait_s := self.limiter.request(peer, time.monotonic()):
+                await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"too many calls; again in {wait_s:.1f} s")
+            try:
+                return answer(raw, identity)
+            except NotAllowed as error:
+                await context.abort(grpc.StatusCode.PERMISSION_DENIED, str(error))
+            except Rejected as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+            raise AssertionError("abort raises")
+
+        return call
+
+    async def _stream(self, requests: object, context: Context) -> None:
+        peer, identity = caller(context)
+        if not self.limiter.connect(peer):
+            await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"too many streams of {peer.name}")
+        stream = NodeStream(context, time.monotonic())
+        self._streams.add(stream)
+        self.aggregator.streams = len(self._streams)
         try:
-            message, told = wire.read_contribution(raw)
-            node = message.node
-            if identity is not None and node != identity:
-                raise Rejected("identity", f"the certificate of {identity} does not speak for {node}")
-            skew_s = message.time_unix_nano / 1e9 - time.time()
-            if abs(skew_s) > self.settings.max_skew_s:
-                raise Rejected("time", f"{skew_s:+.0f} s from our clock")
-            self.ledger.hear(message, told, raw, time.monotonic())
-        except Rejected as error:
-            self.refusals.note(node, error)
-            # Two messages one after the other are one merged message: protobuf's own rule.
-            return self._view + pb.View(rejected=str(error)[:300]).SerializeToString()
-        return self._view
+            await self._serve(stream, context, peer, identity)
+        except asyncio.CancelledError:
+            if not stream.expired:
+                raise  # the node is gone
+            stream.task.uncancel() if stream.task else None
+            await context.abort(grpc.StatusCode.DEADLINE_EXCEEDED, f"no message for {self._idle_s:g} s")
+        finally:
+            self._streams.discard(stream)
+            self.aggregator.streams = len(self._streams)
+            self.limiter.disconnect(peer)
 
-    def share(self, raw: bytes, identity: str | None) -> bytes:
-        """Hear another aggregator's sums and give ours."""
-        if identity is not None and identity not in self.settings.tls_peer_names:
-            self.refusals.note(identity, Rejected("peer", "its certificate is not one of tls_peer_names"))
-            raise CallError(PERMISSION_DENIED, "not one of tls_peer_names")
-        try:
-            message, sums = wire.read_partial(raw)
-            self.ledger.take(message, sums, time.monotonic())
-        except Rejected as error:
-            self.refusals.note(identity or "a peer", error)
-            raise CallError(INVALID_ARGUMENT, str(error)) from error
-        return self.ledger.partial(message.aggregator).SerializeToString()
-
-    def status(self, raw: bytes, identity: str | None) -> bytes:
-        return self.report(most_nodes=1000).SerializeToString()
-
-    def report(self, most_nodes: int) -> pb.StatusReply:
-        now_s, ledger = time.monotonic(), self.ledger
-        reply = pb.StatusReply(
-            aggregator=ledger.name,
-            up_s=now_s - self.started_s,
-            method=self.settings.method,
-            view=pb.View.FromString(self._view),
-            local_nodes=len(ledger.nodes),
-            streams=self.listener.calls if self.listener else 0,
-            exchanges=self.exchanges,
-            rejects=self.refusals.by_reason.values(),
-            peers=peers.report(self.links, ledger, now_s),
-        )
-        for node, heard in list(ledger.nodes.items())[:most_nodes]:
-            reply.nodes.add(
-                node=node,
-                age_s=now_s - heard.heard_s,
-                magnitude=heard.magnitude,
-                pods=heard.pods,
-                version=heard.version,
-            )
-        return reply
+    async def _serve(self, stream: NodeStream, context: Context, peer: Peer, identity: str | None) -> None:
+        while isinstance(raw := await context.read(), bytes):  # else grpc.aio.EOF
+            now_s = time.monotonic()
+            while wait_s := self.limiter.request(peer, now_s):
+                await asyncio.sleep(wait_s)
+                now_s = time.monotonic()
+            stream.received_s = now_s
+            await stream.write(self.aggregator.exchange(raw, identity))
 
     # Beside the calls
 
-    def render(self) -> None:
-        """Serialise the view everybody gets until the next merge."""
-        about = pb.View(
-            sequence=self.ledger.sequence,
-            incarnation=self.ledger.incarnation,
-            aggregator=self.ledger.name,
-            settling=not self._settled,
-            silence_s=self.settings.silence_s,
-        )
-        self._view = wire.write_view(self.ledger.sums, self.settings.rank or None, about)
-
-    async def merge_for_ever(self) -> None:
-        expire_at_s = 0.0
-        while True:
-            started_s = time.monotonic()
-            if started_s >= expire_at_s:
-                self._expire(started_s)
-                expire_at_s = started_s + min(1.0, self.settings.silence_s / 4)
-            while self.ledger.absorb(PIECE):
+    async def push(self, raw: bytes) -> float:
+        """Send a view to all streams that are not being written to; how long to wait before the next one [s]."""
+        for count, stream in enumerate(list(self._streams), start=1):
+            if not stream.is_writing and stream in self._streams:
+                task = asyncio.create_task(stream.push(raw))
+                self._pushing.add(task)
+                task.add_done_callback(self._pushing.discard)
+                self.aggregator.pushes += 1
+            if count % PUSH_PIECE == 0:
                 await asyncio.sleep(0)
-            started_s = time.monotonic()
-            if self.ledger.merge():
-                self.render()
-            self.merge_s = time.monotonic() - started_s
-            await asyncio.sleep(max(self.settings.merge_period_s, self.merge_s / MERGE_SHARE))
+        return push_period_s(len(self._streams))
 
-    def _expire(self, now_s: float) -> None:
-        gone = self.ledger.expire(now_s, self.settings.silence_s, self.settings.peer_silence_s)
-        if gone:
-            log.info("silent, taken out: %s%s", ", ".join(gone[:5]), " …" if len(gone) > 5 else "")
-        if not self._settled and now_s - self.started_s > min(SETTLE_S, self.settings.silence_s / 2):
-            self.settle()
-        if self.listener is not None:
-            self.listener.drop_idle(max(2 * self.settings.silence_s, 30.0))
-
-    def settle(self) -> None:
-        """The nodes had time to speak (or were known from before): the view means what it says."""
-        self._settled = True
-        self.render()
-
-    def listen(self) -> Listener:
-        """Raises OSError if it cannot."""
-        path = f"/{wire.SERVICE}/".encode()
-        methods = {
-            path + b"Exchange": Method(self.answer),
-            path + b"Stream": Method(self.answer, stream=True),
-            path + b"Share": Method(self.share),
-            path + b"Status": Method(self.status),
-        }
-        s = self.settings
-        self.listener = Listener(
-            s.listen,
-            self.tls,
-            methods,
-            s.max_message_bytes,
-            s.max_connections,
-            STREAMS,
-            lambda reason, text: self.refusals.note("a connection", Rejected(reason, text)),
-        )
-        return self.listener
+    def expire(self, now_s: float) -> None:
+        """End streams without a message for too long, whether their nodes are silent or do not read answers."""
+        for stream in list(self._streams):
+            if now_s - stream.received_s > self._idle_s and not stream.expired:
+                stream.expire()
 
 
-async def serve(settings: AggregatorSettings, ready: Callable[[str], None] | None = None) -> None:
-    """Run an aggregator until SIGTERM, SIGINT or cancellation. `ready` gets the address it listens on.
+def caller(context: Context) -> tuple[Peer, str | None]:
+    """Who calls: for the limits, and the name in the certificate (None without TLS, "" if it has no single name)."""
+    found: dict[str, Any] = context.auth_context()  # type: ignore[assignment]  # grpc-stubs: Mapping[str, Iterable[bytes]]
+    if found.get("transport_security_type") != [b"ssl"]:
+        address = context.peer()
+        return Peer(address, trusted=address.startswith("unix:")), None
+    names = found.get("x509_common_name", [])
+    identity = node_name(names[0].decode(errors="replace")) if len(names) == 1 else ""
+    return Peer(f"certificate {identity}"), identity
 
-    Raises BadAddress (a ValueError) or OSError if it cannot listen.
+
+def node_name(common_name: str) -> str:
+    """The node a certificate speaks for; "system:node:" is Kubernetes' way to write a node's.
+
+    >>> node_name("system:node:worker-1")
+    'worker-1'
     """
-    name = settings.name or f"{socket.gethostname()}/{settings.listen}"
-    aggregator = AggregatorServer(settings, name)
-    listener = aggregator.listen()
-    if settings.state and state.load(settings.state, aggregator.ledger, settings.silence_s):
-        aggregator.ledger.merge()
-        aggregator.settle()
-    supervisor = Supervisor()
-    supervisor.start("accept", listener.accept_for_ever)
-    supervisor.start("merge", aggregator.merge_for_ever)
-    for link in (peers.PeerLink(peer, aggregator.ledger, settings) for peer in settings.peers):
-        aggregator.links.append(link)
-        supervisor.start(f"peer {link.address}", link.run)
-    if settings.state:
-        supervisor.start("state", lambda: state.save_for_ever(settings.state, aggregator.ledger))
-    if settings.http:
-        from carico_agent.federation.metrics import serve_http  # aiohttp only if somebody asked for it
-
-        supervisor.start("http", lambda: serve_http(settings.http, aggregator))
-    log.info("aggregator %s listens on %s%s", name, listener.address, "" if aggregator.tls else ", plaintext")
-    stop = _stop_on_signals()
-    try:
-        if ready is not None:
-            ready(listener.address)
-        await stop.wait()
-    finally:
-        await supervisor.stop()
-        listener.close()
-        if settings.state:
-            state.save(settings.state, aggregator.ledger)
-        await asyncio.sleep(0)  # the goodbyes go out
-
-
-def _stop_on_signals() -> asyncio.Event:
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    return stop
+    return common_name.removeprefix("system:node:")

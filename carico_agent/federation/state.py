@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from carico_agent.federation import wire
 from carico_agent.federation.contribution import Rejected
-from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.supervise.files import replace_file
 
@@ -18,20 +18,20 @@ log = logging.getLogger(__name__)
 PERIOD_S = 2.0
 
 
-def save(path: str, ledger: Ledger) -> None:
+def save(path: str, ledger: ContributionLedger) -> None:
     """Replace the file atomically."""
     _write(path, _snapshot(ledger))
 
 
-async def save_for_ever(path: str, ledger: Ledger) -> None:
+async def save_for_ever(path: str, ledger: ContributionLedger) -> None:
     while True:
         await asyncio.sleep(PERIOD_S)
         nodes = _snapshot(ledger)
         await asyncio.to_thread(_write, path, nodes)
 
 
-def load(path: str, ledger: Ledger, silence_s: float) -> int:
-    """Take in the nodes of a file that are not silent for too long; how many. A broken file is said and not used."""
+def load(path: str, ledger: ContributionLedger, silence_s: float) -> int:
+    """Take in the nodes of a file that are not silent for too long; how many. A broken file is logged and not used."""
     try:
         with open(path, "rb") as file:
             saved = pb.SavedState.FromString(file.read())
@@ -43,12 +43,11 @@ def load(path: str, ledger: Ledger, silence_s: float) -> int:
     now_s, now_ns = time.monotonic(), time.time_ns()
     count = 0
     for node in saved.nodes:
-        age_s = (now_ns - node.heard_unix_nano) / 1e9
+        age_s = (now_ns - node.received_unix_nano) / 1e9
         if not 0 <= age_s <= silence_s:
             continue
         try:
-            message, told = wire.read_contribution(node.contribution)
-            ledger.hear(message, told, node.contribution, now_s - age_s)
+            ledger.apply(*wire.read_contribution(node.contribution), node.contribution, now_s - age_s)
             count += 1
         except Rejected as error:
             log.warning("state %s: a node is not used: %s", path, error)
@@ -56,13 +55,13 @@ def load(path: str, ledger: Ledger, silence_s: float) -> int:
     return count
 
 
-def _snapshot(ledger: Ledger) -> list[tuple[bytes, float]]:
-    return [(heard.raw, heard.heard_s) for heard in ledger.nodes.values()]
+def _snapshot(ledger: ContributionLedger) -> list[tuple[bytes, float]]:
+    return [(record.raw, record.received_s) for record in ledger.nodes.values()]
 
 
 def _write(path: str, nodes: list[tuple[bytes, float]]) -> None:
     offset_s = time.time() - time.monotonic()
     saved = pb.SavedState()
-    for raw, heard_s in nodes:
-        saved.nodes.add(contribution=raw, heard_unix_nano=int((heard_s + offset_s) * 1e9))
+    for raw, received_s in nodes:
+        saved.nodes.add(contribution=raw, received_unix_nano=int((received_s + offset_s) * 1e9))
     replace_file(Path(path), saved.SerializeToString(), 0o600, synced=True)

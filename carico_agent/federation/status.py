@@ -1,9 +1,10 @@
-"""For `carico aggregator --status`: ask an aggregator how it is, and say it."""
+"""Questions to a running aggregator: how it is, and how many more Pods of a kind fit on its nodes."""
 
 from typing import Any
 
 import grpc
 from google.protobuf.json_format import MessageToDict
+from google.protobuf.message import Message
 
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
@@ -15,16 +16,55 @@ async def fetch_status(
     address: str, tls: TlsFiles | None = None, server_name: str = "", timeout_s: float = 5.0
 ) -> dict[str, Any]:
     """The aggregator's status as plain data; raises ConnectionError with the reason if it does not answer."""
+    raw = await _call(address, "Status", pb.StatusRequest().SerializeToString(), tls, server_name, timeout_s)
+    return _plain(pb.StatusReply.FromString(raw))
+
+
+async def fetch_fit(
+    address: str, kind: str, tls: TlsFiles | None = None, server_name: str = "", timeout_s: float = 5.0
+) -> dict[str, Any]:
+    """How many more Pods of `kind` the aggregator's nodes can take, as plain data; raises ConnectionError.
+
+    Keys as in FitReply: known, total, nodes_fit, nodes_asked, nodes_silent, nodes_elsewhere, limits, nodes, resources,
+    cost.
+    """
+    raw = await _call(address, "Fit", pb.FitRequest(kind=kind).SerializeToString(), tls, server_name, timeout_s)
+    return _plain(pb.FitReply.FromString(raw))
+
+
+async def _call(
+    address: str, method: str, request: bytes, tls: TlsFiles | None, server_name: str, timeout_s: float
+) -> bytes:
     options: list[tuple[str, int | str]] = [("grpc.max_receive_message_length", 4_194_304)]
     async with open_channel(address, tls, server_name, options) as channel:
         try:
-            raw = await channel.unary_unary(f"/{wire.SERVICE}/Status", same, same)(
-                pb.StatusRequest().SerializeToString(), timeout=timeout_s
-            )
+            raw: bytes = await channel.unary_unary(f"/{wire.SERVICE}/{method}", same, same)(request, timeout=timeout_s)
         except grpc.aio.AioRpcError as error:
             raise ConnectionError(f"{address}: {error.details() or error.code().name}") from error
-    reply = pb.StatusReply.FromString(raw)
+    return raw
+
+
+def _plain(reply: Message) -> dict[str, Any]:
     return MessageToDict(reply, preserving_proto_field_name=True, always_print_fields_with_no_presence=True)
+
+
+def describe_fit(fit: dict[str, Any]) -> str:
+    """A fit for people.
+
+    >>> print(describe_fit({"kind": "shop/web", "known": True, "total": 37, "nodes_fit": 12, "nodes_asked": 14,
+    ...   "nodes_silent": 1, "nodes_elsewhere": 0, "limits": [{"resource": "memory", "nodes": 9}]}))
+    room for 37 more of shop/web on 12 of 14 nodes; limited by memory on 9; 1 without readings
+    """
+    if not fit["known"]:
+        return f"no node has seen a Pod of {fit['kind']}"
+    text = f"room for {fit['total']} more of {fit['kind']} on {fit['nodes_fit']} of {fit['nodes_asked']} nodes"
+    for limit in fit["limits"]:
+        text += f"; limited by {limit['resource']} on {limit['nodes']}"
+    if silent := fit["nodes_silent"]:
+        text += f"; {silent} without readings"
+    if elsewhere := fit["nodes_elsewhere"]:
+        text += f"; {elsewhere} nodes belong to other aggregators"
+    return text
 
 
 def describe(status: dict[str, Any]) -> str:

@@ -12,7 +12,7 @@ def bind_unix(path: Path, group: str = "", backlog: int = 128) -> socket.socket:
     one, or another kind of file, is refused (FileExistsError)."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_folder(path.parent)
-    _clear(path)
+    clear_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o117)
     try:
@@ -35,7 +35,8 @@ def _check_folder(folder: Path) -> None:
         raise PermissionError(f"{folder} can be written by everybody; chmod o-w {folder}, or choose another --socket")
 
 
-def _clear(path: Path) -> None:
+def clear_stale(path: Path) -> None:
+    """Remove a socket nobody listens on; raises FileExistsError for a living one and for other files."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another path")

@@ -14,13 +14,13 @@ class FederationSettings:
     """Addresses of aggregators, "host:port" or "unix:/path"; the next one is tried when one fails. None: work alone."""
 
     transport: Literal["stream", "unary"] = "stream"
-    """How to talk: one long call (cheaper for the aggregator), or one call each time (for load balancers)."""
+    """How to exchange: one long call (cheaper for the aggregator), or one call each time (for load balancers)."""
 
     weight: Annotated[float, Range(0.0, 1.0)] = 0.5
     """Weight of the cluster's view in the unit this node's Capacity is counted in; 0: only its own."""
 
     period_s: Annotated[float, Range(0.1, 60.0)] = 1.0
-    """Time between two exchanges while something changes [s]."""
+    """Least time between two exchanges while something changes [s]."""
 
     heartbeat_s: Annotated[float, Range(0.5, 300.0)] = 5.0
     """Time between two exchanges while nothing changes [s]; less if the aggregator's silence limit asks for it."""
@@ -47,7 +47,7 @@ class FederationSettings:
     """Name the aggregator's certificate must carry. Empty: the host of its address."""
 
     allow_plaintext: bool = False
-    """Talk without TLS to addresses other than loopback and unix sockets. Anyone in between may then lie to us."""
+    """Connect without TLS to addresses other than loopback and unix sockets. Anyone in between may then lie."""
 
 
 @dataclass(frozen=True)
@@ -67,13 +67,13 @@ class AggregatorSettings:
     """Address for /metrics and /healthz, "host:port" or "unix:/path". Empty: none."""
 
     state: str = ""
-    """File in which the nodes' last contributions survive a restart. Empty: after one, all have to speak again."""
+    """File in which the nodes' last contributions survive a restart. Empty: after one, all have to contribute again."""
 
     method: Literal["moments", "queue"] = "moments"
-    """How contributions become one view: the exact mean, or the paper's queue of pairwise merges for comparison."""
+    """How contributions become one view: the exact mean, or a queue of pairwise merges for comparison."""
 
     silence_s: Annotated[float, Range(1.0, 3600.0)] = 20.0
-    """A node that did not speak for this long is taken out [s]."""
+    """A node that sent nothing for this long is taken out [s]."""
 
     merge_period_s: Annotated[float, Range(0.01, 10.0)] = 0.1
     """Least time between two computations of the view [s]; it grows so that they never take more than 5 % of a core."""
@@ -82,16 +82,25 @@ class AggregatorSettings:
     """Time between two exchanges with another aggregator [s]."""
 
     peer_silence_s: Annotated[float, Range(1.0, 3600.0)] = 5.0
-    """The nodes of an aggregator that did not speak for this long are taken out [s]."""
+    """The nodes of an aggregator that sent nothing for this long are taken out [s]."""
 
     max_nodes: Annotated[int, Range(1, 1_000_000)] = 20_000
     """Nodes beyond this number are rejected."""
 
     max_message_bytes: Annotated[int, Range(1024, 4_194_304)] = 65_536
-    """Larger messages are refused. A node's is about 300 bytes."""
+    """Larger messages are refused. A node's is about 300 bytes, with 32 kinds 3 kB."""
 
     max_connections: Annotated[int, Range(1, 1_000_000)] = 20_000
     """Connections beyond this number are refused."""
+
+    handshake_s: Annotated[float, Range(0.1, 120.0)] = 10.0
+    """A connection whose TLS and HTTP/2 handshakes take longer than this is closed [s]."""
+
+    peer_calls: Annotated[int, Range(0, 1000)] = 8
+    """Streams that one certificate (without TLS: one connection) may hold open; a node needs one. 0: any number."""
+
+    peer_messages_per_s: Annotated[float, Range(0.0, 10_000.0)] = 20.0
+    """Messages per second of one certificate (without TLS: of one connection); a node sends one. 0: any number."""
 
     max_skew_s: Annotated[float, Range(1.0, 86_400.0)] = 300.0
     """A contribution whose time differs from ours by more than this is rejected [s]."""
@@ -109,7 +118,7 @@ class AggregatorSettings:
     """Key of it (PEM file)."""
 
     tls_peer_names: tuple[str, ...] = ()
-    """Common names of the certificates that may speak as an aggregator; others are nodes only."""
+    """Common names of the certificates that may act as an aggregator; others are nodes only."""
 
     allow_plaintext: bool = False
     """Listen without TLS on addresses other than loopback and unix sockets. Anyone may then pose as any node."""

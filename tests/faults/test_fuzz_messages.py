@@ -5,19 +5,18 @@ from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
-from carico_agent.federation import wire
+from carico_agent.federation import wire, wire_kinds
+from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Rejected
-from carico_agent.federation.frames import CallError
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.server import AggregatorServer
 from carico_agent.runtime.containerd import PAYLOADS, change_of, snapshot_of
 from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodTable
 from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
 from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, damaged
-from tests.federation.test_http2 import HELLO, call, connect, frame, headers, message
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
+WEB = pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
 LABELS = {KIND: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
 
 
@@ -29,35 +28,45 @@ def contribution(node: str) -> bytes:
         pods=3,
         time_unix_nano=time.time_ns(),
         cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9]),
+        kinds=pb.KindReport(kinds=[WEB]).SerializeToString(),
+        fits=[4],
+        limiting=[1],
+        room=[3.0, 5e8],
     ).SerializeToString()
 
 
-def server(name: str = "test") -> AggregatorServer:
-    one = AggregatorServer(AggregatorSettings(max_nodes=100), name)
+def server(name: str = "test") -> Aggregator:
+    one = Aggregator(AggregatorSettings(max_nodes=100), name)
     for node in ("a", "b"):
-        one.answer(contribution(node), None)
-    one.ledger.merge()
-    one.render()
+        one.exchange(contribution(node), None)
+    merge(one)
     return one
+
+
+def merge(one: Aggregator) -> None:
+    one.merge()
+    for _ in one.ledger.merge_kinds():
+        one.render_kinds()
 
 
 def test_what_nodes_tell_an_aggregator() -> None:
     one, taken = server(), 0
     for number, raw in enumerate(damaged([contribution("a"), contribution("b")], most=1)):
-        taken += not pb.View.FromString(one.answer(raw, None)).rejected
+        taken += not pb.View.FromString(one.exchange(raw, None)).rejected
         if number % 100 == 0:
-            one.ledger.merge()
-            one.render()
+            merge(one)
     assert 10 < taken < CASES  # both roads were taken
-    wire.read_view(one.answer(contribution("a"), None), ("cpu", "memory"), (), 0.0)  # the view is still sound
+    wire.read_view(one.exchange(contribution("a"), None), ("cpu", "memory"), (), 0.0)  # the view is still sound
 
 
 def test_what_an_aggregator_tells_nodes() -> None:
     one, taken = server(), 0
-    view = one.answer(contribution("a"), None)
+    view = one.exchange(contribution("a"), None)
+    assert pb.View.FromString(view).kinds.kinds[0].kind == "shop/web"
     for raw in damaged([view, pb.View(rejected="no").SerializeToString()], most=1):
         with suppress(Rejected):
-            wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
+            about, _ = wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
+            wire_kinds.to_node(wire_kinds.read_table(about.kinds), ("cpu", "memory"), (8.0, 1e9))
             taken += 1
     assert 100 < taken < CASES
 
@@ -65,14 +74,13 @@ def test_what_an_aggregator_tells_nodes() -> None:
 def test_what_aggregators_tell_each_other() -> None:
     one, other, taken = server(), server("other"), 0
     for number, raw in enumerate(damaged([other.ledger.partial("other").SerializeToString()], most=1)):
-        with suppress(CallError):
+        with suppress(Rejected):
             one.share(raw, None)
             taken += 1
         if number % 100 == 0:
-            one.ledger.merge()
-            one.render()
+            merge(one)
     assert 100 < taken < CASES
-    wire.read_view(one.answer(contribution("a"), None), ("cpu", "memory"), (), 0.0)
+    wire.read_view(one.exchange(contribution("a"), None), ("cpu", "memory"), (), 0.0)
 
 
 def test_what_containerd_tells() -> None:
@@ -119,22 +127,3 @@ def test_what_containerd_lists() -> None:
             taken += 1
     assert 100 < taken < CASES
     assert all(pod.key for pod in table.pods.values())
-
-
-def test_frames_of_http2() -> None:
-    """The same below gRPC: a damaged conversation is answered or ended, within the bounds of a connection."""
-    talk = [
-        call(b"/s/One", b"abc"),
-        frame(1, 4, 1, headers(b"/s/Many")) + frame(0, 0, 1, message(b"hi")) * 3,
-        frame(4, 0, 0, b"\x00\x04\x00\x00\x10\x00") + frame(8, 0, 0, b"\0\0\1\0") + call(b"/s/Big", b"", 3),
-    ]
-    ended = 0
-    for data in damaged(talk):
-        connection, written = connect()
-        connection.data_received(HELLO)
-        for piece in (data[:20], data[20:]):
-            if not written.closed:
-                connection.data_received(piece)
-        ended += written.closed
-        assert connection.open_calls <= 3
-    assert 100 < ended < CASES

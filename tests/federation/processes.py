@@ -17,10 +17,10 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import asyncio, json, logging, sys
 from carico_agent.settings import AggregatorSettings
-from carico_agent.federation.server import serve
+from carico_agent.app.aggregator import AggregatorDaemon
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 given = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(sys.argv[1]).items()}
-asyncio.run(serve(AggregatorSettings(**given), ready=lambda address: print("ready", address, flush=True)))
+asyncio.run(AggregatorDaemon(AggregatorSettings(**given)).run(lambda address: print("ready", address, flush=True)))
 """
 
 
@@ -39,33 +39,34 @@ class Process:
             MAIN,
             json.dumps(dataclasses.asdict(self.settings)),
             cwd=ROOT,
+            env={**os.environ, "GRPC_VERBOSITY": "NONE"},
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
         )
         assert self.child.stdout is not None and self.child.stderr is not None
-        self._said: list[str] = []
-        self._listening = asyncio.create_task(self._listen(self.child.stderr))
+        self._log: list[str] = []
+        self._logging = asyncio.create_task(self._read_log(self.child.stderr))
         line = (await asyncio.wait_for(self.child.stdout.readline(), 30)).decode().split()
         if line[:1] != ["ready"]:
             await self.child.wait()
-            await self._listening
-            raise RuntimeError(f"the aggregator did not start: {self.said()}")
+            await self._logging
+            raise RuntimeError(f"the aggregator did not start: {self.log()}")
         self.address = line[1]
         self.settings = dataclasses.replace(self.settings, listen=self.address)  # the same one after a restart
         return self
 
-    async def _listen(self, stream: asyncio.StreamReader) -> None:
+    async def _read_log(self, stream: asyncio.StreamReader) -> None:
         while line := await stream.readline():
-            self._said.append(line.decode(errors="replace"))
+            self._log.append(line.decode(errors="replace"))
 
-    def said(self) -> str:
-        return "".join(self._said)
+    def log(self) -> str:
+        return "".join(self._log)
 
     async def stop(self, number: int = signal.SIGTERM) -> int:
         if self.child.returncode is None:
             os.kill(self.child.pid, number)
         code = await asyncio.wait_for(self.child.wait(), 20)
-        await self._listening
+        await self._logging
         return code
 
     async def restart(self, number: int = signal.SIGKILL) -> None:

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation import wire
+from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.server import AggregatorServer
 from carico_agent.settings import AggregatorSettings
 
 from .processes import aggregator
@@ -70,9 +70,9 @@ HOSTILE = {
 
 
 @pytest.fixture
-def server() -> AggregatorServer:
-    one = AggregatorServer(AggregatorSettings(), "test")
-    one.answer(raw(node="honest"), None)
+def server() -> Aggregator:
+    one = Aggregator(AggregatorSettings(), "test")
+    one.exchange(raw(node="honest"), None)
     one.ledger.merge()
     one.render()
     return one
@@ -82,35 +82,35 @@ def server() -> AggregatorServer:
 def test_the_table(name, server):
     message, reason = HOSTILE[name]
     before = server.ledger.sums.root.copy()
-    answer = pb.View.FromString(server.answer(message, None))
+    answer = pb.View.FromString(server.exchange(message, None))
     assert answer.rejected.startswith(f"{reason}:"), answer.rejected
     assert answer.nodes == 1 and list(answer.subspace.sigma) == pytest.approx([1.0, 0.2])  # still gets the view
-    assert server.refusals.by_reason[reason].count == 1
+    assert server.rejections.by_reason[reason].count == 1
     server.ledger.merge()
     assert len(server.ledger.nodes) == 1
     np.testing.assert_array_equal(server.ledger.sums.root, before)
 
 
 def test_a_good_one_is_taken(server):
-    assert not pb.View.FromString(server.answer(raw(), None)).rejected
-    assert not pb.View.FromString(server.answer(raw(sigma=[], u=[]), None)).rejected  # only listening
+    assert not pb.View.FromString(server.exchange(raw(), None)).rejected
+    assert not pb.View.FromString(server.exchange(raw(sigma=[], u=[]), None)).rejected  # only listening
 
 
 def test_newer_peers_are_understood(server):
     """Unknown fields (here number 99) and resources nobody else has do not disturb."""
     unknown = b"\x9a\x06\x05hello"
-    assert not pb.View.FromString(server.answer(raw(node="new", resources=["cpu", "gpu"]) + unknown, None)).rejected
+    assert not pb.View.FromString(server.exchange(raw(node="new", resources=["cpu", "gpu"]) + unknown, None)).rejected
     server.ledger.merge()
     server.render()
-    about, view = wire.read_view(server.answer(raw(node="x"), None) + unknown, ("memory", "cpu"), (), 0.0)
+    about, view = wire.read_view(server.exchange(raw(node="x"), None) + unknown, ("memory", "cpu"), (), 0.0)
     assert about.nodes == 2 and view.subspace.m == 2 and np.isnan(view.cost).all()
 
 
 @settings(max_examples=300, deadline=None)
 @given(st.binary(max_size=400))
 def test_random_bytes(message):
-    server = AggregatorServer(AggregatorSettings(), "test")
-    pb.View.FromString(server.answer(message, None))
+    server = Aggregator(AggregatorSettings(), "test")
+    pb.View.FromString(server.exchange(message, None))
     server.ledger.merge()
     server.render()
 
@@ -143,12 +143,12 @@ contributions = st.builds(
 @settings(max_examples=300, deadline=None)
 @given(st.lists(contributions, max_size=5))
 def test_random_messages_leave_a_sound_view(messages):
-    server = AggregatorServer(AggregatorSettings(max_skew_s=86_400), "test")
+    server = Aggregator(AggregatorSettings(max_skew_s=86_400), "test")
     for message in messages:
-        server.answer(message.SerializeToString(), None)
+        server.exchange(message.SerializeToString(), None)
     server.ledger.merge()
     server.render()
-    wire.read_view(server.answer(b"", None), ("cpu", "memory"), (), 0.0)  # raises if the view were not sound
+    wire.read_view(server.exchange(b"", None), ("cpu", "memory"), (), 0.0)  # raises if the view were not sound
 
 
 @settings(max_examples=300, deadline=None)
@@ -194,10 +194,10 @@ def test_a_lying_aggregator_is_not_believed(answer):
     ).map(lambda m: m.SerializeToString())
 )
 def test_a_lying_peer_leaves_a_sound_view(partial):
-    server = AggregatorServer(AggregatorSettings(), "test")
-    server.answer(raw(node="honest"), None)
+    server = Aggregator(AggregatorSettings(), "test")
+    server.exchange(raw(node="honest"), None)
     with contextlib.suppress(Rejected):
-        server.ledger.take(*wire.read_partial(partial), 0.0)
+        server.ledger.apply_partial(*wire.read_partial(partial), 0.0)
     server.ledger.merge()
     server.render()
     server.ledger.partial("x").SerializeToString()
@@ -205,10 +205,10 @@ def test_a_lying_peer_leaves_a_sound_view(partial):
 
 def test_the_reject_log_is_bounded(server):
     for i in range(500):
-        server.answer(raw(node=f"n{i}", time_ns=0), None)
-    assert len(server.refusals._logged) <= 100
-    assert server.refusals.by_reason["time"].count == 500
-    assert server.refusals.by_reason["time"].last_node == "n499"
+        server.exchange(raw(node=f"n{i}", time_ns=0), None)
+    assert len(server.rejections._logged) <= 100
+    assert server.rejections.by_reason["time"].count == 500
+    assert server.rejections.by_reason["time"].last_node == "n499"
 
 
 @pytest.mark.asyncio(loop_scope="session")
@@ -226,6 +226,6 @@ async def test_limits_of_a_real_process():
         with pytest.raises(grpc.aio.AioRpcError) as error:
             await channel.unary_unary(f"/{wire.SERVICE}/Share")(b"\xff\xff", timeout=5)
         assert error.value.code().name == "INVALID_ARGUMENT"
-        told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-        answer = pb.View.FromString(await call(wire.write_contribution("n", told, time.time_ns()), timeout=5))
+        given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+        answer = pb.View.FromString(await call(wire.write_contribution("n", given, time.time_ns()), timeout=5))
         assert not answer.rejected

@@ -1,4 +1,4 @@
-"""What is loaded when, and generated from what."""
+"""What is loaded when; and the generated code is that of the .proto beside it."""
 
 import os
 import subprocess
@@ -14,8 +14,8 @@ def test_grpc_is_loaded_only_when_it_is_needed():
         "import sys, carico_agent.federation.client, carico_agent.federation.contribution\n"
         "print([m for m in ('grpc', 'google.protobuf', 'aiohttp') if m in sys.modules])"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_generated_code_is_what_the_proto_says(tmp_path):

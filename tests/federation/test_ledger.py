@@ -1,4 +1,4 @@
-"""Who spoke last, where: one aggregator and several, over a network that loses and repeats."""
+"""Who contributed last, where: one aggregator and several, over a network that loses and repeats."""
 
 import numpy as np
 import pytest
@@ -9,27 +9,29 @@ from carico_agent.core.subspace import Subspace
 from carico_agent.federation import ledger as ledger_module
 from carico_agent.federation import wire
 from carico_agent.federation.contribution import Contribution, Rejected
-from carico_agent.federation.ledger import Ledger
+from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.moments import Moments
 
 from .test_moments import NAMES, assert_equal, concatenated, subspace
 
 
-def tell(ledger: Ledger, node: str, told: Contribution, time_ns: int, now_s: float = 0.0, leaving: bool = False):
-    raw = wire.write_contribution(node, told, time_ns, leaving=leaving)
-    ledger.hear(*wire.read_contribution(raw), raw, now_s)
+def contribute(
+    ledger: ContributionLedger, node: str, given: Contribution, time_ns: int, now_s: float = 0.0, leaving: bool = False
+):
+    raw = wire.write_contribution(node, given, time_ns, leaving=leaving)
+    ledger.apply(*wire.read_contribution(raw), raw, now_s)
 
 
-def share(a: Ledger, b: Ledger, lose_answer: bool = False) -> None:
+def share(a: ContributionLedger, b: ContributionLedger, lose_answer: bool = False) -> None:
     """One Share call from a to b, as server.py does it, through real messages."""
     request = a.partial(to=b.name).SerializeToString()
-    b.take(*wire.read_partial(request), now_s=0.0)
+    b.apply_partial(*wire.read_partial(request), now_s=0.0)
     answer = b.partial(to=a.name).SerializeToString()
     if not lose_answer:
-        a.take(*wire.read_partial(answer), now_s=0.0)
+        a.apply_partial(*wire.read_partial(answer), now_s=0.0)
 
 
-def settle(ledgers: list[Ledger], rounds: int = 4) -> None:
+def settle(ledgers: list[ContributionLedger], rounds: int = 4) -> None:
     for _ in range(rounds):
         for ledger in ledgers:
             ledger.merge()
@@ -45,36 +47,38 @@ def settle(ledgers: list[Ledger], rounds: int = 4) -> None:
 def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):
     """Nodes wander between aggregators at every message (a load balancer), shares get lost, aggregators restart."""
     rng = np.random.default_rng(seed)
-    ledgers = [Ledger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
-    told: dict[str, Contribution] = {}
+    ledgers = [ContributionLedger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
+    living: dict[str, Contribution] = {}
     where: dict[str, int] = {}
     for step in range(steps):
         node, at = f"n{rng.integers(nodes)}", int(rng.integers(3))
         chance = rng.random()
         if chance < 0.7 or step == steps - 1:
-            told[node], where[node] = Contribution(NAMES, subspace(rng, 4)), at
-            tell(ledgers[at], node, told[node], time_ns=step + 1)
-        elif chance < 0.78 and node in told:  # leaves where it spoke last; older copies elsewhere must not come back
+            living[node], where[node] = Contribution(NAMES, subspace(rng, 4)), at
+            contribute(ledgers[at], node, living[node], time_ns=step + 1)
+        elif (
+            chance < 0.78 and node in living
+        ):  # leaves where it contributed last; older copies elsewhere must not come back
             settle(ledgers)
-            tell(ledgers[where[node]], node, told.pop(node), time_ns=step + 1, leaving=True)
+            contribute(ledgers[where[node]], node, living.pop(node), time_ns=step + 1, leaving=True)
         elif chance < 0.95:
             a, b = rng.permutation(3)[:2]
             ledgers[a].merge()
             share(ledgers[a], ledgers[b], lose_answer=bool(rng.random() < 0.3))
-        elif chance < 0.97:  # restart with nothing: its nodes have to speak again
-            ledgers[at] = Ledger(f"agg{at}", Moments(), incarnation=1000 + step)
-            for name in [name for name, place in where.items() if place == at and name in told]:
-                tell(ledgers[at], name, told[name], time_ns=step + 1)
+        elif chance < 0.97:  # restart with nothing: its nodes have to contribute again
+            ledgers[at] = ContributionLedger(f"agg{at}", Moments(), incarnation=1000 + step)
+            for name in [name for name, place in where.items() if place == at and name in living]:
+                contribute(ledgers[at], name, living[name], time_ns=step + 1)
     settle(ledgers)
     for ledger in ledgers:
-        assert ledger.sums.nodes == len(told)
-        assert_equal(ledger.sums.subspace(), *concatenated(told, ledger.sums.resources))
-    assert sum(len(ledger.nodes) for ledger in ledgers) == len(told)
+        assert ledger.sums.nodes == len(living)
+        assert_equal(ledger.sums.subspace(), *concatenated(living, ledger.sums.resources))
+    assert sum(len(ledger.nodes) for ledger in ledgers) == len(living)
 
 
 def test_nothing_echoes_when_nothing_changes():
-    ledgers = [Ledger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
-    tell(ledgers[0], "n", Contribution(("cpu",), Subspace.of_batch([[0.5]])), 1)
+    ledgers = [ContributionLedger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
+    contribute(ledgers[0], "n", Contribution(("cpu",), Subspace.of_batch([[0.5]])), 1)
     settle(ledgers)
     before = [ledger.sequence for ledger in ledgers]
     settle(ledgers)
@@ -84,11 +88,11 @@ def test_nothing_echoes_when_nothing_changes():
 
 def test_many_claims_come_in_pieces(monkeypatch):
     monkeypatch.setattr(ledger_module, "CLAIM_BYTES", 500)
-    a, b = Ledger("a", Moments(), incarnation=1), Ledger("b", Moments(), incarnation=2)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    a, b = ContributionLedger("a", Moments(), incarnation=1), ContributionLedger("b", Moments(), incarnation=2)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
     for i in range(100):
-        tell(a, f"n{i}", told, 1)
-        tell(b, f"n{i}", told, 2)
+        contribute(a, f"n{i}", given, 1)
+        contribute(b, f"n{i}", given, 2)
     share(a, b)
     assert a.partial(to="b").more_claims
     settle([a, b], rounds=20)
@@ -97,11 +101,11 @@ def test_many_claims_come_in_pieces(monkeypatch):
 
 
 def test_the_silent_are_taken_out():
-    a, b = Ledger("a", Moments(), incarnation=1), Ledger("b", Moments(), incarnation=2)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    tell(a, "early", told, 1, now_s=0.0)
-    tell(a, "late", told, 1, now_s=15.0)
-    tell(b, "other", told, 1)
+    a, b = ContributionLedger("a", Moments(), incarnation=1), ContributionLedger("b", Moments(), incarnation=2)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(a, "early", given, 1, now_s=0.0)
+    contribute(a, "late", given, 1, now_s=15.0)
+    contribute(b, "other", given, 1)
     settle([a, b])
     assert a.sums.nodes == 3
     assert a.expire(now_s=21.0, silence_s=20.0, peer_silence_s=5.0) == ["early", "b"]
@@ -110,27 +114,27 @@ def test_the_silent_are_taken_out():
 
 
 def test_leaving_is_immediate_and_old_messages_do_not_count():
-    ledger = Ledger("a", Moments(), incarnation=1)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    tell(ledger, "n", told, 10)
+    ledger = ContributionLedger("a", Moments(), incarnation=1)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(ledger, "n", given, 10)
     for time_ns in (10, 9):
         with pytest.raises(Rejected, match="stale"):
-            tell(ledger, "n", told, time_ns)
+            contribute(ledger, "n", given, time_ns)
     ledger.merge()
-    tell(ledger, "n", told, 11, leaving=True)
+    contribute(ledger, "n", given, 11, leaving=True)
     ledger.merge()
     assert ledger.sums.nodes == 0 and ledger.sums.subspace().rank == 0
 
 
 def test_a_full_aggregator_says_so():
-    ledger = Ledger("a", Moments(), max_nodes=1)
-    told = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
-    tell(ledger, "n", told, 1)
+    ledger = ContributionLedger("a", Moments(), max_nodes=1)
+    given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
+    contribute(ledger, "n", given, 1)
     with pytest.raises(Rejected, match="full"):
-        tell(ledger, "m", told, 1)
+        contribute(ledger, "m", given, 1)
 
 
 def test_an_aggregator_does_not_count_itself():
-    a, b = Ledger("same", Moments(), incarnation=1), Ledger("same", Moments(), incarnation=2)
+    a, b = ContributionLedger("same", Moments(), incarnation=1), ContributionLedger("same", Moments(), incarnation=2)
     with pytest.raises(Rejected, match="self"):
         share(a, b)

@@ -17,15 +17,15 @@ def subspace(rng: np.random.Generator, m: int, rank: int | None = None) -> Subsp
     return Subspace.of_batch(rng.random((m, int(rng.integers(1, 12)))) * rng.random((m, 1)), rank)
 
 
-def concatenated(told: dict[str, Contribution], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
+def concatenated(living: dict[str, Contribution], names: tuple[str, ...]) -> tuple[np.ndarray, np.ndarray]:
     """The definition: SVD of [U₁Σ₁, U₂Σ₂, …]/√N over the named resources, zero rows where a node has none."""
     columns = []
-    for one in told.values():
+    for one in living.values():
         full = np.zeros((len(names), one.subspace.rank))
         for i, name in enumerate(one.resources):
             full[names.index(name)] = one.subspace.u[i] * one.subspace.sigma
         columns.append(full)
-    u, sigma, _ = np.linalg.svd(np.hstack(columns) / np.sqrt(len(told)), full_matrices=False)
+    u, sigma, _ = np.linalg.svd(np.hstack(columns) / np.sqrt(len(living)), full_matrices=False)
     return u, sigma
 
 
@@ -48,19 +48,19 @@ def assert_equal(seen: Subspace, u: np.ndarray, sigma: np.ndarray) -> None:
 def test_any_history_equals_the_svd_of_the_living(seed, nodes, steps, aggregators, mixed):
     rng = np.random.default_rng(seed)
     parts = [Moments() for _ in range(aggregators)]
-    told: dict[str, Contribution] = {}
+    living: dict[str, Contribution] = {}
     for step in range(steps):
         node = f"n{rng.integers(nodes)}"
-        for part in parts:  # a node counts once, where it spoke last; how they agree on that is in test_peers.py
+        for part in parts:  # a node counts once, where it contributed last; how they agree on that is in test_ledger.py
             part.drop(node)
-        told.pop(node, None)
+        living.pop(node, None)
         if rng.random() < 0.8 or step == steps - 1:
             names = tuple(rng.permutation(NAMES)[: rng.integers(1, 5)].tolist()) if mixed else NAMES
-            told[node] = Contribution(names, subspace(rng, len(names)))
-            parts[rng.integers(aggregators)].put(node, told[node])
+            living[node] = Contribution(names, subspace(rng, len(names)))
+            parts[rng.integers(aggregators)].put(node, living[node])
     total = add([part.sums() for part in parts])
-    assert total.nodes == len(told)
-    assert_equal(total.subspace(), *concatenated(told, total.resources))
+    assert total.nodes == len(living)
+    assert_equal(total.subspace(), *concatenated(living, total.resources))
 
 
 def test_an_unused_direction_stays_zero():
@@ -155,9 +155,9 @@ def test_a_resource_nobody_has_any_more_is_gone():
     assert cluster.sums().nodes == 0 and cluster.sums().subspace().rank == 0
 
 
-def cost_of(*told: tuple[float, float, float]) -> tuple[float, float]:
+def cost_of(*nodes: tuple[float, float, float]) -> tuple[float, float]:
     cluster = Moments()
-    for i, (value, precision, size) in enumerate(told):
+    for i, (value, precision, size) in enumerate(nodes):
         cluster.put(
             f"n{i}",
             Contribution(("cpu",), Subspace.of_batch([[0.5]]), cost=[value], precision=[precision], sizes=[size]),

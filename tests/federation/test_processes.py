@@ -1,4 +1,4 @@
-"""The paper's figures 4.6 and 4.7 with real processes: an aggregator, and agents that replay telemetry."""
+"""Figures 4.6 and 4.7 of *CARICO* with real processes: an aggregator, and agents that replay telemetry."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What federation is for: the paper's figures 4.6 and 4.7, and a node that has never run a Pod."""
+"""What federation is for: figures 4.6 and 4.7 of *CARICO*, and a node that has never run a Pod."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.federation.contribution import Contribution
 
 from .processes import aggregator, until
-from .test_exchange import client, fast, sees
+from .test_client import client, fast, sees
 
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 TWO = ("cpu", "memory")
@@ -26,11 +26,11 @@ class Node:
             self.t += 0.1
             self.model.observe(self.t, (cpu, memory), pods=pods)
 
-    def tells(self) -> Contribution:
+    def contribution(self) -> Contribution:
         cost, precision = self.model.local_cost
         return Contribution(TWO, self.model.subspace, 10, cost, precision, 0, self.sizes)
 
-    def hears(self, view) -> None:
+    def learn(self, view) -> None:
         self.model.merge(view.subspace, WEIGHT)
         cost, precision = view.cost_to_learn()
         self.model.learn_cost(cost, precision)
@@ -46,17 +46,17 @@ async def capacities(own: tuple[float, float], quiet: tuple[float, float], heavy
             measured.run(*own)
             for peer in peers:
                 peer.run(*phase)
-            told = [node.tells() for node in (measured, *peers)]
-            listeners = [client(settings, f"peer{i}", peer.tells) for i, peer in enumerate(peers)]
+            contributed = [node.contribution() for node in (measured, *peers)]
+            others = [client(settings, f"peer{i}", peer.contribution) for i, peer in enumerate(peers)]
             async with (
-                client(settings, "measured", measured.tells) as one,
-                listeners[0],
-                listeners[1],
-                listeners[2],
-                listeners[3],
+                client(settings, "measured", measured.contribution) as one,
+                others[0],
+                others[1],
+                others[2],
+                others[3],
             ):
-                await until(lambda: sees(one, 5, *told))  # noqa: B023
-                measured.hears(one.view)
+                await until(lambda: sees(one, 5, *contributed))  # noqa: B023
+                measured.learn(one.view)
             measured.run(*own, seconds=2)
             found.append(measured.model.estimate().capacity)
     return found
@@ -85,13 +85,13 @@ async def test_a_node_that_never_ran_a_pod_knows_what_one_costs(cores):
     async with aggregator() as server:
         settings = fast(server.address)
         async with (
-            client(settings, "a", peers[0].tells),
-            client(settings, "b", peers[1].tells),
-            client(settings, "c", peers[2].tells),
-            client(settings, "new", new.tells) as one,
+            client(settings, "a", peers[0].contribution),
+            client(settings, "b", peers[1].contribution),
+            client(settings, "c", peers[2].contribution),
+            client(settings, "new", new.contribution) as one,
         ):
             await until(lambda: sees(one, 4))
-            new.hears(one.view)
+            new.learn(one.view)
     new.run(0.02, 0.1, pods=0, seconds=2)
     federated, naive = new.model.estimate().pod_capacity, alone.model.estimate().pod_capacity
     print(f"{cores} cores: truth {truth:.1f}, federated {federated:.1f}, naive prior {naive:.1f}")

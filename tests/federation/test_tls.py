@@ -11,7 +11,7 @@ from carico_agent.net.address import BadAddress, check, is_private
 from carico_agent.net.tls import TlsFiles
 
 from .processes import aggregator, until
-from .test_exchange import client, fast, told
+from .test_client import client, contributed, fast
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -99,9 +99,9 @@ async def test_a_certificate_speaks_for_its_own_name_only(authority):
     a, b = authority.issue("node-a", "a"), authority.issue("system:node:node-b", "b")
     async with (
         aggregator(**serving) as server,
-        client(fast(server.address, **a), "node-a", told(0.5)) as one,
-        client(fast(server.address, **b), "node-b", told(0.7)) as two,
-        client(fast(server.address, **a), "node-c", told(0.9)) as liar,
+        client(fast(server.address, **a), "node-a", contributed(0.5)) as one,
+        client(fast(server.address, **b), "node-b", contributed(0.7)) as two,
+        client(fast(server.address, **a), "node-c", contributed(0.9)) as liar,
     ):
         await until(lambda: one.view and two.view and one.view.nodes == 2)
         await until(
@@ -119,8 +119,8 @@ async def test_strangers_and_plaintext_are_not_served(authority, tmp_path):
     stranger["tls_ca"] = serving["tls_ca"]
     async with (
         aggregator(**serving) as server,
-        client(fast(server.address, **stranger), "node-a", told(0.5)) as one,
-        client(fast(server.address), "node-b", told(0.5)) as two,
+        client(fast(server.address, **stranger), "node-a", contributed(0.5)) as one,
+        client(fast(server.address), "node-b", contributed(0.5)) as two,
     ):
         await until(lambda: "does not answer" in one.condition and "does not answer" in two.condition)
         assert one.view is None and two.view is None
@@ -149,7 +149,7 @@ async def _equals(get, wanted) -> bool:
 async def test_changed_files_are_read_again(authority):
     """The whole chain is renewed under a running aggregator and client: new authority, new certificates."""
     serving, mine = authority.issue("agg", "agg"), authority.issue("node-a", "a")
-    async with aggregator(**serving) as server, client(fast(server.address, **mine), "node-a", told(0.5)) as one:
+    async with aggregator(**serving) as server, client(fast(server.address, **mine), "node-a", contributed(0.5)) as one:
         await until(lambda: one.view is not None)
         (authority.folder / "agg.pem").write_text("half a fi")  # broken on the way: the old one serves on
         admin = authority.issue("admin", "admin")
@@ -162,7 +162,7 @@ async def test_changed_files_are_read_again(authority):
         assert (await _status(server, admin))["aggregator"]  # admin's files are of the new authority now
         before = one.exchanges
         await until(lambda: one.exchanges > before + 3 and one.condition.startswith("connected"))
-    assert "keeping the old ones" in server.said() and "read again" in server.said()
+    assert "keeping the old ones" in server.log() and "read again" in server.log()
 
 
 async def test_missing_files_stop_the_start():
@@ -176,7 +176,7 @@ async def test_missing_files_stop_the_start():
 
 async def test_missing_client_files_mean_local_operation(tmp_path):
     files = {key: str(tmp_path / key) for key in ("tls_ca", "tls_cert", "tls_key")}
-    async with client(fast("127.0.0.1:1", **files), "a", told(0.5)) as one:
+    async with client(fast("127.0.0.1:1", **files), "a", contributed(0.5)) as one:
         await until(lambda: "certificates: [Errno 2]" in one.condition)
 
 

@@ -1,5 +1,6 @@
 """One control plane for all tests here. They skip, with the reason, only where none can be had."""
 
+import os
 import signal
 import time
 from collections.abc import Callable, Iterator

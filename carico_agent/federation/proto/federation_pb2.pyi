@@ -27,7 +27,7 @@ class Cost(_message.Message):
     def __init__(self, value: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Contribution(_message.Message):
-    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version")
+    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds", "fits", "limiting")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
@@ -36,6 +36,13 @@ class Contribution(_message.Message):
     TIME_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    ROOM_FIELD_NUMBER: _ClassVar[int]
+    SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
+    SEEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    SEEN_KINDS_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    LIMITING_FIELD_NUMBER: _ClassVar[int]
     node: str
     subspace: Subspace
     samples: int
@@ -44,10 +51,49 @@ class Contribution(_message.Message):
     time_unix_nano: int
     leaving: bool
     version: str
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ...) -> None: ...
+    kinds: bytes
+    room: _containers.RepeatedScalarFieldContainer[float]
+    seen_incarnation: int
+    seen_sequence: int
+    seen_kinds: int
+    fits: _containers.RepeatedScalarFieldContainer[int]
+    limiting: _containers.RepeatedScalarFieldContainer[int]
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
+
+class KindReport(_message.Message):
+    __slots__ = ("kinds",)
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
+    def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ...) -> None: ...
+
+class KindCost(_message.Message):
+    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    SPREAD_FIELD_NUMBER: _ClassVar[int]
+    PODS_SEEN_FIELD_NUMBER: _ClassVar[int]
+    ARRIVALS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    cost: _containers.RepeatedScalarFieldContainer[float]
+    spread: _containers.RepeatedScalarFieldContainer[float]
+    pods_seen: int
+    arrivals: float
+    nodes: int
+    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ...) -> None: ...
+
+class KindTable(_message.Message):
+    __slots__ = ("resources", "kinds", "sequence")
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
+    SEQUENCE_FIELD_NUMBER: _ClassVar[int]
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
+    sequence: int
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "settling", "rejected", "silence_s")
+    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "settling", "rejected", "silence_s", "pushed", "unchanged", "kinds")
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
@@ -58,6 +104,9 @@ class View(_message.Message):
     SETTLING_FIELD_NUMBER: _ClassVar[int]
     REJECTED_FIELD_NUMBER: _ClassVar[int]
     SILENCE_S_FIELD_NUMBER: _ClassVar[int]
+    PUSHED_FIELD_NUMBER: _ClassVar[int]
+    UNCHANGED_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     subspace: Subspace
     resource_nodes: _containers.RepeatedScalarFieldContainer[int]
     cost: Cost
@@ -68,7 +117,10 @@ class View(_message.Message):
     settling: bool
     rejected: str
     silence_s: float
-    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ...) -> None: ...
+    pushed: bool
+    unchanged: bool
+    kinds: KindTable
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping[str, object]]] = ...) -> None: ...
 
 class Claim(_message.Message):
     __slots__ = ("node", "time_unix_nano")
@@ -91,7 +143,7 @@ class CostSums(_message.Message):
     def __init__(self, weight: _Optional[_Iterable[float]] = ..., first: _Optional[_Iterable[float]] = ..., second: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Partial(_message.Message):
-    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "claims", "claims_to", "more_claims", "seen_incarnation", "seen_claim")
+    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "claims", "claims_to", "more_claims", "seen_incarnation", "seen_claim", "kinds")
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -104,6 +156,7 @@ class Partial(_message.Message):
     MORE_CLAIMS_FIELD_NUMBER: _ClassVar[int]
     SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEEN_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    KINDS_FIELD_NUMBER: _ClassVar[int]
     aggregator: str
     incarnation: int
     sequence: int
@@ -116,7 +169,8 @@ class Partial(_message.Message):
     more_claims: bool
     seen_incarnation: int
     seen_claim: int
-    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping[str, object]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping[str, object]]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ...) -> None: ...
+    kinds: KindTable
+    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping[str, object]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping[str, object]]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ..., kinds: _Optional[_Union[KindTable, _Mapping[str, object]]] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ("most_nodes",)
@@ -188,13 +242,65 @@ class StatusReply(_message.Message):
     exchanges: int
     def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping[str, object]]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping[str, object]]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping[str, object]]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping[str, object]]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
 
+class FitRequest(_message.Message):
+    __slots__ = ("kind", "most_nodes")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    MOST_NODES_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    most_nodes: int
+    def __init__(self, kind: _Optional[str] = ..., most_nodes: _Optional[int] = ...) -> None: ...
+
+class NodeFit(_message.Message):
+    __slots__ = ("node", "fits", "limiting")
+    NODE_FIELD_NUMBER: _ClassVar[int]
+    FITS_FIELD_NUMBER: _ClassVar[int]
+    LIMITING_FIELD_NUMBER: _ClassVar[int]
+    node: str
+    fits: int
+    limiting: str
+    def __init__(self, node: _Optional[str] = ..., fits: _Optional[int] = ..., limiting: _Optional[str] = ...) -> None: ...
+
+class LimitCount(_message.Message):
+    __slots__ = ("resource", "nodes")
+    RESOURCE_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    resource: str
+    nodes: int
+    def __init__(self, resource: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
+
+class FitReply(_message.Message):
+    __slots__ = ("kind", "known", "total", "nodes_fit", "nodes_asked", "nodes_silent", "nodes_elsewhere", "limits", "nodes", "resources", "cost")
+    KIND_FIELD_NUMBER: _ClassVar[int]
+    KNOWN_FIELD_NUMBER: _ClassVar[int]
+    TOTAL_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIT_FIELD_NUMBER: _ClassVar[int]
+    NODES_ASKED_FIELD_NUMBER: _ClassVar[int]
+    NODES_SILENT_FIELD_NUMBER: _ClassVar[int]
+    NODES_ELSEWHERE_FIELD_NUMBER: _ClassVar[int]
+    LIMITS_FIELD_NUMBER: _ClassVar[int]
+    NODES_FIELD_NUMBER: _ClassVar[int]
+    RESOURCES_FIELD_NUMBER: _ClassVar[int]
+    COST_FIELD_NUMBER: _ClassVar[int]
+    kind: str
+    known: bool
+    total: int
+    nodes_fit: int
+    nodes_asked: int
+    nodes_silent: int
+    nodes_elsewhere: int
+    limits: _containers.RepeatedCompositeFieldContainer[LimitCount]
+    nodes: _containers.RepeatedCompositeFieldContainer[NodeFit]
+    resources: _containers.RepeatedScalarFieldContainer[str]
+    cost: KindCost
+    def __init__(self, kind: _Optional[str] = ..., known: _Optional[bool] = ..., total: _Optional[int] = ..., nodes_fit: _Optional[int] = ..., nodes_asked: _Optional[int] = ..., nodes_silent: _Optional[int] = ..., nodes_elsewhere: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[LimitCount, _Mapping[str, object]]]] = ..., nodes: _Optional[_Iterable[_Union[NodeFit, _Mapping[str, object]]]] = ..., resources: _Optional[_Iterable[str]] = ..., cost: _Optional[_Union[KindCost, _Mapping[str, object]]] = ...) -> None: ...
+
 class SavedNode(_message.Message):
-    __slots__ = ("contribution", "heard_unix_nano")
+    __slots__ = ("contribution", "received_unix_nano")
     CONTRIBUTION_FIELD_NUMBER: _ClassVar[int]
-    HEARD_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
+    RECEIVED_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
     contribution: bytes
-    heard_unix_nano: int
-    def __init__(self, contribution: _Optional[bytes] = ..., heard_unix_nano: _Optional[int] = ...) -> None: ...
+    received_unix_nano: int
+    def __init__(self, contribution: _Optional[bytes] = ..., received_unix_nano: _Optional[int] = ...) -> None: ...
 
 class SavedState(_message.Message):
     __slots__ = ("nodes",)

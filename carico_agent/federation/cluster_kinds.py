@@ -1,0 +1,227 @@
+"""What kinds of Pods cost over all nodes, so that no single node decides it.
+
+Per kind and per resource, over all nodes that report it: the weighted median, then the weighted mean of all reports
+clipped to CLIP robust standard deviations around it. A node weighs n/(n + 4) for n Pods seen, and never more than the
+typical node of that kind, however many it claims; its report moves the mean by at most CLIP deviations times its share
+of the weight. A resource that fewer than half of a kind's nodes report is unknown: one node cannot invent one.
+
+Why not the plain weighted mean: an absolute cost has no natural bound, and one node that reported 1e18 bytes moved the
+cluster's mean to 1e16. Why not the median alone: it throws away what all but one node measured; with the 5 % noise
+of honest nodes its error is a quarter larger than that of the clipped mean.
+
+Merging is a generator that stops after a millisecond or so, because the calls of nodes are answered in between.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carico_agent.core.subspace import Vector
+from carico_agent.federation.kinds import NodeKinds
+from carico_agent.federation.moments import most_known, spread
+
+MOST_KINDS = 2000
+"""Kinds one aggregator merges; beyond it those that fewest nodes report fall out."""
+CLIP = 2.0
+LEAST_DEVIATION_RATIO = 0.02
+"""Reports that agree to the last digit still get this much room around them."""
+EVIDENCE_PODS = 4.0
+MOST_PODS_COUNTED = 1000
+ROWS_PER_STEP = 2000
+NOTICED_RATIO = 0.02
+"""A smaller change of a kind's cost is not sent to the nodes."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KindRow:
+    """One kind over all nodes: per resource of the table, NaN where unknown."""
+
+    cost: Vector
+    spread: Vector
+    nodes: int
+    pods_seen: int
+    arrivals: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterKinds:
+    """The merged kinds, those that most nodes know first."""
+
+    resources: tuple[str, ...] = ()
+    rows: dict[str, KindRow] = field(default_factory=dict)
+
+
+def merge_nodes(reports: Sequence[NodeKinds]) -> Iterator[ClusterKinds | None]:
+    """All nodes' reports as one: yields None between pieces of work, the result at last."""
+    counts: Counter[str] = Counter()
+    for report in reports:
+        counts.update(report.names)
+    kept = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_KINDS]
+    number = {name: i for i, name in enumerate(kept)}
+    yield None
+    with_kinds = [report for report in reports if report.names]
+    resources = most_known((r.resources, np.ones(len(r.resources))) for r in with_kinds)
+    table = _stack(with_kinds, resources, number)
+    yield None
+    rows: dict[str, KindRow] = {}
+    starts = np.searchsorted(table.number, np.arange(len(kept) + 1)).tolist()
+    worked = 0
+    for i, name in enumerate(kept):
+        rows[name] = _merge_kind(table, starts[i], starts[i + 1])
+        worked += 50 + starts[i + 1] - starts[i]
+        if worked > ROWS_PER_STEP:
+            worked = 0
+            yield None
+    yield ClusterKinds(resources, rows)
+
+
+def merge_all(reports: Sequence[NodeKinds]) -> ClusterKinds:
+    """The same at once, for those who have the time."""
+    result = ClusterKinds()
+    for step in merge_nodes(reports):
+        result = step or result
+    return result
+
+
+def combine(parts: Sequence[ClusterKinds]) -> ClusterKinds:
+    """Several aggregators' kinds as one: the mean weighted by the nodes that know each. Aggregators are trusted."""
+    parts = [part for part in parts if part.rows]
+    if len(parts) == 1:
+        return parts[0]
+    resources = most_known((part.resources, np.ones(len(part.resources))) for part in parts)
+    found: dict[str, list[KindRow]] = {}
+    for part in parts:
+        for name, row in part.rows.items():
+            cost = _placed(row.cost[None], part.resources, resources)[0]
+            width = _placed(row.spread[None], part.resources, resources)[0]
+            found.setdefault(name, []).append(KindRow(cost, width, row.nodes, row.pods_seen, row.arrivals))
+    order = sorted(found, key=lambda name: (-sum(row.nodes for row in found[name]), name))[:MOST_KINDS]
+    return ClusterKinds(resources, {name: _sum_rows(found[name]) for name in order})
+
+
+def differ(old: ClusterKinds, new: ClusterKinds) -> bool:
+    """Whether kinds came or went, or a cost moved by more than NOTICED_RATIO of itself."""
+    if old.resources != new.resources or old.rows.keys() != new.rows.keys():
+        return True
+    return any(_moved(old.rows[name], row) for name, row in new.rows.items())
+
+
+def _moved(old: KindRow, new: KindRow) -> bool:
+    if abs(new.nodes - old.nodes) > 0.1 * old.nodes or not np.array_equal(np.isnan(old.cost), np.isnan(new.cost)):
+        return True
+    return bool((np.abs(new.cost - old.cost) > NOTICED_RATIO * np.abs(old.cost)).any())  # false for NaN
+
+
+def _sum_rows(rows: Sequence[KindRow]) -> KindRow:
+    if len(rows) == 1:
+        return rows[0]
+    weight = np.array([[float(row.nodes)] for row in rows])
+    cost, width = (_known_mean(np.array([getattr(row, part) for row in rows]), weight) for part in ("cost", "spread"))
+    nodes, pods = sum(row.nodes for row in rows), sum(row.pods_seen for row in rows)
+    return KindRow(cost, width, nodes, pods, sum(row.arrivals for row in rows))
+
+
+def _known_mean(values: Vector, weight: Vector) -> Vector:
+    known = ~np.isnan(values)
+    total = (weight * known).sum(axis=0)
+    mean = (weight * np.where(known, values, 0.0)).sum(axis=0) / np.where(total > 0, total, 1.0)
+    return np.where(total > 0, mean, np.nan)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Table:
+    """All reports of all nodes, sorted by kind."""
+
+    number: NDArray[np.int64]
+    cost: Vector
+    spread: Vector
+    pods_seen: Vector
+    arrivals: Vector
+
+
+def _stack(reports: Sequence[NodeKinds], resources: tuple[str, ...], number: dict[str, int]) -> _Table:
+    layouts: dict[tuple[str, ...], list[NodeKinds]] = {}
+    for report in reports:
+        layouts.setdefault(report.resources, []).append(report)
+    numbers: list[int] = []
+    cost, width = [np.zeros((0, len(resources)))], [np.zeros((0, len(resources)))]
+    pods, arrivals = [np.zeros(0)], [np.zeros(0)]
+    for names, group in layouts.items():
+        numbers += [number.get(kind, -1) for report in group for kind in report.names]
+        cost.append(_placed(np.concatenate([report.cost for report in group]), names, resources))
+        width.append(_placed(np.concatenate([report.spread for report in group]), names, resources))
+        pods += [report.pods_seen for report in group]
+        arrivals += [report.arrivals for report in group]
+    which = np.array(numbers, dtype=np.int64)
+    order = np.argsort(which, kind="stable")
+    return _Table(
+        which[order],
+        np.concatenate(cost)[order],
+        np.concatenate(width)[order],
+        np.concatenate(pods)[order],
+        np.concatenate(arrivals)[order],
+    )
+
+
+def _placed(rows: Vector, have: tuple[str, ...], want: tuple[str, ...]) -> Vector:
+    """Columns named `have` in the order of `want`; NaN where there is none."""
+    if have == want:
+        return rows
+    out = spread(rows, have, want).copy()
+    out[:, [name not in have for name in want]] = np.nan
+    return out
+
+
+def _merge_kind(table: _Table, first: int, last: int) -> KindRow:
+    part = slice(first, last)
+    pods = table.pods_seen[part]
+    weight = pods / (pods + EVIDENCE_PODS)
+    weight = np.minimum(weight, np.median(weight))  # who claims many Pods weighs as much as the typical node
+    m = table.cost.shape[1]
+    cost, width = np.full(m, np.nan), np.full(m, np.nan)
+    for j in range(m):
+        known = ~np.isnan(table.cost[part, j])
+        if weight[known].sum() * 2 < weight.sum() or not weight[known].sum():
+            continue
+        cost[j] = clipped_mean(table.cost[part, j][known], weight[known])
+        widths = table.spread[part, j]
+        sure = known & ~np.isnan(widths)
+        if weight[sure].sum():
+            width[j] = clipped_mean(widths[sure], weight[sure])
+    # How many there are decides about nothing but order, and is bounded by what the typical node reports.
+    most = 16 * max(1.0, float(np.median(table.arrivals[part])))
+    arrivals = float(np.minimum(table.arrivals[part], most).sum())
+    return KindRow(cost, width, last - first, int(np.minimum(pods, MOST_PODS_COUNTED).sum()), arrivals)
+
+
+def clipped_mean(values: Vector, weight: Vector) -> float:
+    """The weighted mean of `values` after clipping them to CLIP robust standard deviations around their median.
+
+    >>> honest = np.full(99, 2.0)
+    >>> clipped_mean(np.append(honest, 1e18), np.ones(100)) < 2.001
+    True
+    """
+    middle = weighted_median(values, weight)
+    deviation = 1.4826 * weighted_median(np.abs(values - middle), weight)
+    reach = CLIP * max(deviation, LEAST_DEVIATION_RATIO * abs(middle))
+    clipped = np.clip(values, middle - reach, middle + reach)
+    return float((clipped * weight).sum() / weight.sum())
+
+
+def weighted_median(values: Vector, weight: Vector) -> float:
+    """The value with half of the weight on either side.
+
+    >>> weighted_median(np.array([3.0, 1.0, 2.0]), np.array([1.0, 1.0, 1.0]))
+    2.0
+    """
+    order = np.argsort(values)
+    total = np.cumsum(weight[order])
+    half = total[-1] / 2
+    at = int(np.searchsorted(total, half))
+    if math.isclose(total[at], half) and at + 1 < len(order):  # exactly between two: their mean
+        return float((values[order[at]] + values[order[at + 1]]) / 2)
+    return float(values[order[at]])

@@ -1,0 +1,82 @@
+"""Kinds of Pods on the wire: what one costs in absolute units (cores, bytes), so that unlike nodes can compare.
+
+A node counts in shares of itself; the size of a resource is what the whole share stands for. Everything that is
+received is checked here.
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from carico_agent.core import KindCost
+from carico_agent.core.subspace import Vector
+
+MOST_KINDS_PER_NODE = 32
+MOST_KIND_CHARS = 253
+MOST_PODS = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class KindFit:
+    """How many more Pods of a kind a node can take, and the resource of which there is too little for another."""
+
+    fits: int
+    limiting: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class NodeKinds:
+    """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`."""
+
+    resources: tuple[str, ...]
+    names: tuple[str, ...]
+    cost: Vector
+    """kinds×m"""
+    spread: Vector
+    pods_seen: Vector
+    arrivals: Vector
+    raw: bytes
+    """The report as it was received: the same bytes need not be read again."""
+    fits: tuple[int, ...] = ()
+    """Per kind: 1 + how many more fit, 0 where the node did not count; empty: not sent."""
+    limiting: tuple[int, ...] = ()
+    """Per kind: index of the resource that limits."""
+    room: tuple[float, ...] = ()
+    """Per resource, NaN: unknown; empty: not sent."""
+
+
+def to_absolute(shares: Sequence[float], sizes: Sequence[float] | Vector) -> list[float]:
+    """Shares of a node in cores and bytes. What is no share (below 0, infinite) becomes unknown.
+
+    >>> to_absolute([0.5, -1.0, float("nan")], [8.0, 1e9, 1.0])
+    [4.0, nan, nan]
+    """
+    units = sizes if len(sizes) else [1.0] * len(shares)
+    return [
+        float(share * unit) if 0 <= share < math.inf else math.nan for share, unit in zip(shares, units, strict=True)
+    ]
+
+
+def to_shares(amounts: Vector, sizes: Sequence[float] | Vector) -> tuple[float, ...]:
+    """Cores and bytes as shares of a node; more than a whole node stays more than 1."""
+    units = np.asarray(sizes, dtype=np.float64) if len(sizes) else np.ones(len(amounts))
+    return tuple((amounts / units).tolist())
+
+
+def moved(old: Sequence[KindCost], new: Sequence[KindCost]) -> bool:
+    """Whether kinds came or went, one costs 10 % of itself more or less, or is known from twice as many Pods."""
+    if len(old) != len(new):
+        return True
+    before: Mapping[str, KindCost] = {kind.kind: kind for kind in old}
+    return any(kind.kind not in before or _moved(before[kind.kind], kind) for kind in new)
+
+
+def _moved(old: KindCost, new: KindCost) -> bool:
+    if new.pods_seen > 2 * old.pods_seen or len(old.cost) != len(new.cost):
+        return True
+    for was, now in zip(old.cost, new.cost, strict=True):
+        if math.isnan(was) != math.isnan(now) or abs(now - was) > 0.1 * abs(was) + 1e-3:
+            return True
+    return False

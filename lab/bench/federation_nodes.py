@@ -1,0 +1,107 @@
+"""What the nodes of the federation's benchmark send: contributions of real models under load that wanders.
+
+Each trajectory is one node's CapacityModel over a few minutes: Pods come and go, each uses what it uses with some
+noise, and the host's own load drifts. Twenty trajectories are enough; thousands of nodes play them from different
+moments on.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.federation.contribution import Contribution
+from carico_agent.core import KindCost
+
+RESOURCES = ("cpu", "memory")
+KINDS = 40
+KINDS_PER_NODE = 8
+POD = (0.045, 0.02)
+"""What one Pod uses of an 8-core node."""
+
+
+class WanderingLoad:
+    """Usage and number of Pods of one node, ten times a second."""
+
+    def __init__(self, seed: int, pods: bool = True) -> None:
+        self._rng = np.random.default_rng(seed)
+        self._pods = int(self._rng.integers(0, 12)) if pods else 0
+        self._changes = pods
+        self._base = np.array([0.05, 0.15])
+        self._drift = np.zeros(2)
+
+    def step(self) -> tuple[tuple[float, float], int, bool]:
+        """Usage, Pods, and whether one has just come or gone: about every 20 s."""
+        rng = self._rng
+        churn = self._changes and rng.random() < 1 / 200
+        if churn:
+            self._pods = int(np.clip(self._pods + rng.choice((-1, 1)), 0, 14))
+        # an Ornstein-Uhlenbeck walk: a standard deviation of 3 % of the node, forgotten within 30 s
+        self._drift += -self._drift / 300 + rng.normal(0.0, 0.03 * np.sqrt(2 / 300), 2)
+        usage = self._base + self._drift + self._pods * np.array(POD) + rng.normal(0.0, 0.01, 2)
+        cpu, memory = np.clip(usage, 0.0, 1.0).tolist()
+        return (cpu, memory), self._pods, bool(churn)
+
+
+class ModelNode:
+    """A node: its model, fed with wandering load."""
+
+    def __init__(self, seed: int, pods: bool = True, cores: int = 8) -> None:
+        self.model = CapacityModel(RESOURCES, ModelConfig(cores=cores))
+        self.sizes = (2.0 * cores, 4e9 * cores)
+        self._load = WanderingLoad(seed, pods)
+        self._t = 0.0
+
+    def run_second(self) -> None:
+        for _ in range(10):
+            self._t += 0.1
+            usage, pods, churn = self._load.step()
+            self.model.observe(self._t, usage, pods=pods, churn=churn)
+
+    def contribution(self) -> Contribution:
+        cost, precision = self.model.local_cost
+        return Contribution(RESOURCES, self.model.subspace, 10, cost, precision, self.model.pods, self.sizes)
+
+
+def trajectory(seed: int, seconds: int, warm_s: int = 60) -> list[Contribution]:
+    """What one node would send in each second, kinds and room included."""
+    node, rng = ModelNode(seed), np.random.default_rng(seed)
+    for _ in range(warm_s):
+        node.run_second()
+    chosen = rng.choice(KINDS, KINDS_PER_NODE, replace=False)
+    found = []
+    for _ in range(seconds):
+        node.run_second()
+        plain = node.contribution()
+        kinds = [_kind(int(number), rng) for number in chosen]
+        room = tuple(max(0.0, 1.0 - usage) for usage in plain.subspace.unit.tolist())
+        found.append(
+            Contribution(
+                plain.resources,
+                plain.subspace,
+                plain.samples,
+                plain.cost,
+                plain.precision,
+                plain.pods,
+                plain.sizes,
+                kinds,
+                room,
+            )
+        )
+    return found
+
+
+def _kind(number: int, rng: np.random.Generator) -> KindCost:
+    cost = tuple(c * (0.5 + number / KINDS) * (1 + 0.01 * rng.normal()) for c in POD)
+    return KindCost(f"team-{number % 7}/service-{number}", cost, tuple(0.1 * c for c in cost), 20, 3.0)
+
+
+def players(nodes: int, seconds: int = 120, trajectories: int = 20) -> list[Callable[[int], Contribution]]:
+    """For each node a function of the second: what it would send."""
+    recorded = [trajectory(seed, seconds) for seed in range(trajectories)]
+
+    def player(number: int) -> Callable[[int], Contribution]:
+        track, offset = recorded[number % trajectories], number * 7919
+        return lambda second: track[(second + offset) % len(track)]
+
+    return [player(number) for number in range(nodes)]

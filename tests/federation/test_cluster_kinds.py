@@ -1,0 +1,262 @@
+"""What kinds cost over all nodes: right when all are honest, and hardly moved by one that lies."""
+
+import math
+import time
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carico_agent.core import KindCost
+from carico_agent.core.subspace import Subspace
+from carico_agent.federation import wire, wire_kinds
+from carico_agent.federation.aggregator import Aggregator
+from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, merge_all
+from carico_agent.federation.contribution import Contribution, Rejected
+from carico_agent.federation.kinds import KindFit
+from carico_agent.federation.ledger import ContributionLedger
+from carico_agent.federation.moments import Moments
+from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.settings import AggregatorSettings
+
+TWO = ("cpu", "memory")
+NAN = float("nan")
+TRUTH = {"shop/web": (0.5, 2e8), "shop/cache": (0.1, 3e9), "batch/train": (4.0, 8e9)}
+"""Cores and bytes of one Pod."""
+
+
+def contribution(
+    kinds: list[KindCost], sizes=(8.0, 16e9), resources=TWO, room=(), fits: dict[str, KindFit] | None = None
+) -> Contribution:
+    space = Subspace.of_batch(np.full((len(resources), 1), 0.3))
+    return Contribution(resources, space, 10, kinds=kinds, sizes=sizes, room=room, fits=fits or {})
+
+
+def honest_kinds(rng: np.random.Generator, sizes: tuple[float, float], pods: int | None = None) -> list[KindCost]:
+    """What a node of that size measures: 5 % noise on each kind's cost."""
+    found = []
+    for name, cost in TRUTH.items():
+        share = tuple(c * rng.normal(1.0, 0.05) / s for c, s in zip(cost, sizes, strict=True))
+        seen = int(rng.integers(1, 40)) if pods is None else pods
+        found.append(KindCost(name, share, tuple(0.1 * c for c in share), seen, float(rng.random() * 10)))
+    return found
+
+
+def packed(kinds: list[pb.KindCost]) -> bytes:
+    return pb.KindReport(kinds=kinds).SerializeToString()
+
+
+def report(node: str, given: Contribution, **changes):
+    raw = wire.write_contribution(node, given, time.time_ns())
+    return wire.read_contribution(raw)[2]
+
+
+def honest_reports(rng: np.random.Generator, count: int, pods: int | None = None):
+    sizes = [(2.0 * cores, 4e9 * cores) for cores in (2, 4, 16, 64)]
+    chosen = [sizes[rng.integers(4)] for _ in range(count)]
+    return [report(f"n{i}", contribution(honest_kinds(rng, size, pods), size)) for i, size in enumerate(chosen)]
+
+
+def cost_of(cluster: ClusterKinds, kind: str) -> dict[str, float]:
+    return dict(zip(cluster.resources, cluster.rows[kind].cost.tolist(), strict=True))
+
+
+def test_unlike_nodes_agree_on_what_a_kind_costs():
+    cluster = merge_all(honest_reports(np.random.default_rng(1), 100))
+    for kind, (cpu, memory) in TRUTH.items():
+        assert cost_of(cluster, kind) == pytest.approx({"cpu": cpu, "memory": memory}, rel=0.02)
+        assert cluster.rows[kind].nodes == 100
+
+
+LIES = [
+    {"kinds": [KindCost(kind, (1.0, 1.0), (0.0, 0.0), 10**6, 1e9) for kind in TRUTH], "sizes": (1e18, 1e18)},
+    {"kinds": [KindCost(kind, (0.0, 0.0), (0.0, 0.0), 10**6, 1e9) for kind in TRUTH]},
+    {"kinds": [KindCost(kind, (1.0,), (1.0,), 10**6, 1e9) for kind in TRUTH], "resources": ("cpu",), "sizes": (1e18,)},
+    {
+        "kinds": [KindCost(kind, (1.0, 1.0), (1.0, 1.0), 10**6, 1e9) for kind in TRUTH],
+        "resources": ("memory", "network"),
+        "sizes": (1e-6, 1e18),
+    },
+    {"kinds": [KindCost(f"junk/{i}", (1.0, 1.0), (1.0, 1.0), 10**6, 1e9) for i in range(32)]},
+    {"kinds": [KindCost(kind, (NAN, NAN), (NAN, NAN), 10**6, 1e9) for kind in TRUTH]},
+]
+
+
+@pytest.mark.parametrize("lie", LIES)
+@pytest.mark.parametrize("pods", [1, None, 1000])
+def test_one_liar_among_100_moves_a_cost_by_at_most_5_percent(lie, pods):
+    honest = honest_reports(np.random.default_rng(2), 99, pods)
+    before, after = merge_all(honest), merge_all([*honest, report("liar", contribution(**lie))])
+    for kind in TRUTH:
+        was, now = cost_of(before, kind), cost_of(after, kind)
+        for resource in TWO:
+            assert now[resource] == pytest.approx(was[resource], rel=0.05)
+        assert all(math.isnan(cost) for resource, cost in now.items() if resource not in was)
+
+
+amounts = st.floats(0, 1e18) | st.just(NAN)
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    cost=st.lists(amounts, min_size=3, max_size=3),
+    pods=st.integers(0, 10**6),
+    names=st.permutations(["cpu", "memory", "network"]),
+    sizes=st.lists(st.floats(1e-6, 1e18), min_size=3, max_size=3),
+)
+def test_whatever_one_of_100_claims(cost, pods, names, sizes):
+    honest = honest_reports(np.random.default_rng(3), 99)
+    kinds = [pb.KindCost(kind=kind, cost=cost, spread=cost, pods_seen=pods, arrivals=1e9) for kind in TRUTH]
+    message = pb.Contribution(
+        node="liar", subspace=pb.Subspace(resources=names), kinds=packed(kinds), cost=pb.Cost(size=sizes), room=cost
+    )
+    try:
+        liar = wire.read_contribution(message.SerializeToString())[2]
+    except Rejected:
+        return
+    before, after = merge_all(honest), merge_all([*honest, liar])
+    for kind in TRUTH:
+        was, now = cost_of(before, kind), cost_of(after, kind)
+        assert {name: now[name] for name in TWO} == pytest.approx(was, rel=0.05)
+        assert math.isnan(now.get("network", NAN))
+
+
+def test_a_liar_with_resources_of_its_own_does_not_move_the_mean_cost_either():
+    """Reproduced before: a set of resources nobody else had was its own median, and the mean went to 1e16."""
+    cluster = Moments()
+    space, alone = Subspace.of_batch([[0.3], [0.3]]), Subspace.of_batch([[0.3], [0.3], [0.3]])
+    for i in range(99):
+        cluster.put(f"n{i}", Contribution(TWO, space, 10, [0.1, 0.05], [400.0, 400.0], 3, [8.0, 16e9]))
+    before = cluster.sums().mean_cost()[0]
+    three = ("cpu", "gpu", "memory")
+    cluster.put("liar", Contribution(three, alone, 10, [1.0] * 3, [1e12] * 3, 3, [1e18] * 3))
+    sums = cluster.sums()
+    after = dict(zip(sums.resources, sums.mean_cost()[0].tolist(), strict=True))
+    assert [after["cpu"], after["memory"]] == pytest.approx(before.tolist(), rel=0.05)
+
+
+def test_few_nodes_still_outvote_one():
+    rng = np.random.default_rng(4)
+    honest = honest_reports(rng, 3, pods=2)
+    before, after = merge_all(honest), merge_all([*honest, report("liar", contribution(**LIES[0]))])
+    for kind in TRUTH:
+        assert cost_of(after, kind) == pytest.approx(cost_of(before, kind), rel=0.25)
+
+
+def test_kinds_are_bounded_and_those_most_nodes_know_stay():
+    junk = [
+        report(f"junk{n}", contribution([KindCost(f"junk/{n}-{i}", (0.1, 0.1), (0, 0), 9, 9.0) for i in range(32)]))
+        for n in range(80)
+    ]
+    cluster = merge_all([*junk, *honest_reports(np.random.default_rng(5), 2)])
+    assert len(cluster.rows) == MOST_KINDS
+    assert set(list(cluster.rows)[:3]) == set(TRUTH)
+
+
+def test_several_aggregators_are_weighted_by_their_nodes():
+    few, many = (merge_all(honest_reports(np.random.default_rng(seed), n)) for seed, n in ((6, 10), (7, 90)))
+    both = combine([few, many])
+    for kind in TRUTH:
+        for name in TWO:
+            expected = 0.1 * cost_of(few, kind)[name] + 0.9 * cost_of(many, kind)[name]
+            assert cost_of(both, kind)[name] == pytest.approx(expected)
+        assert both.rows[kind].nodes == 100
+
+
+def test_aggregators_share_their_kinds_and_forget_them_with_the_peer():
+    ledgers = [ContributionLedger(name, Moments(), incarnation=i) for i, name in enumerate("ab")]
+    rng = np.random.default_rng(8)
+    for i, ledger in enumerate(ledgers):
+        raw = wire.write_contribution(f"n{i}", contribution(honest_kinds(rng, (8.0, 16e9))), 1)
+        ledger.apply(*wire.read_contribution(raw), raw, 0.0)
+        list(ledger.merge_kinds())
+    a, b = ledgers
+    a.apply_partial(*wire.read_partial(b.partial("a").SerializeToString()), 0.0)
+    assert True in list(a.merge_kinds())
+    assert a.kinds.rows["shop/web"].nodes == 2 and a.own_kinds.rows["shop/web"].nodes == 1
+    a.expire(100.0, 1000.0, 5.0)
+    assert True in list(a.merge_kinds())
+    assert a.kinds.rows["shop/web"].nodes == 1
+
+
+def aggregator_with(*contributions: tuple[str, Contribution]) -> Aggregator:
+    one = Aggregator(AggregatorSettings(), "test")
+    for node, given_ in contributions:
+        answer = pb.View.FromString(one.exchange(wire.write_contribution(node, given_, time.time_ns()), None))
+        assert not answer.rejected
+    one.merge()
+    for is_new in one.ledger.merge_kinds():
+        if is_new:
+            one.render_kinds()
+    return one
+
+
+def test_a_node_that_never_ran_a_kind_learns_its_cost_in_its_own_unit():
+    one = aggregator_with(("a", contribution([KindCost("shop/web", (1 / 16, 0.01), (0.01, 0.001), 5, 2.0)])))
+    raw = one.exchange(wire.write_contribution("new", contribution([], (32.0, 64e9)), time.time_ns()), None)
+    about, _ = wire.read_view(raw, ("memory", "cpu", "io"), (64e9, 32.0, 1.0), 0.0)
+    (kind,) = wire_kinds.to_node(wire_kinds.read_table(about.kinds), ("memory", "cpu", "io"), (64e9, 32.0, 1.0))
+    assert kind.kind == "shop/web" and kind.pods_seen == 5
+    assert kind.cost[:2] == pytest.approx((0.0025, 1 / 64)) and math.isnan(kind.cost[2])
+
+
+def test_kinds_travel_only_when_they_changed():
+    given_ = contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)])
+    one = aggregator_with(("a", given_))
+    seen = wire.Seen(one.ledger.incarnation, one.ledger.sequence, one.ledger.kinds_sequence)
+    raw = wire.write_contribution("a", given_, time.time_ns(), seen=seen)
+    answer = pb.View.FromString(one.exchange(raw, None))
+    assert answer.unchanged and not answer.HasField("kinds") and not answer.HasField("subspace")
+    older = wire.Seen(seen.incarnation, seen.sequence, seen.kinds - 1)
+    answer = pb.View.FromString(one.exchange(wire.write_contribution("a", given_, time.time_ns(), seen=older), None))
+    assert answer.unchanged and answer.kinds.kinds[0].kind == "shop/web"
+
+
+@pytest.mark.parametrize(
+    ("kind", "reason"),
+    [
+        (pb.KindCost(kind="", cost=[1, 1], spread=[0, 0]), "kind"),
+        (pb.KindCost(kind="a\nb", cost=[1, 1], spread=[0, 0]), "kind"),
+        (pb.KindCost(kind="x" * 254, cost=[1, 1], spread=[0, 0]), "kind"),
+        (pb.KindCost(kind="k", cost=[1], spread=[0, 0]), "size"),
+        (pb.KindCost(kind="k", cost=[-1, 1], spread=[0, 0]), "cost of a kind"),
+        (pb.KindCost(kind="k", cost=[math.inf, 1], spread=[0, 0]), "cost of a kind"),
+        (pb.KindCost(kind="k", cost=[1, 1], spread=[0, -1]), "spread of a kind"),
+        (pb.KindCost(kind="k", cost=[1, 1], spread=[0, 0], arrivals=NAN), "kind"),
+    ],
+)
+def test_malformed_kinds_are_rejected_by_name(kind, reason):
+    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=packed([kind]))
+    with pytest.raises(Rejected) as error:
+        wire.read_contribution(message.SerializeToString())
+    assert error.value.reason == reason
+
+
+def test_too_many_kinds_and_the_same_twice():
+    many = [pb.KindCost(kind=f"k{i}", cost=[1, 1], spread=[0, 0]) for i in range(33)]
+    for kinds in (many, [many[0], many[0]]):
+        message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=packed(kinds))
+        with pytest.raises(Rejected, match="size"):
+            wire.read_contribution(message.SerializeToString())
+    given_ = contribution([KindCost(f"k{i}", (0.1, 0.1), (0.0, 0.0), 1, float(i)) for i in range(64)])
+    names = report("n", given_).names
+    assert len(names) == 32 and names[0] == "k63"  # those that arrive most are sent
+
+
+@pytest.mark.parametrize(("fits", "limiting"), [([1, 1], [0, 0]), ([1], []), ([1], [2]), ([10**9], [0])])
+def test_malformed_fits_are_rejected(fits, limiting):
+    kinds = packed([pb.KindCost(kind="k", cost=[1, 1], spread=[0, 0])])
+    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), kinds=kinds, fits=fits, limiting=limiting)
+    with pytest.raises(Rejected, match="fits"):
+        wire.read_contribution(message.SerializeToString())
+
+
+def test_the_same_kinds_are_read_once():
+    one = aggregator_with(("a", contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.5, 0.5))))
+    before = one.ledger.nodes["a"].kinds
+    again = contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.4, 0.5))
+    one.exchange(wire.write_contribution("a", again, time.time_ns()), None)
+    after = one.ledger.nodes["a"].kinds
+    assert after.cost is before.cost and after.room != before.room
+    assert list(one.ledger.merge_kinds()) == []
