@@ -129,7 +129,7 @@ class SimulatedNode:
             for _ in range(count):
                 self._start(kind, 0.0, present=True)
         self._arrive_t = float(self.rng.uniform(5, 15))
-        self._step, self._step_t = 0.0, float(self.rng.uniform(100, 250))
+        self._step, self._step_t, self._boot = 0.0, float(self.rng.uniform(100, 250)), 0.0
 
     def moments(self) -> Iterator[Moment]:
         host, total, full, spike_t = np.zeros(3), np.zeros(3), np.zeros(3), -1.0
@@ -173,7 +173,9 @@ class SimulatedNode:
             self._step, self._step_t = host.steps - self._step, t + float(self.rng.uniform(100, 250))
         cpu += self._step
         cpu += host.cron if t % 120 > 100 else 0.0
-        cpu += host.boot * float(self.rng.uniform(0, 1)) if t < 120 else 0.0
+        if t % 10 == 0:
+            self._boot = host.boot * float(self.rng.uniform(0, 1)) if t < 120 else 0.0
+        cpu += self._boot
         return np.array([cpu, host.base[1], 0.01 if self.spec.with_io else 0.0])
 
     def _pods_usage(self, t: float) -> tuple[np.ndarray, np.ndarray]:
