@@ -1,14 +1,14 @@
 """Simulated nodes that look like real ones, with a truth by construction.
 
-A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other system
-Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read every 5 s,
-averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
+A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other
+system Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read
+every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
 
-**The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that still
-ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
-weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where it
-leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
-min over resources of room / cost, at least 0.
+**The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
+still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
+weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where
+it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
+the minimum over resources of room / cost, at least 0.
 """
 
 from collections.abc import Iterator
@@ -78,6 +78,8 @@ class NodeSpec:
     """Mean time between arrivals."""
     with_io: bool = False
     io_per_pod: bool = True
+    host_measured: bool = False
+    """The agent measures the host by itself: busy time of the node less that of its Pods."""
     length_s: float = 1200.0
 
 
@@ -90,6 +92,8 @@ class Moment:
     pods: int
     samples: list[PodSample] | None
     """What each Pod uses, where it is read."""
+    host: list[float] | None
+    """What the host uses, where that is measured."""
     truth: float
     truths: dict[str, float]
     """The same per kind that arrives."""
@@ -141,11 +145,11 @@ class SimulatedNode:
                 spike_t = t + 0.2 if len(self.pods) != before else spike_t
                 host = self._host(t)
                 total, full = self._pods_usage(t)
-                self._host_now, self._full_now = host, full
             truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
             samples = self._samples() if tick % 50 == 49 else None
             usage = self._reading(host + total, 0.3 if t < spike_t else 0.0)
-            yield Moment(t, usage, len(self.pods), samples, truth, truths)
+            measured = [float(x) for x in host[: len(self.resources)]] if self.spec.host_measured else None
+            yield Moment(t, usage, len(self.pods), samples, measured, truth, truths)
 
     def _start(self, kind: KindSpec, t: float, present: bool = False) -> None:
         self._made += 1
