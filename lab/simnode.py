@@ -1,14 +1,14 @@
 """Simulated nodes that look like real ones, with a truth by construction.
 
-A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other system
-Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read every 5 s,
-averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
+A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other
+system Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read
+every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
 
-**The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that still
-ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
-weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where it
-leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
-min over resources of room / cost, at least 0.
+**The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
+still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
+weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where
+it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
+the minimum over resources of room / cost, at least 0.
 """
 
 from collections.abc import Iterator
@@ -78,6 +78,8 @@ class NodeSpec:
     """Mean time between arrivals."""
     with_io: bool = False
     io_per_pod: bool = True
+    host_measured: bool = False
+    """The agent measures the host by itself: busy time of the node less that of its Pods."""
     length_s: float = 1200.0
 
 
@@ -90,6 +92,8 @@ class Moment:
     pods: int
     samples: list[PodSample] | None
     """What each Pod uses, where it is read."""
+    host: list[float] | None
+    """What the host uses, where that is measured."""
     truth: float
     truths: dict[str, float]
     """The same per kind that arrives."""
@@ -129,7 +133,7 @@ class SimulatedNode:
             for _ in range(count):
                 self._start(kind, 0.0, present=True)
         self._arrive_t = float(self.rng.uniform(5, 15))
-        self._step, self._step_t = 0.0, float(self.rng.uniform(100, 250))
+        self._step, self._step_t, self._boot = 0.0, float(self.rng.uniform(100, 250)), 0.0
 
     def moments(self) -> Iterator[Moment]:
         host, total, full, spike_t = np.zeros(3), np.zeros(3), np.zeros(3), -1.0
@@ -141,11 +145,11 @@ class SimulatedNode:
                 spike_t = t + 0.2 if len(self.pods) != before else spike_t
                 host = self._host(t)
                 total, full = self._pods_usage(t)
-                self._host_now, self._full_now = host, full
             truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
             samples = self._samples() if tick % 50 == 49 else None
             usage = self._reading(host + total, 0.3 if t < spike_t else 0.0)
-            yield Moment(t, usage, len(self.pods), samples, truth, truths)
+            measured = [float(x) for x in host[: len(self.resources)]] if self.spec.host_measured else None
+            yield Moment(t, usage, len(self.pods), samples, measured, truth, truths)
 
     def _start(self, kind: KindSpec, t: float, present: bool = False) -> None:
         self._made += 1
@@ -173,7 +177,9 @@ class SimulatedNode:
             self._step, self._step_t = host.steps - self._step, t + float(self.rng.uniform(100, 250))
         cpu += self._step
         cpu += host.cron if t % 120 > 100 else 0.0
-        cpu += host.boot * float(self.rng.uniform(0, 1)) if t < 120 else 0.0
+        if t % 10 == 0:
+            self._boot = host.boot * float(self.rng.uniform(0, 1)) if t < 120 else 0.0
+        cpu += self._boot
         return np.array([cpu, host.base[1], 0.01 if self.spec.with_io else 0.0])
 
     def _pods_usage(self, t: float) -> tuple[np.ndarray, np.ndarray]:

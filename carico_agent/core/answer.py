@@ -96,12 +96,12 @@ class MeasuredAnswer:
         return self._settled(self._fits(kind.cost, kind.cost_sd), kind.cost, kind.known())
 
     def _settled(self, span: Span, cost: Sequence[float], trusted: bool) -> Answer:
+        trusted = trusted and all(y == y for y in self._now.usage)
         if not trusted:
             span = learning(span, self._prior_span)
         if self._empty:
             span = one_place(span, self._now.usage, self._now.limits)
-        unsure = any(y != y for y in self._now.usage)
-        return Answer(span, tuple(cost), trusted and not unsure, self.room.predicted)
+        return Answer(span, tuple(cost), trusted, self.room.predicted)
 
     def kinds(self, resources: Sequence[str], most: int | None) -> tuple[KindEstimate, ...]:
         """Every kind of this node."""

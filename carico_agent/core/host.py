@@ -31,8 +31,8 @@ THROTTLING = 0.4
 """Pods are throttled where this part of the jumps is unexplained. Where jobs of the host happen to begin with a Pod it
 is one in eight, with Pods that arrive every 12 s."""
 
-RISE_PER_READING = 0.0005
-"""How fast the least difference is forgotten."""
+RISE_PER_READING = 0.0001
+"""How fast the least difference is forgotten: .07 in an hour of readings every 5 s."""
 
 
 class Changes:
@@ -48,13 +48,21 @@ class Changes:
         self._jump = 0.0
         self._waited = 0
 
+    def state(self) -> list[Any]:
+        return [sorted(self._came), self._gone, self._jump if self._jump == self._jump else None, self._waited]
+
+    def restore(self, state: Sequence[Any]) -> None:
+        came, gone, jump, waited = state
+        self._came, self._gone, self._waited = {str(uid) for uid in came}, float(gone), int(waited)
+        self._jump = nan if jump is None else float(jump)
+
     def arrived(self, uid: str) -> None:
         self._came.add(uid)
 
     def left(self, uid: str, pod: Pod) -> None:
         if uid in self._came:
             self._came.discard(uid)
-        elif self._cpu is not None:
+        elif self._cpu is not None and pod.now[self._cpu] == pod.now[self._cpu]:
             self._gone += pod.now[self._cpu]
 
     def beyond(self, pods: Mapping[str, Pod], jump: float, settled: bool) -> float:
@@ -84,7 +92,7 @@ class Host:
         self._power = sqrt(2.0 * (cores + 1))
         self.usage = [nan] * m
         self.excess = 0.0
-        self._throttling = THROTTLING  # part of the jumps that is unexplained
+        self._throttling = 0.5 * THROTTLING  # part of the jumps that is unexplained: two in a row are believed
         self._least = nan  # the least cpu difference seen lately
         self._recent: list[list[float]] = [[] for _ in range(m)]
 
@@ -102,11 +110,15 @@ class Host:
                 difference -= self.excess
             self._take(i, difference)
 
-    def known(self, usage: Sequence[float]) -> None:
-        """The caller has measured the host by itself."""
+    def known(self, usage: Sequence[float], node: Sequence[float], pods: Sequence[float]) -> None:
+        """The caller has measured the host by itself: what the cpu shows beyond it and the Pods is excess."""
         for i, x in enumerate(usage):
             if x == x:
                 self._take(i, x)
+        if self.cpu is not None and self.usage[self.cpu] == self.usage[self.cpu]:
+            host, part = self.usage[self.cpu], pods[self.cpu]
+            beyond = min(node[self.cpu] - part - host, self._most_excess(part + host))
+            self.excess = beyond if beyond > LEAST_JUMP else 0.0
 
     def excess_of(self, i: int) -> float:
         return self.excess if i == self.cpu else 0.0

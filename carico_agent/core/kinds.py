@@ -31,7 +31,7 @@ BRIEF_WEIGHT = 0.3
 SPREAD_RATIO = 0.1
 """Two Pods of one kind are believed to differ by a tenth until more of them were seen."""
 
-READING_RATIO = 0.015
+READING_RATIO = 0.02
 """Relative error of a Pod's mean that no number of readings removes."""
 
 ASLEEP_RATIO = 0.1
@@ -135,8 +135,10 @@ class Kind:
         rest_s = self.life_s / 2 - age_s + MEAN_AGE_S
         return [max(0.0, x + growth * rest_s) for x, growth in zip(pod.mean, self.growth, strict=True)]
 
-    def _learn_growth(self) -> None:
+    def learn_growth(self) -> None:
         """The mean growth of the Pods watched long enough, where it matters: a tenth of the cost in half a life."""
+        if self.life_s != self.life_s:
+            return
         for i, cost in enumerate(self.cost):
             seen = [g for g in (pod.growth(i) for pod in self.pods.values() if pod.shown) if g == g]
             if len(seen) < ENOUGH_GROWING:
@@ -150,8 +152,6 @@ class Kind:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        if self.life_s == self.life_s:
-            self._learn_growth()
         means = [self._at_half_life(pod) for pod in self.pods.values() if pod.shown]
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         for i, (weight, mean, variance) in enumerate(self.past):
@@ -180,7 +180,8 @@ class Kind:
         for x in values:
             squares += (x - mean) * (x - mean)
         spread_2 = squares / (n + past + 1)
-        return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2)
+        leak = self.growth[i] * self.life_s / 6 if self.growth[i] else 0.0
+        return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
     def _cluster_cost(self, i: int) -> float:
         return self.elsewhere.cost[i] if self.elsewhere is not None else nan

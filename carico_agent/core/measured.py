@@ -51,9 +51,9 @@ class MeasuredPods:
 
     # ---- in
 
-    def observe(self, t: float, samples: Sequence[PodSample], host: Sequence[float] | None = None) -> None:
-        """Take all Pods that run at `t`, and the host's usage if it was measured."""
-        self._check(t, samples, host)
+    def observe(self, t: float, samples: Sequence[PodSample]) -> None:
+        """Take all Pods that run at `t`."""
+        self._check(t, samples)
         if self.t is not None:
             self.kinds.forget(t - self.t)
         running = self.pods
@@ -72,11 +72,10 @@ class MeasuredPods:
             self._changes.left(uid, pod)
         for kind in self.kinds.by_name.values():
             if kind.dirty:
+                kind.learn_growth()
                 kind.renew()
         self.t, self._watching = t, True
         self._sum_up()
-        if host is not None:
-            self.host.known(host)
 
     def learn_host(self, node: Sequence[float], jump: float, settled: bool) -> None:
         """What the `node` uses beyond its Pods is the host's; `jump` is how far its cpu moved while Pods changed."""
@@ -87,13 +86,11 @@ class MeasuredPods:
         if counted in (len(self.pods), self.workload):
             self.counts_daemons = counted == len(self.pods)
 
-    def _check(self, t: float, samples: Sequence[PodSample], host: Sequence[float] | None) -> None:
+    def _check(self, t: float, samples: Sequence[PodSample]) -> None:
         if not isfinite(t):
             raise ValueError(f"time {t} is not finite")
         if self.t is not None and t < self.t:
             raise ValueError(f"time went backwards: Pods of {t} after those of {self.t}")
-        if host is not None and len(host) != self._m:
-            raise ValueError(f"{len(host)} values of the host's usage for {self._m} resources")
         for sample in samples:
             pod = self.pods.get(sample.uid)
             if pod is None or pod.sample is not sample:
@@ -182,6 +179,7 @@ class MeasuredPods:
             "elsewhere": [_cost_state(cost) for cost in self.kinds.elsewhere.values()],
             "pods": {uid: pod.state() for uid, pod in self.pods.items()},
             "host": self.host.state(),
+            "changes": self._changes.state(),
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -199,6 +197,7 @@ class MeasuredPods:
         for kind in self.kinds.by_name.values():
             kind.renew()
         self.host.restore(state["host"])
+        self._changes.restore(state["changes"])
         self._sum_up()
 
 

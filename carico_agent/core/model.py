@@ -108,9 +108,13 @@ class CapacityModel:
         `host` is what the rest of the machine uses, where the caller can measure it; otherwise it is what the node
         uses and no Pod does.
         """
+        if host is not None and len(host) != len(self.resources):
+            raise ValueError(f"{len(host)} values of the host's usage for {len(self.resources)} resources")
         measured, settled = self._measured, not self._intake.unsettled
-        measured.observe(t, pods, host)
-        if host is None:
+        measured.observe(t, pods)
+        if host is not None:
+            measured.host.known(host, self._intake.usage(), measured.together)
+        else:
             cpu = measured.host.cpu
             jump = self._intake.take_jump()[cpu] if cpu is not None else 0.0
             measured.learn_host(self._intake.usage(), jump, settled)
@@ -364,3 +368,5 @@ class CapacityModel:
         self._measured.restore(state["pods"])
         self._prior = Prior.from_state(state["prior"], m)
         self._noise = [float(x) for x in state["noise"]]
+        if len(self._noise) != m:
+            raise ValueError("damaged model state: noise")

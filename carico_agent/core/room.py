@@ -27,6 +27,9 @@ LIKELY = 0.1
 TRUSTED_SHARE = 0.75
 """The next Pod is known when kinds with a known cost make up this much of the arrivals."""
 
+UNSETTLED_RATIO = 0.25
+"""While Pods come and go usage is off by a quarter of a Pod for each."""
+
 SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
@@ -151,7 +154,10 @@ def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
         excess = pods.host.excess_of(i)
         predicted |= hidden > 0.01
         free.append(limit - used + excess - hidden)
-        sd.append(sqrt(now.noise[i] + (0.1 * excess) ** 2 + (0.1 * hidden) ** 2))
+        doubt = (0.1 * excess) ** 2 + (0.2 * hidden) ** 2
+        if now.unsettled:
+            doubt += (UNSETTLED_RATIO * cost) ** 2 * (1 + abs(now.came))
+        sd.append(sqrt(now.noise[i] + doubt))
     return Room(free, sd, predicted)
 
 

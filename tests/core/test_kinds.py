@@ -1,0 +1,111 @@
+"""Kinds: what one costs, what is remembered of it, how often it arrives, and how many there may be."""
+
+from math import isnan, nan
+
+import pytest
+
+from carico_agent.core.kinds import MOST_KINDS, OTHER, Kind, KindCost, Kinds, checked
+from carico_agent.core.pods import Pod
+
+
+def pod(kind: Kind, uid: str, usage: tuple[float, ...], since_t: float = 0.0) -> Pod:
+    found = kind.pods[uid] = Pod(kind.name, since_t, len(usage))
+    for t in range(0, 60, 5):
+        found.read(since_t + t, usage, kind.ramp_s, kind.cost)
+    return found
+
+
+def kind(*costs: float) -> Kind:
+    found = Kind("shop/web", False, 2)
+    for i, cost in enumerate(costs):
+        pod(found, f"web-{i}", (cost, 0.01))
+    found.renew()
+    return found
+
+
+def test_a_kind_costs_the_mean_of_its_pods() -> None:
+    web = kind(0.10, 0.12, 0.14)
+    assert web.cost == pytest.approx([0.12, 0.01])
+    assert 0.01 < web.spread[0] < 0.03
+    assert web.cost_sd[0] < web.spread[0]
+
+
+def test_what_it_cost_is_remembered_when_none_runs() -> None:
+    web = kind(0.10, 0.12)
+    for uid in list(web.pods):
+        web.leave(uid)
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.11)
+    for _ in range(1000):
+        web.forget(0.5)
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.11)
+    assert web.cost_sd[0] > 0.01
+
+
+def test_a_pod_that_sleeps_does_not_make_its_kind_cheap() -> None:
+    assert kind(0.10, 0.0001, 0.0001).cost[0] == pytest.approx(0.10)
+
+
+def test_running_pods_that_differ_overrule_the_memory() -> None:
+    web = kind(0.10, 0.10, 0.10)
+    for uid in list(web.pods):
+        web.leave(uid)
+    for i in range(3):
+        pod(web, f"new-{i}", (0.30, 0.01))
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.30, rel=0.1)
+
+
+def test_unknown_readings_stay_unknown() -> None:
+    web = Kind("x", False, 2)
+    pod(web, "a", (0.1, nan))
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.1)
+    assert isnan(web.cost[1])
+
+
+def test_there_are_at_most_64_and_the_rest_is_other() -> None:
+    kinds = Kinds(2)
+    for i in range(200):
+        found = kinds.find(f"kind-{i}", False)
+        found.arrivals = 1.0
+    assert len(kinds.by_name) == MOST_KINDS
+    assert kinds.find("kind-199", False).name == OTHER
+
+
+def test_a_forgotten_kind_makes_room() -> None:
+    kinds = Kinds(2)
+    for i in range(MOST_KINDS + 5):
+        kinds.find(f"kind-{i}", False)
+    assert OTHER not in kinds.by_name
+    assert f"kind-{MOST_KINDS + 4}" in kinds.by_name
+
+
+def test_the_clusters_cost_is_used_for_a_kind_that_never_ran_here_and_is_not_sent_back() -> None:
+    kinds = Kinds(2)
+    kinds.learn([KindCost("shop/web", (0.2, 0.1), (0.02, 0.01), 50, 10.0)])
+    web = kinds.find("shop/web", False)
+    web.renew()
+    assert web.cost == [0.2, 0.1]
+    assert web.known() and not web.shown
+    assert kinds.local(32) == []
+    pod(web, "a", (0.1, 0.1))
+    web.renew()
+    assert 0.1 < web.cost[0] < 0.13
+    assert kinds.local(32)[0].cost[0] == pytest.approx(0.1)
+
+
+@pytest.mark.parametrize(
+    "cost",
+    [
+        KindCost("a", (0.1,), (0.1, 0.1), 1, 1.0),
+        KindCost("a", (1e16, 0.1), (0.1, 0.1), 1, 1.0),
+        KindCost("a", (-0.1, 0.1), (0.1, 0.1), 1, 1.0),
+        KindCost("a", (0.1, 0.1), (0.1, 0.1), -1, 1.0),
+        KindCost("a", (0.1, 0.1), (0.1, 0.1), 1, float("inf")),
+    ],
+)
+def test_nonsense_from_elsewhere_is_refused(cost: KindCost) -> None:
+    with pytest.raises(ValueError, match="kind 'a'"):
+        checked([cost], 2)

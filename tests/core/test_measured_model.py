@@ -1,0 +1,306 @@
+"""CapacityModel when every Pod is measured: the contract, kind by kind."""
+
+import json
+from collections.abc import Sequence
+from math import nan
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from carico_agent.core import CapacityModel, KindCost, ModelConfig, PodSample
+
+WEB, CACHE = (0.1, 0.01), (0.01, 0.06)
+
+
+def pods(kind: str, count: int, usage: tuple[float, ...], daemon: bool = False) -> list[PodSample]:
+    return [PodSample(f"{kind}-{i}", kind, usage, daemon) for i in range(count)]
+
+
+def run(
+    m: CapacityModel, start_s: float, samples: Sequence[PodSample], host: float = 0.02, length_s: float = 60.0
+) -> float:
+    """Feed a steady node: usage at 10 Hz, Pods every 5 s; returns the time after it."""
+    usage = [min(1.0, base + sum(p.usage[i] for p in samples)) for i, base in enumerate((host, 0.1))]
+    for tick in range(int(length_s * 10)):
+        t = start_s + tick / 10
+        m.observe(t, usage, pods=len(samples))
+        if tick % 50 == 0:
+            m.observe_pods(t, samples)
+    return start_s + length_s
+
+
+def model(cores: int = 4, **config: object) -> CapacityModel:
+    return CapacityModel(("cpu", "memory"), ModelConfig(cores=cores, **config))  # type: ignore[arg-type]
+
+
+def test_each_kind_has_its_own_number() -> None:
+    m = model()
+    samples = pods("shop/web", 3, WEB) + pods("shop/cache", 2, CACHE)
+    t = run(m, 0.0, pods("system", 2, (0.001, 0.004), daemon=True))
+    run(m, t, samples + pods("system", 2, (0.001, 0.004), daemon=True))
+    web, cache = m.estimate(kind="shop/web"), m.estimate(kind="shop/cache")
+    room = (1 - 0.02 - 0.322, 1 - 0.1 - 0.158)
+    assert (web.mode, web.limiting) == ("measured", "cpu")
+    assert web.pod_capacity == pytest.approx(room[0] / 0.1, rel=0.05)
+    assert (cache.limiting, cache.pod_capacity) == ("memory", pytest.approx(room[1] / 0.06, rel=0.05))
+    e = m.estimate()
+    assert e.measured
+    assert e.room == pytest.approx(room, abs=0.01)
+    assert e.host == pytest.approx((0.02, 0.1), abs=0.01)
+    # three of five that arrived are web: the next Pod is the mixture
+    assert e.pod_capacity == pytest.approx(room[0] / (0.6 * 0.1 + 0.4 * 0.01), rel=0.05)
+    assert e.low <= web.pod_capacity <= e.high
+    assert {k.kind: k.pods for k in e.kinds} == {"shop/web": 3, "shop/cache": 2, "system": 2}
+    assert next(k for k in e.kinds if k.kind == "system").arrivals == 0
+
+
+def test_an_unknown_kind_is_the_prior_and_learning() -> None:
+    m = model()
+    run(m, 0.0, pods("shop/web", 3, WEB))
+    e = m.estimate(kind="nobody/knows")
+    assert e.mode == "learning"
+    assert e.pod_capacity == pytest.approx(0.68 / 0.125, rel=0.02)
+    assert e.low < e.pod_capacity / 2
+    assert model().estimate(kind="x").mode == "learning"
+
+
+def test_pods_present_at_the_start_count_as_arrivals_only_until_one_arrives() -> None:
+    m = model()
+    t = run(m, 0.0, pods("old", 5, (0.02, 0.01)))
+    assert m.estimate().cost_vector[0] == pytest.approx(0.02, rel=0.1)
+    run(m, t, pods("old", 5, (0.02, 0.01)) + pods("new", 1, (0.2, 0.01)))
+    assert m.estimate().cost_vector[0] == pytest.approx(0.2, rel=0.1)
+
+
+def test_an_empty_node_that_only_saw_sleepers_is_learning_with_the_priors_interval() -> None:
+    m = model(cores=2, max_pods=110)
+    t = run(m, 0.0, [])
+    t = run(m, t, pods("sleep", 4, (0.0, 0.0002)), length_s=300)
+    run(m, t, [])
+    e = m.estimate()
+    assert e.mode == "learning"
+    assert e.pod_capacity == pytest.approx(0.98 / 0.25, rel=0.02)
+    assert e.low < 2 and e.high == 110
+    again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
+    assert again.estimate().pod_capacity == e.pod_capacity
+
+
+def test_idle_system_pods_and_then_busy_ones() -> None:
+    m = model()
+    system = pods("kube-system/agent", 6, (0.001, 0.004), daemon=True) + pods("kube-system/dns", 2, (0.002, 0.005))
+    t = run(m, 0.0, system)
+    run(m, t, system + pods("pi", 3, (0.125, 0.005)))
+    e = m.estimate()
+    assert e.mode == "measured"
+    assert e.pod_capacity == pytest.approx((1 - 0.02 - 0.01 - 0.375) / 0.125, rel=0.05)
+
+
+def test_a_throttled_pod_beside_busy_loops_is_not_contention() -> None:
+    """Measured on two cores: the node's cpu channel reads .763 where .55 is the truth."""
+    m = model(cores=2)
+    t = run(m, 0.0, [])
+    samples = pods("loop", 2, (0.25, 0.01)) + pods("quota", 1, (0.05, 0.01))
+    for tick in range(600):
+        m.observe(t + tick / 10, [0.763, 0.13], pods=3)
+        if tick % 50 == 0:
+            m.observe_pods(t + tick / 10, samples, host=(0.0, 0.1))
+    assert m.estimate().room[0] == pytest.approx(0.45, abs=0.06)
+
+
+def test_a_node_that_starts_throttled_believes_the_pods_counters() -> None:
+    m = model(cores=2)
+    samples = pods("loop", 2, (0.25, 0.01)) + pods("quota", 1, (0.05, 0.01))
+    for tick in range(600):
+        m.observe(tick / 10, [0.763, 0.13], pods=3)
+        if tick % 50 == 0:
+            m.observe_pods(tick / 10, samples)
+    assert m.estimate().room[0] == pytest.approx(0.45, abs=0.06)
+
+
+def test_a_young_pod_of_a_kind_that_ramps_counts_at_its_cost() -> None:
+    m = model(cores=8)
+    t = run(m, 0.0, [])
+    for i in range(6):  # the kind shows that it needs 30 s
+        for tick in range(600):
+            share = min(1.0, tick / 300)
+            cpu = 0.1 * share
+            m.observe(t, [0.02 + cpu, 0.1], pods=1)
+            if tick % 50 == 0:
+                m.observe_pods(t, [PodSample(f"slow-{i}", "slow", (cpu, 0.001))])
+            t += 0.1
+        t = run(m, t, [], length_s=10)
+    for tick in range(80):
+        m.observe(t, [0.02, 0.1], pods=1)
+        if tick % 50 == 0:
+            m.observe_pods(t, [PodSample("slow-new", "slow", (0.0, 0.001))])
+        t += 0.1
+    e = m.estimate()
+    assert e.mode == "predicted"
+    assert e.room[0] == pytest.approx(0.88, abs=0.04)
+
+
+def test_a_pod_counted_before_it_is_measured_is_counted_once() -> None:
+    m = model()
+    samples = pods("web", 3, WEB)
+    t = run(m, 0.0, [])
+    t = run(m, t, samples)
+    before = m.estimate()
+    m.count(t, 4)
+    assert m.estimate().slots == pytest.approx(before.slots, abs=0.3)
+    m.observe(t, [0.32, 0.13], pods=4)
+    m.observe_pods(t, [*samples, PodSample("web-9", "web", (nan, nan))])
+    assert m.estimate().slots == pytest.approx(before.slots, abs=0.3)
+
+
+def test_a_heavy_pod_does_not_close_an_empty_node_for_ever() -> None:
+    m = model()
+    t = run(m, 0.0, pods("huge", 1, (0.97, 0.01)), length_s=120)
+    run(m, t, [])
+    assert m.estimate().pod_capacity >= 1
+
+
+def test_the_same_objects_again_are_still_evidence() -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    run(m, t, pods("web", 2, WEB), length_s=30)
+    assert m.estimate(kind="web").mode == "measured"
+
+
+def test_what_the_cluster_knows_answers_for_a_kind_that_never_ran_here() -> None:
+    m = model()
+    run(m, 0.0, [])
+    m.learn_kinds([KindCost("shop/db", (0.3, 0.2), (0.03, 0.02), 20, 5.0)])
+    e = m.estimate(kind="shop/db")
+    assert e.mode != "learning"
+    assert e.pod_capacity == pytest.approx(0.98 / 0.3, rel=0.05)
+    assert m.estimate().cost_vector[0] == pytest.approx(0.3)
+    m.learn_kinds([])
+    assert m.estimate(kind="shop/db").mode == "learning"
+
+
+def test_local_kinds_are_bounded_and_own() -> None:
+    m = model(cores=64)
+    m.learn_kinds([KindCost("k-0", (0.9, 0.9), (0.1, 0.1), 20, 5.0)])
+    samples = [PodSample(f"u{i}", f"k-{i}", (0.004, 0.004)) for i in range(100)]
+    run(m, 0.0, samples)
+    local = m.local_kinds()
+    assert len(local) == 32
+    assert all(k.cost[0] == pytest.approx(0.004) for k in local)
+    assert len(m.estimate().kinds) == 64
+    assert any(k.kind == "other" for k in m.estimate().kinds)
+
+
+def test_a_resource_that_is_not_measured_per_pod_stays_with_the_filter() -> None:
+    m = CapacityModel(("cpu", "network"), ModelConfig(cores=4))
+    t = 0.0
+    for count in (0, 3, 1, 4, 2, 3) * 3:
+        for tick in range(150):
+            m.observe(t, [0.02 + 0.02 * count, 0.01 + 0.1 * count], pods=count)
+            if tick % 50 == 0:
+                m.observe_pods(t, pods("net", count, (0.02, nan)))
+            t += 0.1
+    e = m.estimate(kind="net")
+    assert e.limiting == "network"
+    assert e.pod_capacity == pytest.approx(6.9, rel=0.1)
+
+
+def test_pods_no_longer_measured_fall_back_to_the_filter() -> None:
+    m = model()
+    t = run(m, 0.0, pods("web", 3, WEB))
+    for tick in range(400):
+        m.observe(t + tick / 10, [0.32, 0.13], pods=3)
+    assert not m.estimate().measured
+
+
+BAD = [
+    ("time went backwards", lambda m: m.observe_pods(1.0, [])),
+    ("not finite", lambda m: m.observe_pods(nan, [])),
+    ("twice", lambda m: m.observe_pods(100, pods("a", 1, WEB) * 2)),
+    ("2 resources", lambda m: m.observe_pods(100, pods("a", 1, (0.1,)))),
+    ("host", lambda m: m.observe_pods(100, [], host=(0.1,))),
+    ("kind 'a'", lambda m: m.learn_kinds([KindCost("a", (7.0, 0.0), (0.0, 0.0), 1, 1.0)])),
+]
+
+
+@pytest.mark.parametrize("message,call", BAD, ids=[message for message, _ in BAD])
+def test_bad_input_changes_nothing(message: str, call) -> None:  # type: ignore[no-untyped-def]
+    m = model()
+    run(m, 0.0, pods("web", 2, WEB))
+    before = json.dumps(m.state())
+    with pytest.raises(ValueError, match=message):
+        call(m)
+    assert json.dumps(m.state()) == before
+
+
+def test_a_restart_continues_alike() -> None:
+    whole, restarted = model(), model()
+    t = 0.0
+    for count in (0, 2, 5, 3, 1):
+        for _ in range(4):
+            for one in (whole, restarted):
+                run(one, t, pods("web", count, WEB) + pods("cache", 2, CACHE), length_s=7)
+            t += 7
+            restarted = CapacityModel.from_state(json.loads(json.dumps(restarted.state())))
+            assert repr(restarted.estimate()) == repr(whole.estimate())
+    assert json.dumps(restarted.state()) == json.dumps(whole.state())
+
+
+def version_1(m: CapacityModel) -> dict[str, object]:
+    state = json.loads(json.dumps(m.state()))
+    for key in ("pods", "prior", "noise"):
+        del state[key]
+    for key in ("calm", "calm_pods", "jump"):
+        del state["clock"][key]
+    return state | {"version": 1}
+
+
+def test_a_state_of_version_1_becomes_the_prior_of_the_next_pod() -> None:
+    m = model()
+    for tick in range(1200):
+        count = tick // 100 % 4
+        m.observe(tick / 10, [0.02 + 0.05 * count, 0.1], pods=count)
+    again = CapacityModel.from_state(version_1(m))
+    assert again.estimate().pod_capacity == pytest.approx(m.estimate().pod_capacity)
+    assert again.estimate(kind="new").cost_vector[0] == pytest.approx(0.05, rel=0.05)
+
+
+def test_sleepers_of_version_1_have_taught_nothing() -> None:
+    m = model()
+    for tick in range(1200):
+        m.observe(tick / 10, [0.02, 0.1], pods=4 * (tick // 200 % 2))
+    again = CapacityModel.from_state(version_1(m))
+    assert again.estimate(kind="new").cost_vector[0] == 0.125
+
+
+@given(st.sampled_from(["pods", "prior", "noise"]), st.none() | st.just({}) | st.just([[]]) | st.just("x"))
+@settings(deadline=None)
+def test_a_damaged_part_is_a_value_error(part: str, broken: object) -> None:
+    m = model()
+    run(m, 0.0, pods("web", 2, WEB), length_s=12)
+    with pytest.raises(ValueError):
+        CapacityModel.from_state({**m.state(), part: broken})
+
+
+values = st.floats(0, 1) | st.just(nan)
+histories = st.lists(
+    st.tuples(st.floats(0, 9), values, values, st.lists(st.tuples(st.integers(0, 9), values, values), max_size=8)),
+    max_size=15,
+)
+
+
+@given(histories)
+@settings(max_examples=60, deadline=None)
+def test_any_history_gives_an_answer_that_holds_together(history) -> None:  # type: ignore[no-untyped-def]
+    m, t = model(), 0.0
+    for elapsed_s, cpu, memory, listed in history:
+        t += elapsed_s
+        samples = {i: PodSample(f"p{i}", f"k{i % 3}", (a, b), daemon=i == 0) for i, a, b in listed}
+        m.observe(t, [cpu, memory], pods=len(samples))
+        m.observe_pods(t, list(samples.values()))
+        for e in (m.estimate(), m.estimate(kind="k1"), m.estimate(kind="none")):
+            if e.pod_capacity == e.pod_capacity:
+                assert 0 <= e.low <= e.pod_capacity <= e.high
+                if e.mode == "learning" and e.room[0] == e.room[0] and e.pod_capacity != 1:  # an empty node offers one
+                    assert e.pod_capacity <= max(0.0, e.room[0]) / 0.125 + 1e-9
+    json.dumps(m.state(), allow_nan=False)
