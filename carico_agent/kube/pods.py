@@ -12,7 +12,7 @@ MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static Pod's mirror: the UID that the kubelet and containerd know it by."""
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector: a Pod that finishes leaves the selection, and the watch says so as a deletion."""
+"""Field selector: a Pod that finishes leaves the selection, which a watch reports as a deletion."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -237,7 +237,7 @@ class Extender:
         )
 
     async def _claim(self, pod: PendingPod, node: str, rule: Rule) -> str | None:
-        """Write into the node's Lease that `pod` comes, if there is room by what the Lease says; returns why not."""
+        """Write into the node's Lease that `pod` comes, if the Lease has room; returns why not."""
         if self._claims is None or node not in self._cluster.nodes:
             return self._check(pod, node, rule)
         return await self._claims.claim(node, pod, lambda offer, others: self._check(pod, node, rule, offer, others))

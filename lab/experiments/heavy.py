@@ -78,8 +78,8 @@ def section(quick: bool) -> Section:
         headline=False,
     )
     s.say(
-        "**Another template.** Unprofiled Pods (made by a controller whose Pods have not yet run on this node for 12 s) "
-        "count at the prior cost of one core until the node has measured them.",
+        "**Another template.** Unprofiled Pods (made by a controller whose Pods have not yet run on this node for "
+        "12 s) count at the prior cost of one core until the node has measured them.",
         "",
         "**The same template** (a Job whose later Pods get heavier work): nothing tells Pods apart before they run. "
         "Two things bound the damage. Few may start at once: Pods that start for 3 s and run for 20 need 13 % of the "

@@ -37,7 +37,7 @@ class Scene:
         self.random = random.Random(seed)
         self.server = SmallServer(self.pause, self.random)
         self.server.lose = 0.02
-        self.server.heard.append(self.judge)
+        self.server.watchers.append(self.judge)
         self.tasks: list[asyncio.Task[None]] = []
         self.here: set[str] = set()
         self.places = self.amount = 0
@@ -52,23 +52,23 @@ class Scene:
         self.agent = NodePublisher(client, self.board, config)
         self.agent._watch_pods.synced.set()
         self.agent._node_changed(False, NodeFacts("a"))
-        self.watch(lambda thing: self.tell_agent(thing))
+        self.watch(lambda thing: self.agent_receives(thing))
         self.extenders = [self.extender(), self.extender()]
 
     async def pause(self) -> None:
         for _ in range(self.random.choice((0, 1, 1, 2, 5, 20))):
             await asyncio.sleep(0)
 
-    def watch(self, hear: Callable[[Object], None]) -> None:
+    def watch(self, receive: Callable[[Object], None]) -> None:
         """Everything in order, later."""
         queue: asyncio.Queue[Object] = asyncio.Queue()
-        self.server.heard.append(queue.put_nowait)
+        self.server.watchers.append(queue.put_nowait)
 
         async def deliver() -> None:
             while True:
                 thing = await queue.get()
                 await self.pause()
-                hear(thing)
+                receive(thing)
 
         self.tasks.append(asyncio.create_task(deliver()))
 
@@ -89,13 +89,13 @@ class Scene:
             if len(self.here) > self.amount or (self.by_extenders and len(self.here) > self.places):
                 self.over.append(f"{uid}: {len(self.here)} Pods, {self.places} places, {self.amount} of the resource")
 
-    def tell_agent(self, thing: Object) -> None:
+    def agent_receives(self, thing: Object) -> None:
         if "spec" in thing:
             pod = facts(thing, RESOURCE)
             self.agent._pod_changed(pod.finished, pod)
 
     def extender(self) -> Extender:
-        """A fresh one: it knows what a list tells it, and what it hears from then on."""
+        """A fresh one: it knows what is listed, and what its watch receives from then on."""
         client: Any = self.server
         cluster = Cluster(client, RESOURCE)
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
@@ -105,21 +105,21 @@ class Scene:
             watch.synced.set()
             watch._lost_s = None
 
-        def hear(thing: Object) -> None:
+        def receive(thing: Object) -> None:
             if "spec" in thing:
                 pod = facts(thing, RESOURCE)
                 cluster.pod_changed(pod.finished, pod)
             else:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
-        self.watch(hear)
+        self.watch(receive)
         return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
     # ---- who does what
 
     async def change_the_number(self) -> None:
         for _ in range(STEPS):
-            tell(self, self.random.randrange(1, 12) + 0.5)
+            publish(self, self.random.randrange(1, 12) + 0.5)
             await self.agent._write(*self.agent._news())
             for _ in range(self.random.randrange(6)):
                 await self.pause()
@@ -128,12 +128,12 @@ class Scene:
         for n in range(STEPS):
             self.pod(uid := f"{number}-{n}")
             extender = self.random.choice(self.extenders)
-            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
-            self.refused += bool(said["Error"])
+            answer = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            self.refused += bool(answer["Error"])
             await self.pause()
 
     async def bind_as_a_plain_scheduler(self, number: int) -> None:
-        """It believes what its watch told it, and counts its own Pods at once, as kube-scheduler does."""
+        """It counts on what its watch received, and counts its own Pods at once, as kube-scheduler does."""
         for n in range(STEPS):
             self.pod(uid := f"{number}-{n}")
             await self.pause()
@@ -183,16 +183,16 @@ class Scene:
         self.server.lose = 0.0
         for uid in sorted(self.here):
             self.server.end(uid)
-        tell(self, 99.5)
+        publish(self, 99.5)
         for _ in range(2):  # the first may still wait for Pods that never come
             await self.agent._write(*self.agent._news())
         for _ in range(300):
             await self.pause()
         for number, extender in enumerate(self.extenders):
             self.pod(uid := f"late-{number}")
-            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
-            if said["Error"]:
-                self.shut.append(said["Error"])
+            answer = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            if answer["Error"]:
+                self.shut.append(answer["Error"])
 
     async def with_extenders(self) -> "Scene":
         self.by_extenders = True
@@ -202,13 +202,13 @@ class Scene:
         self.taken: set[str] = set()
         self.seen_amount = 0
 
-        def hear(thing: Object) -> None:
+        def receive(thing: Object) -> None:
             if "spec" not in thing:
                 self.seen_amount = int(thing["status"]["allocatable"][RESOURCE])
             elif thing["status"].get("phase") == "Succeeded":
                 self.taken.discard(thing["metadata"]["uid"])
 
-        self.watch(hear)
+        self.watch(receive)
         self.exact = webhook
         if webhook:
             self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
@@ -246,20 +246,20 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     scene.server.lose = 0.0
     scene.agent._clock = scene.agent._lease._clock = lambda: now_s
     leases, client = PlacementLeases(scene.server, "carico"), scene.server  # type: ignore[arg-type]
-    tell(scene, 8.5)
+    publish(scene, 8.5)
     await scene.agent._write(*scene.agent._news())
     found: LeaseRecord | None = await leases.read("a")
     assert found is not None and found.offered == Offer(8, 8)
     for uid in ("comes", "never"):
         found = await leases.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
         assert found is not None
-    tell(scene, 0.5)
+    publish(scene, 0.5)
     await scene.agent._write(*scene.agent._news())
     assert (scene.places, scene.amount) == (2, 2)
     assert (await leases.read("a")).offered == Offer(0, 0)  # but nobody else gets in
     scene.pod("comes")
     await client.bind("comes", "a")
-    scene.tell_agent(client.pods["comes"])
+    scene.agent_receives(client.pods["comes"])
     now_s += 5.0
     assert scene.agent._reason(now_s, *_resource(scene)) == "2 Pods were on their way"
     await scene.agent._write(*scene.agent._news())
@@ -272,7 +272,7 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
         task.cancel()
 
 
-def tell(scene: Scene, slots: float) -> None:
+def publish(scene: Scene, slots: float) -> None:
     scene.board.publish(
         {
             "time": "2999-01-01T00:00:00.000Z",
@@ -305,7 +305,7 @@ async def test_without_the_right_to_write_leases_the_number_is_published(caplog:
 
     scene.server.patch = refuse  # type: ignore[method-assign]
     for slots in range(8, 1, -1):
-        tell(scene, slots + 0.5)
+        publish(scene, slots + 0.5)
         with caplog.at_level("INFO"):
             await scene.agent._write(*scene.agent._news())
         assert scene.amount == slots

@@ -4,7 +4,7 @@ Every change is an event (placement/lifecycle.py); `apply` is the only way in.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from math import inf, nan
 
 from carico_agent.schedule.nodes import NodeState
@@ -28,6 +28,9 @@ class Place:
     until_s: float = inf
     """When it expires, while it is only assumed [s]."""
     state: PodState = PodState.ASSUMED
+
+    def into(self, state: PodState) -> "Place":
+        return self if state is self.state else Place(self.node, self.kind, self.holds, self.until_s, state)
 
 
 class Ledger:
@@ -77,9 +80,9 @@ class Ledger:
         if state is None:
             new = None
         elif place is not None and (event in _SEEN or state is PodState.ASSUMED):
-            new = replace(place, state=state) if place.state is not state else place
+            new = place.into(state)
         elif old is not None:
-            new = old if old.state is state else replace(old, state=state)
+            new = old.into(state)
         else:  # gone before we ever saw it
             new = Place("", state=state)
         if new != old:

@@ -58,7 +58,7 @@ TRANSITIONS: dict[tuple[PodState | None, PodEvent], PodState | None] = {
     (_STATE.ACCEPTED, _EVENT.UNLISTED): _STATE.ASSUMED,
     (_STATE.BOUND, _EVENT.UNLISTED): _STATE.ENDED,
     (_STATE.RUNNING, _EVENT.UNLISTED): _STATE.ENDED,
-    # The watch is right, whatever we believed. Only a Pod that ran stays running: the kubelet may report it late.
+    # The watch is right, whatever was assumed. Only a Pod that ran stays running: the kubelet may report it late.
     **{(state, _EVENT.SEEN_BOUND): _STATE.BOUND for state in (_NEW, *_STATE) if state is not _STATE.RUNNING},
     **{(state, _EVENT.SEEN_RUNNING): _STATE.RUNNING for state in (_NEW, *_STATE)},
     **{(state, _EVENT.GONE): _STATE.ENDED for state in (_NEW, *_STATE)},
