@@ -138,7 +138,12 @@ def _block(cells: list[Cell], generator: str, d: int, weighted: bool) -> list[st
     """One table: a row per a, source, ours and σ per policy."""
     policies = list(dict.fromkeys(c.policy for c in cells if (c.policy in ("KVD", "KR")) == weighted))
     head = "| a | " + " | ".join(f"{name} source | ours | σ" for name in policies) + " |"
-    lines = [f"## {generator}, d = {d}{', reweighted' if weighted else ''}", "", head, "|---" * (1 + 3 * len(policies)) + "|"]
+    lines = [
+        f"## {generator}, d = {d}{', reweighted' if weighted else ''}",
+        "",
+        head,
+        "|---" * (1 + 3 * len(policies)) + "|",
+    ]
     for a in sorted({c.a for c in cells}):
         row = {c.policy: c for c in cells if c.a == a}
         lines.append(

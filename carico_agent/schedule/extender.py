@@ -20,7 +20,7 @@ from typing import Any
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
-from carico_agent.kube.pods import holds_of, is_name, kind_of
+from carico_agent.kube.pods import holds_of, is_name, kind_of, requests_of
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.placement.lease import LeaseClaims
@@ -108,8 +108,9 @@ class Extender:
 
     def _remember(self, pod: Object) -> PendingPod:
         meta = pod.get("metadata") or {}
-        holds = holds_of(pod.get("spec") or {}, self._config.resource)
-        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds)
+        spec = pod.get("spec") or {}
+        holds, (cpu, memory) = holds_of(spec, self._config.resource), requests_of(spec)
+        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds, cpu, memory)
         if pending.uid:
             self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:

@@ -32,6 +32,10 @@ class PendingPod:
     kind: str = ""
     holds: int = 0
     """What it asks of the extended resource."""
+    cpu: float = 0.0
+    """Its requests [cores]."""
+    memory: float = 0.0
+    """The same [bytes]."""
 
 
 @dataclass(slots=True)
@@ -61,6 +65,14 @@ class NodeState:
     """The extended resource as published; None when there is none."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
+    cpu: float = nan
+    """Allocatable [cores]."""
+    memory: float = nan
+    """The same [bytes]."""
+    cpu_requested: float = 0.0
+    """What the Pods here request [cores]."""
+    memory_requested: float = 0.0
+    """The same [bytes]."""
 
 
 class NodeColumns:
@@ -74,6 +86,10 @@ class NodeColumns:
     unprofiled: Floats
     starting_share: Floats
     prior_slots: Floats
+    cpu: Floats
+    memory: Floats
+    cpu_requested: Floats
+    memory_requested: Floats
 
     def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], columns: Floats) -> None:
         """`columns`: a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
@@ -93,6 +109,9 @@ class NodeColumns:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def names(self) -> list[str]:
+        return [self._states[row].name for row in self._rows.tolist()]
 
     def caution(self) -> Floats:
         """How many places an unprofiled Pod counts for, at least one."""
