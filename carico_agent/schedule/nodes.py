@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf, nan
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -76,7 +77,8 @@ class NodeState:
 
 
 class NodeColumns:
-    """Some nodes, each number of all of them as one array."""
+    """Some nodes, each number of all of them as one array. An array is made when it is first asked for: ask before the
+    nodes change."""
 
     slots: Floats
     published_s: Floats
@@ -91,11 +93,17 @@ class NodeColumns:
     cpu_requested: Floats
     memory_requested: Floats
 
-    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], columns: Floats) -> None:
-        """`columns`: a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
-        self._states, self._rows = states, rows
-        for name, column in zip(COLUMNS, columns, strict=True):
-            setattr(self, name, column)
+    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats) -> None:
+        """`numbers`: those of all `states`, a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
+        self._states, self._rows, self._numbers = states, rows, numbers
+
+    if not TYPE_CHECKING:  # a misspelt column is still an error
+
+        def __getattr__(self, name: str) -> Floats:
+            if (at := _COLUMN_AT.get(name)) is None:
+                raise AttributeError(name)
+            column = self.__dict__[name] = self._numbers[at].take(self._rows)
+            return column
 
     @classmethod
     def of(cls, states: Sequence[NodeState]) -> "NodeColumns":
@@ -132,6 +140,7 @@ class NodeColumns:
 
 
 COLUMNS = tuple(NodeColumns.__annotations__)
+_COLUMN_AT = {name: at for at, name in enumerate(COLUMNS)}
 _numbers = attrgetter(*COLUMNS)
 
 
@@ -176,7 +185,7 @@ class NodeTable:
 
     def at(self, rows: NDArray[np.intp]) -> NodeColumns:
         """The nodes in these rows. While no node is dropped, rows are in the order in which nodes came."""
-        return NodeColumns(self._states, rows, self._numbers.take(rows, axis=1))
+        return NodeColumns(self._states, rows, self._numbers)
 
     def all(self) -> NodeColumns:
         return self.at(np.arange(len(self._states)))

@@ -27,6 +27,8 @@ class PodState(Enum):
     ENDED = "ended"
     """It finished or was deleted."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code, which a list of 27,000 Pods notices
+
     @property
     def holds_place(self) -> bool:
         return self is not PodState.ENDED
@@ -42,6 +44,8 @@ class PodEvent(Enum):
     SEEN_RUNNING = "the watch or a list shows it running"
     GONE = "the watch shows that it finished or was deleted"
     UNLISTED = "a list of all bound, unfinished Pods does not name it"
+
+    __hash__ = object.__hash__
 
 
 SHOWN = (PodState.BOUND, PodState.RUNNING, PodState.ENDED)
