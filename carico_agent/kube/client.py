@@ -146,7 +146,7 @@ class KubeClient:
         params: Texts | None,
         timeout_s: float | None,
     ) -> aiohttp.ClientResponse:
-        told = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
+        sent = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._timeout_s, sock_read=timeout_s or SILENCE_S)
         self.requests += 1
         try:
@@ -155,7 +155,7 @@ class KubeClient:
                     method,
                     self.access.server + path,
                     params=params,
-                    headers={**told, **(headers or {})},
+                    headers={**sent, **(headers or {})},
                     timeout=timeout,
                     data=None if body is None else json.dumps(body, separators=(",", ":")),
                     allow_redirects=False,

@@ -90,8 +90,10 @@ async def _run(plugin: Exec) -> dict[str, Any]:
         await process.wait()
         raise BadAccess(f"credential plugin {plugin.command}: no answer in {PLUGIN_DEADLINE_S:g} s") from error
     if process.returncode:
-        said = err.decode(errors="replace").strip().splitlines()
-        raise BadAccess(f"credential plugin {plugin.command} failed ({process.returncode}): {said[-1] if said else ''}")
+        lines = err.decode(errors="replace").strip().splitlines()
+        raise BadAccess(
+            f"credential plugin {plugin.command} failed ({process.returncode}): {lines[-1] if lines else ''}"
+        )
     try:
         answer: Any = json.loads(out)
     except ValueError as error:
@@ -100,7 +102,7 @@ async def _run(plugin: Exec) -> dict[str, Any]:
 
 
 def _left_s(timestamp: Any) -> float:
-    """How long a plugin's credential may be used; for ever when it does not say."""
+    """How long a plugin's credential may be used; for ever when it names no end."""
     if not timestamp:
         return float("inf")
     try:

@@ -39,25 +39,25 @@ _FORBIDDEN = re.compile(
 def explain(status: int, body: bytes, method: str, path: str) -> str:
     """One line about an answer other than 2xx.
 
-    >>> said = 'x is forbidden: User "eve" cannot patch resource "nodes/status" in API group "" at the cluster scope'
-    >>> explain(403, json.dumps({"message": said}).encode(), "PATCH", "/api/v1/nodes/a/status")
+    >>> message = 'x is forbidden: User "eve" cannot patch resource "nodes/status" in API group "" at the cluster scope'
+    >>> explain(403, json.dumps({"message": message}).encode(), "PATCH", "/api/v1/nodes/a/status")
     'missing right: "patch" on "nodes/status" for eve; add it to the role (deploy/ has one)'
     >>> explain(404, b'{"message": "nodes \\\\"a\\\\" not found"}', "GET", "/api/v1/nodes/a")
     'nodes "a" not found on the API server'
     """
-    said = message_of(body)
+    message = message_of(body)
     if status == 401:
         return "the API server does not accept these credentials (401): wrong or expired token or certificate"
-    if status == 403 and (found := _FORBIDDEN.search(said)):
+    if status == 403 and (found := _FORBIDDEN.search(message)):
         group = f".{found['group']}" if found["group"] else ""
         where = f" in namespace {found['where']}" if found["where"] else ""
         return (
             f'missing right: "{found["verb"]}" on "{found["what"]}{group}"{where} for {found["who"]}; '
             "add it to the role (deploy/ has one)"
         )
-    if status == 404 and "not found" in said:
-        return f"{said} on the API server"
-    return f"{method} {path.partition('?')[0]}: {status} {said}".rstrip()
+    if status == 404 and "not found" in message:
+        return f"{message} on the API server"
+    return f"{method} {path.partition('?')[0]}: {status} {message}".rstrip()
 
 
 def message_of(body: bytes) -> str:

@@ -9,12 +9,12 @@ log = logging.getLogger(__name__)
 
 
 class Health:
-    """Troubles by part (a watch, the writes). Several parts that fail for one reason say it once."""
+    """Troubles by part (a watch, the writes). Several parts that fail for one reason are logged once."""
 
     def __init__(self, name: str, fine: str = "fine") -> None:
         self._name, self._fine = name, fine
         self._troubles: dict[str, str] = {}
-        self._said: set[str] = set()
+        self._logged: set[str] = set()
         self._suspected: set[tuple[str, str]] = set()
         self._since_s = 0.0
 
@@ -34,12 +34,12 @@ class Health:
         key = "unreachable" if isinstance(error, Unreachable) else str(error)
         if isinstance(error, Refused) and error.status == 403 and (part, key) not in self._suspected:
             self._suspected.add((part, key))  # a server that has just started refuses everybody for a second or two
-        elif key not in self._said:
-            self._said.add(key)
+        elif key not in self._logged:
+            self._logged.add(key)
             log.warning("%s: %s", self._name, error)
 
     def good(self, part: str) -> None:
         if self._troubles.pop(part, None) is not None and not self._troubles:
-            self._said.clear()
+            self._logged.clear()
             self._suspected.clear()
             log.info("%s: works again after %.0f s", self._name, time.monotonic() - self._since_s)

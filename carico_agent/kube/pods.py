@@ -12,7 +12,12 @@ MIRROR = "kubernetes.io/config.mirror"
 """Annotation of a static Pod's mirror: the UID that the kubelet and containerd know it by."""
 
 UNFINISHED = "status.phase!=Succeeded,status.phase!=Failed"
-"""Field selector: a Pod that finishes leaves the selection, and the watch says so as a deletion."""
+"""Field selector: a Pod that finishes leaves the selection, which a watch reports as a deletion."""
+
+
+UNREQUESTED_CPU, UNREQUESTED_MEMORY = 0.1, 200.0 * 1024 * 1024
+"""What scoring assumes of a container without requests (kube-scheduler's DefaultMilliCPURequest, DefaultMemoryRequest).
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +32,10 @@ class PodFacts:
     kind: str
     holds: int = 0
     local_uid: str = ""
+    cpu: float = 0.0
+    """Its requests [cores]."""
+    memory: float = 0.0
+    """The same [bytes]."""
 
     @property
     def finished(self) -> bool:
@@ -57,6 +66,7 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
         kind_of(meta),
         holds_of(spec, resource) if resource else 0,
         str(annotations.get(MIRROR) or uid),
+        *requests_of(spec),
     )
 
 
@@ -75,6 +85,28 @@ def holds_of(spec: Object, resource: str) -> int:
     """As the scheduler counts: the sum of the containers, or one init container if that asks for more."""
     running = sum(_asked(spec.get("containers") or (), resource))
     return max([running, *_asked(spec.get("initContainers") or (), resource)])
+
+
+def requests_of(spec: Object) -> tuple[float, float]:
+    """CPU [cores] and memory [bytes] that the containers request; one that requests nothing counts as kube-scheduler
+    counts it when it scores nodes.
+
+    >>> requests_of({"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Ki"}}}, {}]})
+    (0.6, 209716224.0)
+    """
+    cpu = memory = 0.0
+    for container in spec.get("containers") or ():
+        requests = (container.get("resources") or {}).get("requests") or {}
+        cpu += _quantity(requests.get("cpu"), UNREQUESTED_CPU)
+        memory += _quantity(requests.get("memory"), UNREQUESTED_MEMORY)
+    return cpu, memory
+
+
+def _quantity(text: Any, default: float) -> float:
+    try:
+        return default if text is None else float(parse_quantity(str(text)))
+    except ValueError:
+        return default
 
 
 def _asked(containers: Iterable[Any], resource: str) -> list[int]:

@@ -15,8 +15,9 @@ from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
 from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
-from carico_agent.schedule.placement.ledger import Ledger, Place
+from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
+from carico_agent.schedule.placement.place import Place
 
 NODES_PER_ROUND = 100
 """Nodes with unprofiled or starting Pods that are refreshed in one go (0.1 s apart)."""
@@ -32,6 +33,10 @@ class Published:
     ttl_s: float = 0.0
     cores: float = inf
     resource: int | None = None
+    cpu: float = nan
+    """Allocatable [cores]."""
+    memory: float = nan
+    """The same [bytes]."""
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
@@ -39,13 +44,18 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
     >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> read_node({"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None)
+    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, cpu=nan, memory=nan)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
-    amount = (have.get("allocatable") or {}).get(resource)
+    allocatable = have.get("allocatable") or {}
+    amount = allocatable.get(resource)
     unpublished = Published(
-        meta["name"], cores=_cores(have.get("capacity") or {}), resource=None if amount is None else whole(amount)
+        meta["name"],
+        cores=_amount(have.get("capacity") or {}, "cpu", inf),
+        resource=None if amount is None else whole(amount),
+        cpu=_amount(allocatable, "cpu"),
+        memory=_amount(allocatable, "memory"),
     )
     if SLOTS not in annotations:
         return unpublished
@@ -63,17 +73,17 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     return replace(unpublished, slots=slots, age_s=age_s, ttl_s=ttl_s)
 
 
-def _cores(capacity: Object) -> float:
-    """CPUs; inf when that is not known.
+def _amount(amounts: Object, name: str, unknown: float = nan) -> float:
+    """A quantity out of a node's capacity or allocatable; `unknown` when there is none.
 
-    >>> _cores({"cpu": "3500m"}), _cores({"cpu": "4"}), _cores({"cpu": "0"})
-    (3.5, 4.0, inf)
+    >>> _amount({"cpu": "3500m"}, "cpu"), _amount({"memory": "4Ki"}, "memory"), _amount({"cpu": "0"}, "cpu", inf)
+    (3.5, 4096.0, inf)
     """
     try:
-        cores = parse_quantity(str(capacity.get("cpu", "")))
+        amount = float(parse_quantity(str(amounts.get(name, ""))))
     except ValueError:
-        return inf
-    return cores if cores > 0 else inf
+        return unknown
+    return amount if amount > 0 else unknown
 
 
 class Cluster:
@@ -137,6 +147,7 @@ class Cluster:
         state = self.nodes.setdefault(node.name, NodeState(node.name))
         state.slots, state.ttl_s, state.published_s = node.slots, node.ttl_s, now_s - node.age_s
         state.prior_slots, state.resource = 2 * node.cores, node.resource
+        state.cpu, state.memory = node.cpu, node.memory
         self._refresh(node.name, now_s)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
@@ -152,7 +163,7 @@ class Cluster:
 
     def assume(self, pod: PendingPod, node: str, until_s: float) -> None:
         """`pod` is about to be bound to `node`, and nowhere else; released at `until_s` unless that is confirmed."""
-        self._apply(PodEvent.ASSUME, pod.uid, Place(node, pod.kind, pod.holds, until_s))
+        self._apply(PodEvent.ASSUME, pod.uid, Place(node, pod.kind, pod.holds, until_s, cpu=pod.cpu, memory=pod.memory))
 
     def release(self, uid: str) -> None:
         """The Pod will not be bound where we assumed it."""
@@ -172,6 +183,8 @@ class Cluster:
             assigned=state.assigned - 1,
             held=state.held - place.holds,
             starting=max(0, state.starting - (place.state is not PodState.RUNNING)),
+            cpu_requested=state.cpu_requested - place.cpu,
+            memory_requested=state.memory_requested - place.memory,
             unprofiled=max(0, state.unprofiled - (place.kind not in state.known)),
         )
 
@@ -209,4 +222,4 @@ class Cluster:
 
 
 def _place(pod: PodFacts) -> Place:
-    return Place(pod.node, pod.kind, pod.holds)
+    return Place(pod.node, pod.kind, pod.holds, cpu=pod.cpu, memory=pod.memory)

@@ -20,7 +20,7 @@ from typing import Any
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
-from carico_agent.kube.pods import holds_of, is_name, kind_of
+from carico_agent.kube.pods import holds_of, is_name, kind_of, requests_of
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.placement.lease import LeaseClaims
@@ -108,8 +108,9 @@ class Extender:
 
     def _remember(self, pod: Object) -> PendingPod:
         meta = pod.get("metadata") or {}
-        holds = holds_of(pod.get("spec") or {}, self._config.resource)
-        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds)
+        spec = pod.get("spec") or {}
+        holds, (cpu, memory) = holds_of(spec, self._config.resource), requests_of(spec)
+        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds, cpu, memory)
         if pending.uid:
             self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:
@@ -237,7 +238,7 @@ class Extender:
         )
 
     async def _claim(self, pod: PendingPod, node: str, rule: Rule) -> str | None:
-        """Write into the node's Lease that `pod` comes, if there is room by what the Lease says; returns why not."""
+        """Write into the node's Lease that `pod` comes, if the Lease has room; returns why not."""
         if self._claims is None or node not in self._cluster.nodes:
             return self._check(pod, node, rule)
         return await self._claims.claim(node, pod, lambda offer, others: self._check(pod, node, rule, offer, others))

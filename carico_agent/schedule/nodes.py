@@ -16,6 +16,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from math import inf, nan
 from operator import attrgetter
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -32,6 +33,10 @@ class PendingPod:
     kind: str = ""
     holds: int = 0
     """What it asks of the extended resource."""
+    cpu: float = 0.0
+    """Its requests [cores]."""
+    memory: float = 0.0
+    """The same [bytes]."""
 
 
 @dataclass(slots=True)
@@ -61,10 +66,19 @@ class NodeState:
     """The extended resource as published; None when there is none."""
     prior_slots: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
+    cpu: float = nan
+    """Allocatable [cores]."""
+    memory: float = nan
+    """The same [bytes]."""
+    cpu_requested: float = 0.0
+    """What the Pods here request [cores]."""
+    memory_requested: float = 0.0
+    """The same [bytes]."""
 
 
 class NodeColumns:
-    """Some nodes, each number of all of them as one array."""
+    """Some nodes, each number of all of them as one array. An array is made when it is first asked for: ask before the
+    nodes change."""
 
     slots: Floats
     published_s: Floats
@@ -74,12 +88,22 @@ class NodeColumns:
     unprofiled: Floats
     starting_share: Floats
     prior_slots: Floats
+    cpu: Floats
+    memory: Floats
+    cpu_requested: Floats
+    memory_requested: Floats
 
-    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], columns: Floats) -> None:
-        """`columns`: a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
-        self._states, self._rows = states, rows
-        for name, column in zip(COLUMNS, columns, strict=True):
-            setattr(self, name, column)
+    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats) -> None:
+        """`numbers`: those of all `states`, a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
+        self._states, self._rows, self._numbers = states, rows, numbers
+
+    if not TYPE_CHECKING:  # a misspelt column is still an error
+
+        def __getattr__(self, name: str) -> Floats:
+            if (at := _COLUMN_AT.get(name)) is None:
+                raise AttributeError(name)
+            column = self.__dict__[name] = self._numbers[at].take(self._rows)
+            return column
 
     @classmethod
     def of(cls, states: Sequence[NodeState]) -> "NodeColumns":
@@ -93,6 +117,9 @@ class NodeColumns:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def names(self) -> list[str]:
+        return [self._states[row].name for row in self._rows.tolist()]
 
     def caution(self) -> Floats:
         """How many places an unprofiled Pod counts for, at least one."""
@@ -113,6 +140,7 @@ class NodeColumns:
 
 
 COLUMNS = tuple(NodeColumns.__annotations__)
+_COLUMN_AT = {name: at for at, name in enumerate(COLUMNS)}
 _numbers = attrgetter(*COLUMNS)
 
 
@@ -157,7 +185,7 @@ class NodeTable:
 
     def at(self, rows: NDArray[np.intp]) -> NodeColumns:
         """The nodes in these rows. While no node is dropped, rows are in the order in which nodes came."""
-        return NodeColumns(self._states, rows, self._numbers.take(rows, axis=1))
+        return NodeColumns(self._states, rows, self._numbers)
 
     def all(self) -> NodeColumns:
         return self.at(np.arange(len(self._states)))

@@ -36,7 +36,7 @@ class KubernetesSettings:
     """Write again after this long without a change [s]."""
 
     ttl_s: Annotated[float, Range(10.0, 3600.0)] = 150.0
-    """How long others may believe a write [s]; at least twice heartbeat_s, so that one may get lost."""
+    """How long a write is valid for others [s]; at least twice heartbeat_s, so that one may get lost."""
 
 
 @dataclass(frozen=True)

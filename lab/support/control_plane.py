@@ -326,8 +326,8 @@ class Plane:
             process.wait()
 
     def _check(self, name: str) -> None:
-        said = (self.folder / f"{name}.log").read_text()[-3000:]
-        assert self._processes[name].poll() is None, f"{name} ended:\n{said}"
+        log = (self.folder / f"{name}.log").read_text()[-3000:]
+        assert self._processes[name].poll() is None, f"{name} ended:\n{log}"
 
     # ---- who may come in
 
@@ -422,8 +422,8 @@ class Plane:
         return [json.loads(line) for line in lines if line.endswith("}")]
 
     def _version(self) -> tuple[int, int]:
-        said = subprocess.run([self.bin / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
-        found = re.search(r"v(\d+)\.(\d+)", said.stdout)
+        version = subprocess.run([self.bin / "kube-apiserver", "--version"], capture_output=True, text=True, check=True)
+        found = re.search(r"v(\d+)\.(\d+)", version.stdout)
         assert found is not None
         return int(found[1]), int(found[2])
 

@@ -4,7 +4,7 @@ Order is etcd's own: nodes and Pods are watched, and their resourceVersions say 
 the tests is in that. Clocks are read only to say how late a binding was that exceeds: the API server's audit log has
 when the lower number was written and when the binding arrived, by one clock.
 
-Why there is such a thing as "late": whoever binds decides on a number that it was told, and the API server knows no
+Why there is such a thing as "late": whoever binds decides on a number that it has seen, and the API server knows no
 "bind if the node still says 8". A binding that was on its way when a lower number was written cannot be called back.
 """
 
@@ -94,11 +94,11 @@ class Recorder:
         held: dict[str, set[str]] = defaultdict(set)
         for version, kind, gone, thing in sorted(self._events, key=lambda event: event[0]):
             if kind == "nodes":
-                said, so_far = _published(thing, by), published[thing["metadata"]["name"]]
-                if said is not None and (not so_far or so_far[-1][0] != said):
-                    verdict.rises += bool(so_far) and said > so_far[-1][0]
-                    verdict.falls += bool(so_far) and said < so_far[-1][0]
-                    so_far.append((said, version))
+                number, so_far = _published(thing, by), published[thing["metadata"]["name"]]
+                if number is not None and (not so_far or so_far[-1][0] != number):
+                    verdict.rises += bool(so_far) and number > so_far[-1][0]
+                    verdict.falls += bool(so_far) and number < so_far[-1][0]
+                    so_far.append((number, version))
                 continue
             node, uid = thing["spec"].get("nodeName"), thing["metadata"]["uid"]
             if not node:

@@ -1,7 +1,7 @@
 """As much of an API server as bindings need, in memory: Leases with their versions, Nodes, Bindings, Pods.
 
 Every request waits `pause()` on its way in and on its way out, so that writes cross each other, and `lose` of all
-answers never arrive. Watchers hear of every change in order, and late. The real server runs the same scenes in
+answers never arrive. Watchers receive every change in order, and late. The real server runs the same scenes in
 test_burst.py; here there are hundreds of them.
 """
 
@@ -33,7 +33,7 @@ class SmallServer:
         self.bound: list[tuple[str, str]] = []
         self.version = 0
         self.webhook: Callable[[str, str, str], Awaitable[str | None]] | None = None  # a webhook: Pod, UID, node
-        self.heard: list[Callable[[Object], None]] = []
+        self.watchers: list[Callable[[Object], None]] = []
 
     async def get(self, path: str, params: Object | None = None) -> Object:
         await self.pause()
@@ -94,16 +94,16 @@ class SmallServer:
     def _change(self, uid: str, pod: Object) -> None:
         self.version += 1
         self.pods[uid] = pod
-        for hear in self.heard:
-            hear(pod)
+        for receive in self.watchers:
+            receive(pod)
 
     async def _store(self, where: dict[str, Object], name: str, body: Object) -> Object:
         self.version += 1
         kept: Any = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": str(self.version)}}
         where[name] = kept
         if where is not self.leases:
-            for hear in self.heard:
-                hear(kept)
+            for receive in self.watchers:
+                receive(kept)
         return await self._answer(kept)
 
 

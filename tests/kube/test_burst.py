@@ -171,16 +171,16 @@ def test_stale_nodes_are_closed(cluster: Plane, start_extender: StartExtender) -
     extender = start_extender()
     cluster.start_scheduler(extended(extender))
     cluster.admin.add_node("quiet")
-    said = '{"time":"2020-01-01T00:00:00Z","ttl_s":150,"places":5}'
-    notes = {"carico.dev/slots": "5", "carico.dev/status": said}
+    status = '{"time":"2020-01-01T00:00:00Z","ttl_s":150,"places":5}'
+    notes = {"carico.dev/slots": "5", "carico.dev/status": status}
     cluster.admin.merge("/api/v1/nodes/quiet", {"metadata": {"annotations": notes}})
     # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
-    wait_for(lambda: "stale" in extender.filter("quiet"), "the extender has heard")
+    wait_for(lambda: "stale" in extender.filter("quiet"), "the extender has seen it")
     cluster.admin.add_pod("waits", 0)
 
     def event() -> str:
         events = cluster.admin.get("/api/v1/namespaces/default/events")["items"]
         return " ".join(entry["message"] for entry in events if entry["involvedObject"]["name"] == "waits")
 
-    wait_for(lambda: "stale: last heard" in event(), "the event says why")
+    wait_for(lambda: "stale: published" in event(), "the event says why")
     assert cluster.admin.bound() == {}

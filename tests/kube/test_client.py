@@ -27,7 +27,7 @@ FAST = Backoff(first_s=0.01, factor=2.0, most_s=0.05)
 
 
 class Script:
-    """A server that answers as told, and remembers what it was asked."""
+    """A server that gives prepared answers, and remembers what it was asked."""
 
     def __init__(self) -> None:
         self.asked: list[web.BaseRequest] = []
@@ -303,8 +303,8 @@ def test_end_of_a_certificate(tmp_path: Path) -> None:
     assert end is not None
     assert 9.9 < (end.timestamp() - time.time()) / 86400 < 10.1
     ask = ["openssl", "x509", "-noout", "-enddate", "-in", str(tmp_path / "c.pem")]
-    said = subprocess.run(ask, capture_output=True, text=True, check=True)
-    assert f"{end:%b} {end.day:2d} {end:%H:%M:%S %Y} GMT" in said.stdout
+    shown = subprocess.run(ask, capture_output=True, text=True, check=True)
+    assert f"{end:%b} {end.day:2d} {end:%H:%M:%S %Y} GMT" in shown.stdout
     begin = b"-----BEGIN CERTIFICATE-----\n"
     for broken in (b"", begin + b"AAAA\n-----END CERTIFICATE-----", begin + b"%%"):
         assert certificate_end(broken) is None

@@ -71,7 +71,7 @@ def test_configurations_are_valid(name: str) -> None:
 
 
 def test_arguments_exist() -> None:
-    """What the containers are told to run is something `carico` knows."""
+    """What the containers run is something `carico` knows."""
     from carico_agent.cli import COMMANDS
 
     for document in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml"))):
@@ -129,8 +129,8 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
             return " ".join(event["message"] for event in events if event["involvedObject"]["name"] == "asks-for-one")
 
         wait_for(lambda: "published no capacity" in why(), "the extender refused", 180)
-        said = '{"time":"2999-01-01T00:00:00Z","ttl_s":150,"places":2}'
-        notes = {"carico.dev/slots": "2", "carico.dev/status": said}
+        status = '{"time":"2999-01-01T00:00:00Z","ttl_s":150,"places":2}'
+        notes = {"carico.dev/slots": "2", "carico.dev/status": status}
         # As an agent writes it. An annotation alone would not wake kube-scheduler, a change of allocatable does.
         amount = {"carico.dev/pods": "3"}
         cluster.admin.merge(

@@ -55,7 +55,7 @@ class Scene:
         self.agent = NodePublisher(client, self.board, config)
         self.agent.mirror.pods_synced.set()
         self.agent.mirror.change_node(False, NodeFacts("a"))
-        self.watch(lambda thing: self.tell_agent(thing))
+        self.watch(lambda thing: self.agent_receives(thing))
         self.extenders = [self.extender(), self.extender()]
 
     async def pause(self) -> None:
@@ -92,7 +92,7 @@ class Scene:
             if len(self.here) > self.amount or (self.by_extenders and len(self.here) > self.places):
                 self.over.append(f"{uid}: {len(self.here)} Pods, {self.places} places, {self.amount} of the resource")
 
-    def tell_agent(self, thing: Object) -> None:
+    def agent_receives(self, thing: Object) -> None:
         if "spec" in thing:
             pod = facts(thing, RESOURCE)
             self.agent.mirror.change_pod(pod.finished, pod)
@@ -122,7 +122,7 @@ class Scene:
 
     async def change_the_number(self) -> None:
         for _ in range(STEPS):
-            tell(self, self.random.randrange(1, 12) + 0.5)
+            report(self, self.random.randrange(1, 12) + 0.5)
             await publish(self)
             for _ in range(self.random.randrange(6)):
                 await self.pause()
@@ -186,7 +186,7 @@ class Scene:
         self.server.lose = 0.0
         for uid in sorted(self.here):
             self.server.end(uid)
-        tell(self, 99.5)
+        report(self, 99.5)
         for _ in range(2):  # the first may still wait for Pods that never come
             await publish(self)
         for _ in range(300):
@@ -249,20 +249,20 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     scene.server.lose = 0.0
     scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
     leases, client = PlacementLeases(scene.server, "carico"), scene.server  # type: ignore[arg-type]
-    tell(scene, 8.5)
+    report(scene, 8.5)
     await publish(scene)
     found: LeaseRecord | None = await leases.read("a")
     assert found is not None and found.offered == Offer(8, 8)
     for uid in ("comes", "never"):
         found = await leases.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
         assert found is not None
-    tell(scene, 0.5)
+    report(scene, 0.5)
     await publish(scene)
     assert (scene.places, scene.amount) == (2, 2)
     assert (await leases.read("a")).offered == Offer(0, 0)  # but nobody else gets in
     scene.pod("comes")
     await client.bind("comes", "a")
-    scene.tell_agent(client.pods["comes"])
+    scene.agent_receives(client.pods["comes"])
     now_s += 5.0
     assert reason(scene) == "2 Pods were on their way"
     await publish(scene)
@@ -276,7 +276,7 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
         task.cancel()
 
 
-def tell(scene: Scene, slots: float) -> None:
+def report(scene: Scene, slots: float) -> None:
     scene.board.publish(
         Status(
             time="2999-01-01T00:00:00.000Z",
@@ -315,7 +315,7 @@ async def test_without_the_right_to_write_leases_the_number_is_published(caplog:
 
     scene.server.patch = refuse  # type: ignore[method-assign]
     for slots in range(8, 1, -1):
-        tell(scene, slots + 0.5)
+        report(scene, slots + 0.5)
         with caplog.at_level("INFO"):
             await publish(scene)
         assert scene.amount == slots

@@ -46,8 +46,8 @@ def arguments(uid: str, *names: str) -> Object:
 
 
 def filtered(extender: Extender, asked: Object) -> Any:
-    said = extender.filter(asked)
-    return json.loads(said) if isinstance(said, bytes) else said
+    found = extender.filter(asked)
+    return json.loads(found) if isinstance(found, bytes) else found
 
 
 def binding(uid: str, node: str) -> Object:
@@ -83,10 +83,10 @@ def rows_of(names: st.SearchStrategy[str]) -> st.SearchStrategy[list[tuple[str, 
 def test_joined_answers_are_what_json_would_say(asked: tuple[list[tuple[str, str | None, int]], bool]) -> None:
     rows, plain = asked
     names, whys, scores = [row[0] for row in rows], [row[1] for row in rows], [row[2] for row in rows]
-    said = json.loads(wire.filter_result(names, whys, plain), object_pairs_hook=list)  # which keeps what is said twice
-    assert [key for key, _ in said] == ["NodeNames", "FailedNodes", "Error"]
-    assert said[0][1] == [name for name, why, _ in rows if why is None]
-    assert sorted(map(tuple, said[1][1])) == sorted((name, why) for name, why, _ in rows if why is not None)
+    found = json.loads(wire.filter_result(names, whys, plain), object_pairs_hook=list)  # which keeps doubles
+    assert [key for key, _ in found] == ["NodeNames", "FailedNodes", "Error"]
+    assert found[0][1] == [name for name, why, _ in rows if why is None]
+    assert sorted(map(tuple, found[1][1])) == sorted((name, why) for name, why, _ in rows if why is not None)
     expected = [{"Host": name, "Score": score} for name, _, score in rows]
     assert wire.host_priorities(names, scores, plain) == json.dumps(expected, separators=(",", ":")).encode()
 

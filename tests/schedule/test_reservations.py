@@ -1,4 +1,4 @@
-"""The book of reservations: never more than there is, never longer than allowed."""
+"""Reservations: never more than there is, never longer than allowed."""
 
 import contextlib
 
@@ -10,12 +10,12 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservations
 
 
-def book() -> Reservations:
+def some() -> Reservations:
     return Reservations(most=100, most_ttl_s=600)
 
 
 def test_room_is_whole_pods() -> None:
-    held = book()
+    held = some()
     assert held.available(0, 2.999) == 2
     assert held.available(0, 3.0) == 3
     assert held.available(0, 0.1 + 0.2 + 2.7) == 3  # 2.9999999999999996
@@ -23,7 +23,7 @@ def test_room_is_whole_pods() -> None:
 
 
 def test_the_refusal_says_what_is_available() -> None:
-    held = book()
+    held = some()
     held.reserve(0, 5.0, pods=3, ttl_s=10)
     with pytest.raises(NotAvailable) as refused:
         held.reserve(0, 5.0, pods=3, ttl_s=10)
@@ -31,7 +31,7 @@ def test_the_refusal_says_what_is_available() -> None:
 
 
 def test_ends_by_release_by_time_and_by_the_start_of_its_pod() -> None:
-    held = book()
+    held = some()
     a = held.reserve(0, 9.0, pods=1, ttl_s=10)
     held.reserve(0, 9.0, pods=2, ttl_s=20)
     held.reserve(0, 9.0, pods=4, ttl_s=30, pod_uid="u1")
@@ -65,7 +65,7 @@ BAD = [
 
 @pytest.mark.parametrize("change", BAD, ids=str)
 def test_bad_requests_are_refused_and_change_nothing(change: dict[str, object]) -> None:
-    held = book()
+    held = some()
     with pytest.raises(BadReservation):
         held.reserve(0, 50_000.0, **({"pods": 1, "ttl_s": 5} | change))  # type: ignore[arg-type]
     assert held.all(0) == []
@@ -80,12 +80,12 @@ def test_the_number_is_bounded() -> None:
 
 
 def test_a_restart_keeps_promises_and_a_wrong_clock_prolongs_none() -> None:
-    held, again = book(), book()
+    held, again = some(), some()
     held.reserve(1000, 9.0, pods=1, ttl_s=10)
     held.reserve(1000, 9.0, pods=2, ttl_s=600, holder="h", pod_uid="u")
     again.restore(held.state(), now_s=1011)
     assert [(r.pods, r.holder, r.pod_uid) for r in again.all(1011)] == [(2, "h", "u")]
-    back = book()
+    back = some()
     back.restore(held.state(), now_s=0)  # the clock was set back: nothing lasts longer than 600 s from now
     assert back.total(599) == 3
     assert back.total(600) == 0
@@ -96,7 +96,7 @@ class AnyClients(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.held, self.now_s, self.room = book(), 0.0, 5.0
+        self.held, self.now_s, self.room = some(), 0.0, 5.0
         self.promised: dict[str, tuple[int, float]] = {}
 
     @rule(pods=st.integers(1, 6), ttl_s=st.floats(0.1, 600))
@@ -128,14 +128,14 @@ class AnyClients(RuleBasedStateMachine):
 
     @rule()
     def restart(self) -> None:
-        state, self.held = self.held.state(), book()
+        state, self.held = self.held.state(), some()
         self.held.restore(state, self.now_s)
 
     def total(self) -> int:
         return sum(pods for pods, until_s in self.promised.values() if until_s > self.now_s)
 
     @invariant()
-    def book_agrees(self) -> None:
+    def counts_agree(self) -> None:
         assert self.held.total(self.now_s) == self.total()
 
 
@@ -143,6 +143,6 @@ TestAnyClients = AnyClients.TestCase
 
 
 @given(st.lists(st.dictionaries(st.text(max_size=8), st.integers() | st.text(max_size=4)), max_size=3))
-def test_damaged_rows_raise_only_what_the_desk_expects(rows: list[dict[str, object]]) -> None:
+def test_damaged_rows_raise_only_what_the_api_expects(rows: list[dict[str, object]]) -> None:
     with contextlib.suppress(TypeError, ValueError):
-        book().restore(rows, 0.0)
+        some().restore(rows, 0.0)

@@ -4,30 +4,17 @@ Every change is an event (placement/lifecycle.py); `apply` is the only way in.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
-from math import inf, nan
+from math import nan
 
 from carico_agent.schedule.nodes import NodeState
 from carico_agent.schedule.placement.lifecycle import PodEvent, PodState, after
+from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.placement.tally import PROFILE_S, NodeTally
 
 REMEMBER_S = 300.0
 """How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
 
 _SEEN = (PodEvent.SEEN_BOUND, PodEvent.SEEN_RUNNING)
-
-
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a Pod is, or is to be."""
-
-    node: str
-    kind: str = ""
-    holds: int = 0
-    """What it asks of the extended resource."""
-    until_s: float = inf
-    """When it expires, while it is only assumed [s]."""
-    state: PodState = PodState.ASSUMED
 
 
 class Ledger:
@@ -77,9 +64,9 @@ class Ledger:
         if state is None:
             new = None
         elif place is not None and (event in _SEEN or state is PodState.ASSUMED):
-            new = replace(place, state=state) if place.state is not state else place
+            new = place.into(state)
         elif old is not None:
-            new = old if old.state is state else replace(old, state=state)
+            new = old.into(state)
         else:  # gone before we ever saw it
             new = Place("", state=state)
         if new != old:
@@ -116,7 +103,7 @@ class Ledger:
             tally.show(state, now_s, self._profile_s)
             return
         state.assigned = state.held = state.starting = state.unprofiled = 0
-        state.starting_share = nan
+        state.starting_share, state.cpu_requested, state.memory_requested = nan, 0.0, 0.0
 
     def take_changed(self) -> list[str]:
         """The nodes whose Pods changed since this was last asked."""
@@ -130,7 +117,7 @@ class Ledger:
                 since_s.pop(uid, None)
             if old.state.holds_place:
                 tally = self._tallies[old.node]
-                times = tally.remove(uid, old.kind, old.holds)
+                times = tally.remove(uid, old)
                 if ended:
                     tally.ran(now_s - times[1])
                 self._changed[old.node] = None
@@ -142,5 +129,5 @@ class Ledger:
             since_s[uid] = now_s
         if new.state.holds_place:
             tally = self._tallies.setdefault(new.node, NodeTally())
-            tally.add(uid, new.kind, new.holds, new.state is PodState.RUNNING, now_s, times)
+            tally.add(uid, new, now_s, times)
             self._changed[new.node] = None

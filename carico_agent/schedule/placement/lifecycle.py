@@ -27,6 +27,8 @@ class PodState(Enum):
     ENDED = "ended"
     """It finished or was deleted."""
 
+    __hash__ = object.__hash__  # Enum's own is Python code, which a list of 27,000 Pods notices
+
     @property
     def holds_place(self) -> bool:
         return self is not PodState.ENDED
@@ -43,6 +45,8 @@ class PodEvent(Enum):
     GONE = "the watch shows that it finished or was deleted"
     UNLISTED = "a list of all bound, unfinished Pods does not name it"
 
+    __hash__ = object.__hash__
+
 
 SHOWN = (PodState.BOUND, PodState.RUNNING, PodState.ENDED)
 """The states in which the watch has shown what became of a Pod."""
@@ -58,7 +62,7 @@ TRANSITIONS: dict[tuple[PodState | None, PodEvent], PodState | None] = {
     (_STATE.ACCEPTED, _EVENT.UNLISTED): _STATE.ASSUMED,
     (_STATE.BOUND, _EVENT.UNLISTED): _STATE.ENDED,
     (_STATE.RUNNING, _EVENT.UNLISTED): _STATE.ENDED,
-    # The watch is right, whatever we believed. Only a Pod that ran stays running: the kubelet may report it late.
+    # The watch is right, whatever was assumed. Only a Pod that ran stays running: the kubelet may report it late.
     **{(state, _EVENT.SEEN_BOUND): _STATE.BOUND for state in (_NEW, *_STATE) if state is not _STATE.RUNNING},
     **{(state, _EVENT.SEEN_RUNNING): _STATE.RUNNING for state in (_NEW, *_STATE)},
     **{(state, _EVENT.GONE): _STATE.ENDED for state in (_NEW, *_STATE)},

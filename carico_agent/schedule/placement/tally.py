@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from math import nan
 
 from carico_agent.schedule.nodes import NodeState
+from carico_agent.schedule.placement.lifecycle import PodState
+from carico_agent.schedule.placement.place import Place
 
 PROFILE_S = 12.0
 """A kind is profiled on a node this long after its first start there [s]: settling 1.5 s, three batches, the write
@@ -26,6 +28,8 @@ class NodeTally:
 
     pods: int = 0
     held: int = 0
+    cpu: float = 0.0  # requests [cores], [bytes]
+    memory: float = 0.0
     starting: dict[str, float] = field(default_factory=dict)  # since when [s], the oldest first
     running: dict[str, float] = field(default_factory=dict)  # the same, of Pods that were seen to start
     start_s: float = nan  # how long Pods take to start here, and to run: recent means
@@ -34,11 +38,10 @@ class NodeTally:
     first_start_s: dict[str, float] = field(default_factory=dict)  # of those kinds
     known: dict[str, None] = field(default_factory=dict)  # profiled kinds in the order in which they became so
 
-    def add(self, uid: str, kind: str, holds: int, running: bool, now_s: float, times: tuple[float, float]) -> None:
+    def add(self, uid: str, place: Place, now_s: float, times: tuple[float, float]) -> None:
         """A Pod holds a place here. `times`: since when it has been starting and running, NaN if it was not seen."""
-        began_s, ran_s = times
-        self.pods += 1
-        self.held += holds
+        (began_s, ran_s), kind, running = times, place.kind, place.state is PodState.RUNNING
+        self._count(place, 1)
         if not running:
             self.starting[uid] = now_s if began_s != began_s else began_s
         elif began_s == began_s:
@@ -51,13 +54,18 @@ class NodeTally:
             if running:
                 self.first_start_s.setdefault(kind, now_s)
 
-    def remove(self, uid: str, kind: str, holds: int) -> tuple[float, float]:
+    def remove(self, uid: str, place: Place) -> tuple[float, float]:
         """Its place is free. Returns since when it had been starting and running, NaN if it was not seen."""
-        self.pods -= 1
-        self.held -= holds
-        if kind in self.unprofiled:
-            self.unprofiled[kind] -= 1
+        self._count(place, -1)
+        if place.kind in self.unprofiled:
+            self.unprofiled[place.kind] -= 1
         return self.starting.pop(uid, nan), self.running.pop(uid, nan)
+
+    def _count(self, place: Place, sign: int) -> None:
+        self.pods += sign
+        self.held += sign * place.holds
+        self.cpu = self.cpu + sign * place.cpu if self.pods else 0.0  # no rounding errors on an empty node
+        self.memory = self.memory + sign * place.memory if self.pods else 0.0
 
     def ran(self, seconds: float) -> None:
         """A Pod that was seen to start has ended after so long; NaN: it was not seen."""
@@ -72,6 +80,7 @@ class NodeTally:
             del self.starting[next(iter(self.starting))]
         state.assigned, state.held, state.starting, state.known = self.pods, self.held, len(self.starting), self.known
         state.starting_share = self.start_s / max(self.start_s + self.run_s, 1e-9)
+        state.cpu_requested, state.memory_requested = self.cpu, self.memory
         state.unprofiled = sum(self.unprofiled.values()) if self.unprofiled else 0
 
     def _profile(self, before_s: float) -> None:

@@ -75,7 +75,7 @@ class PodCapacity(Policy[PodCapacitySettings]):
         if not self.settings.open_when_stale:
             age_s = now_s - nodes.published_s
             stale = (age_s > nodes.ttl_s) & ~unknown
-            yield Reason(stale, "stale: published {:.0f} s ago, valid for {:.0f} s", (age_s, nodes.ttl_s))
+            yield Reason(stale, "stale: published {:.0f} s ago, valid for {:.0f} s", (np.round(age_s), nodes.ttl_s))
         room = nodes.available()
         yield Reason(room < self.settings.least, "no room: {:g} slots, {:.0f} Pods", (nodes.slots, nodes.assigned))
         narrow = (nodes.slots > nodes.prior_slots) & (room < nodes.caution()) & (room >= self.settings.least)

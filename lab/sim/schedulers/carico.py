@@ -6,8 +6,9 @@ from typing import Any
 import numpy as np
 
 from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
-from carico_agent.schedule.placement.ledger import Ledger, Place
+from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import PodEvent
+from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.policy import Policy
 from lab.sim.cluster import Cluster

@@ -22,7 +22,7 @@ class TargetLoadPacking(Kube):
 
     def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.load = np.zeros(cluster.n)  # what the last fetch said [% of the node]
+        self.load = np.zeros(cluster.n)  # by the last fetch [% of the node]
         self.expected = np.zeros(cluster.n)  # Pods assigned since, by their requests [% of the node]
         self._sum, self._count, self._next_s = np.zeros(cluster.n), 0, self.period_s
 

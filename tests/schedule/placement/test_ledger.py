@@ -6,8 +6,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.schedule.nodes import NodeState
-from carico_agent.schedule.placement.ledger import REMEMBER_S, Ledger, Place
+from carico_agent.schedule.placement.ledger import REMEMBER_S, Ledger
 from carico_agent.schedule.placement.lifecycle import PodEvent, PodState, after
+from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.placement.tally import LONGEST_START_S, MOST_KINDS
 
 ASSUME, BOUND, RUNNING, GONE = PodEvent.ASSUME, PodEvent.SEEN_BOUND, PodEvent.SEEN_RUNNING, PodEvent.GONE
@@ -105,6 +106,19 @@ def test_which_nodes_changed_is_asked_once() -> None:
     assert sorted(ledger.take_changed()) == ["a", "b"]
     ledger.apply(PodEvent.UNLISTED, "1", 0.0)
     assert ledger.take_changed() == []
+
+
+def test_requests_add_up_and_leave_nothing_behind() -> None:
+    ledger = Ledger()
+    for uid in "123":
+        ledger.apply(BOUND, uid, 0.0, Place("a", cpu=0.1, memory=0.2))
+    ledger.apply(RUNNING, "1", 1.0, Place("a", cpu=0.1, memory=0.2))
+    state = shown(ledger, 1.0)
+    assert (round(state.cpu_requested, 9), round(state.memory_requested, 9)) == (0.3, 0.6)
+    for uid in "123":
+        ledger.apply(GONE, uid, 2.0)
+    state = shown(ledger, 2.0)
+    assert (state.cpu_requested, state.memory_requested) == (0.0, 0.0)
 
 
 def test_memory_is_bounded_and_a_node_can_go() -> None:

@@ -180,6 +180,6 @@ def test_many_are_answered_by_the_plain_rule(
 def test_scores_of_many_are_scores_by_the_definition(states: list[NodeState]) -> None:
     room = [available(state) for state in states]
     most = max((r for r in room if r == r), default=0.0)
-    expected = [max(0, int(TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
+    expected = [int(max(0.0, TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
     table, names = table_of(states)
     assert PodCapacity().scores(table.of(names), POD, 100.0) == expected

@@ -1,9 +1,9 @@
-"""What the extender costs: `python -m lab.bench_extender [answers] [throughput] [--write]`.
+"""What the extender costs: `python -m lab.bench.extender [answers] [throughput] [--write]`.
 
 answers: filter + prioritize over HTTP with 5,000 nodes, as kube-scheduler asks (nodeCacheCapable), p50 and p99.
 throughput: Pods per second through a real kube-scheduler on 1,000 nodes, without and with the extender, between the
 first and the last binding by the API server's own clock. Needs the control plane of the tests (tests/kube/build.sh).
---write puts the tables, and under which conditions they were made, into lab/extender-results/EXTENDER.md.
+--write puts the tables, and under which conditions they were made, into lab/results/extender.md.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from carico_agent.app.extender import ExtenderServer
 from carico_agent.kube.pods import facts
 from carico_agent.net.http import HttpServer
 from carico_agent.schedule.cluster import read_node
-from carico_agent.schedule.policy import Ledger
+from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.settings import Settings, override
 from lab.support import TREE
 from lab.support.control_plane import HOOKS, Plane, free_port, wait_for
 from lab.support.extender_process import ExtenderProcess
 from lab.support.webhook import Webhook
 
-RESULTS = TREE / "lab/extender-results/EXTENDER.md"
+RESULTS = TREE / "lab/results/extender.md"
 Row = tuple[str, ...]
 
 POD = {
@@ -68,7 +68,7 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
 
 
 def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
-    """An extender with a cluster that no API server told it."""
+    """An extender with a cluster that comes from no API server."""
 
     async def life() -> None:
         with tempfile.NamedTemporaryFile("w", suffix=".json") as file:
@@ -84,14 +84,14 @@ def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
             settings = override(Settings(), "kubernetes", kubeconfig=file.name)
             server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}"))
         cluster = server.cluster
-        cluster.ledger = Ledger(proof_s=3600.0 if unprofiled else 0.0)
-        cluster._nodes_are([read_node(node_object(name(n), 8)) for n in range(count)])
+        cluster.ledger = Ledger(profile_s=3600.0 if unprofiled else 0.0)
+        cluster.nodes_listed([read_node(node_object(name(n), 8)) for n in range(count)])
         pods = [
             facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
             for n in range(count)
             for i in range(8 if n < full_ratio * count else 3)
         ]
-        cluster._pods_are(pods)
+        cluster.pods_listed(pods)
         cluster._nodes_watch.synced.set()
         cluster._pods_watch.synced.set()
         api = HttpServer(server.routes())
@@ -133,7 +133,7 @@ def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
     rows = []
     for full_ratio, unprofiled in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
         port = free_port()
-        code = f"from lab.bench_extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled})"
+        code = f"from lab.bench.extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled})"
         command = [sys.executable, "-c", code]
         process = subprocess.Popen(command, cwd=TREE)
         try:
@@ -321,25 +321,25 @@ def stolen_ticks() -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="answers|throughput", help="both unless told otherwise")
+    parser.add_argument("parts", nargs="*", metavar="answers|throughput", help="default: both")
     parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.relative_to(TREE)}")
     given = parser.parse_args()
     if unknown := set(given.parts) - {"answers", "throughput"}:
         parser.error(f"{', '.join(sorted(unknown))}: known are answers and throughput")
-    said, before, about = [], stolen_ticks(), conditions()
+    tables, before, about = [], stolen_ticks(), conditions()
     if not given.parts or "answers" in given.parts:
-        said.append(
+        tables.append(
             "## Answers\n\nOver HTTP on loopback, until the last byte is there; CPU is the extender's, for "
             f"both verbs.\n\n{table(ANSWERS, answers())}"
         )
-        print(said[-1], flush=True)
+        print(tables[-1], flush=True)
     if not given.parts or "throughput" in given.parts:
-        said.append(
+        tables.append(
             "## kube-scheduler's throughput\n\n1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of "
             "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; "
             f"median of three runs, mean time of an answer.\n\n{table(THROUGHPUT, throughput())}"
         )
-        print(said[-1], flush=True)
+        print(tables[-1], flush=True)
     stolen, whole = (now - then for now, then in zip(stolen_ticks(), before, strict=True))
     about = f"{about} The hypervisor gave {stolen / whole:.0%} of this machine's CPU time to others meanwhile."
     print(about)
@@ -349,8 +349,8 @@ def main() -> None:
             "\n".join(
                 [
                     f"# What the extender costs\n\n{about}\n",
-                    *said,
-                    "`python -m lab.bench_extender --write` made this file.\n",
+                    *tables,
+                    "`python -m lab.bench.extender --write` made this file.\n",
                 ]
             )
         )

@@ -1,0 +1,89 @@
+"""The packing policies: pod-capacity's refusals, the source's order, one best node."""
+
+from math import nan
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from carico_agent.recommend import packing
+from carico_agent.schedule import policies
+from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
+from carico_agent.schedule.policies.pod_capacity import PodCapacity
+from carico_agent.schedule.policy import TOP_SCORE
+
+SOURCE = {
+    "first-fit": "FF",
+    "most-allocated": "KM",
+    "balanced": "KR",
+    "vector-dot": "VD",
+    "packed": "KVD",
+    "pairwise": "PP",
+}
+GIB = 1024.0**3
+POD = PendingPod("u", "k", cpu=0.5, memory=GIB)
+
+
+def node(name: str, cpu: float, memory: float, size: float = 1.0, assigned: int = 1, slots: float = 50.0) -> NodeState:
+    """A node of 4 cores and 16 GiB times `size`, of which these shares are requested."""
+    cores, gib = 4.0 * size, 16.0 * GIB * size
+    made = NodeState(name, slots, 0.0, 100.0, assigned, cpu=cores, memory=gib)
+    made.cpu_requested, made.memory_requested = cpu * cores, memory * gib
+    return made
+
+
+SHARE = st.integers(0, 20).map(lambda twentieths: twentieths / 20)
+
+
+@pytest.mark.parametrize("name", SOURCE)
+@given(shares=st.lists(st.tuples(SHARE, SHARE), min_size=1, max_size=12))
+def test_the_best_is_the_sources_and_it_is_alone(name: str, shares: list[tuple[float, float]]) -> None:
+    states = [node(f"n{at:02}", *share) for at, share in enumerate(shares)]
+    scores = policies.load(name, {}).scores(NodeColumns.of(states), POD, 0.0)
+    used = np.array(shares)
+    wanted = packing.SCORES[SOURCE[name]](used, np.array([POD.cpu / 4, POD.memory / (16 * GIB)]))
+    best = scores.index(TOP_SCORE)
+    assert scores.count(TOP_SCORE) == 1 and all(type(score) is int and 0 <= score <= TOP_SCORE for score in scores)
+    assert wanted[best] >= wanted.max() - 1e-9
+    order = np.argsort(wanted, kind="stable")
+    assert (np.diff(np.array(scores)[order[np.diff(wanted[order], prepend=-np.inf) > 1e-9]]) >= 0).all()
+
+
+@pytest.mark.parametrize("name", SOURCE)
+def test_an_empty_node_is_opened_last(name: str) -> None:
+    states = [node("a", 0.0, 0.0, assigned=0), node("b", 0.1, 0.9), node("c", 0.0, 0.0, assigned=0)]
+    policy = policies.load(name, {})
+    assert policy.scores(NodeColumns.of(states), POD, 0.0)[1] == TOP_SCORE
+    assert policy.scores(NodeColumns.of([states[0], states[2]]), POD, 0.0)[0] == TOP_SCORE
+    assert policy.scores(NodeColumns.of([]), POD, 0.0) == []
+
+
+@pytest.mark.parametrize("name", SOURCE)
+def test_refusals_are_those_of_pod_capacity(name: str) -> None:
+    nodes = NodeColumns.of([node("full", 0.5, 0.5, assigned=8, slots=8.0), node("room", 0.5, 0.5), NodeState("new")])
+    for table in ({}, {"starting_ratio": 1.0, "open_when_unknown": True}):
+        packed: Any = policies.load(name, {name: table})
+        plain: Any = policies.load("pod-capacity", {"pod-capacity": table})
+        assert packed.refusals(nodes, POD, 1.0) == plain.refusals(nodes, POD, 1.0)
+    assert isinstance(packed, PodCapacity)
+
+
+@pytest.mark.parametrize("name", [name for name in SOURCE if name != "first-fit"])
+def test_a_node_of_unknown_size_comes_last(name: str) -> None:
+    unknown = node("u", 0.9, 0.9)
+    unknown.cpu = nan
+    scores = policies.load(name, {}).scores(NodeColumns.of([unknown, node("b", 0.1, 0.1)]), POD, 0.0)
+    assert scores == [0, TOP_SCORE]
+
+
+def test_a_pod_is_another_share_of_a_larger_node() -> None:
+    """0.5 cores and 1 GiB fill the small node better than the large one that is used alike."""
+    states = [node("large", 0.5, 0.5, size=4.0), node("small", 0.5, 0.5)]
+    assert policies.load("most-allocated", {}).scores(NodeColumns.of(states), POD, 0.0) == [0, TOP_SCORE]
+
+
+def test_first_fit_does_not_depend_on_the_order_of_the_question() -> None:
+    policy, states = policies.load("first-fit", {}), [node(name, 0.5, 0.5) for name in "cab"]
+    assert policy.scores(NodeColumns.of(states), POD, 0.0) == [0, TOP_SCORE, 4]
