@@ -9,9 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.core import CapacityModel, KindCost, ModelConfig
 from carico_agent.federation.contribution import Contribution
-from carico_agent.core import KindCost
 
 RESOURCES = ("cpu", "memory")
 KINDS = 40

@@ -40,7 +40,7 @@ class Scene:
         self.random = random.Random(seed)
         self.server = SmallServer(self.pause, self.random)
         self.server.lose = 0.02
-        self.server.heard.append(self.judge)
+        self.server.watchers.append(self.judge)
         self.tasks: list[asyncio.Task[None]] = []
         self.here: set[str] = set()
         self.places = self.amount = 0
@@ -62,16 +62,16 @@ class Scene:
         for _ in range(self.random.choice((0, 1, 1, 2, 5, 20))):
             await asyncio.sleep(0)
 
-    def watch(self, hear: Callable[[Object], None]) -> None:
+    def watch(self, receive: Callable[[Object], None]) -> None:
         """Everything in order, later."""
         queue: asyncio.Queue[Object] = asyncio.Queue()
-        self.server.heard.append(queue.put_nowait)
+        self.server.watchers.append(queue.put_nowait)
 
         async def deliver() -> None:
             while True:
                 thing = await queue.get()
                 await self.pause()
-                hear(thing)
+                receive(thing)
 
         self.tasks.append(asyncio.create_task(deliver()))
 
@@ -115,7 +115,7 @@ class Scene:
             else:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
-        self.watch(hear)
+        self.watch(receive)
         return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
 
     # ---- who does what
@@ -211,7 +211,7 @@ class Scene:
             elif thing["status"].get("phase") == "Succeeded":
                 self.taken.discard(thing["metadata"]["uid"])
 
-        self.watch(hear)
+        self.watch(receive)
         self.exact = webhook
         if webhook:
             self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
