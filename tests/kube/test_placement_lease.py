@@ -108,7 +108,7 @@ class Scene:
             watch.synced.set()
             watch._lost_s = None
 
-        def hear(thing: Object) -> None:
+        def receive(thing: Object) -> None:
             if "spec" in thing:
                 pod = facts(thing, RESOURCE)
                 cluster.pod_changed(pod.finished, pod)
@@ -205,7 +205,7 @@ class Scene:
         self.taken: set[str] = set()
         self.seen_amount = 0
 
-        def hear(thing: Object) -> None:
+        def receive(thing: Object) -> None:
             if "spec" not in thing:
                 self.seen_amount = int(thing["status"]["allocatable"][RESOURCE])
             elif thing["status"].get("phase") == "Succeeded":
