@@ -115,6 +115,6 @@ class MeasuredAnswer:
                 span, limited = at_most(span, most)
             limiting = "pods" if limited else None if span.limiting is None else resources[span.limiting]
             share = 0.0 if kind.daemon else self._next.shares.get(kind.name, 0.0)
-            about = kind.name, tuple(kind.cost), tuple(kind.spread), len(kind.pods), share
+            about = kind.name, kind.cost, kind.spread, len(kind.pods), share
             found.append(KindEstimate(*about, span.value, span.low, span.high, limiting, kind.daemon, trusted))
         return tuple(found)

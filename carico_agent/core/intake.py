@@ -62,7 +62,8 @@ class Intake:
         smoothed = self._ema.update(elapsed_s, sample)
         self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self.counted = pods if self.counted is None else self.counted
-        self.count(t, pods, churn)
+        if churn or self.unsettled or pods != self.counted:
+            self.count(t, pods, churn)
         self._smoothed.append(list(smoothed))
         self._raw.append(sample)
         self._batch_pods += pods

@@ -82,9 +82,9 @@ class Kind:
         self.growth = [0.0] * m  # per second: its Pods leak
         self.past = [[0.0, 0.0, 0.0] for _ in range(m)]  # weight, mean and variance of the Pods that left
         self.elsewhere: KindCost | None = None
-        self.cost = [nan] * m
-        self.spread = [nan] * m
-        self.cost_sd = [nan] * m
+        self.cost: tuple[float, ...] = (nan,) * m
+        self.spread: tuple[float, ...] = (nan,) * m
+        self.cost_sd: tuple[float, ...] = (nan,) * m
         self.dirty = True
 
     def known(self) -> bool:
@@ -154,9 +154,11 @@ class Kind:
         self.dirty = False
         means = [self._at_half_life(pod) for pod in self.pods.values() if pod.shown]
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
+        believed = []
         for i, (weight, mean, variance) in enumerate(self.past):
             values = [x for x in (pod_mean[i] for pod_mean in means) if x == x]
-            self.cost[i], self.spread[i], self.cost_sd[i] = self._believed(i, values, weight, mean, variance)
+            believed.append(self._believed(i, values, weight, mean, variance))
+        self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
 
     def _believed(
         self, i: int, values: list[float], past: float, past_mean: float, past_variance: float
@@ -278,7 +280,7 @@ def own_cost(kind: Kind) -> KindCost:
     """A kind's cost without what the cluster said about it: a node must not hear its own echo."""
     alone, kind.elsewhere = kind.elsewhere, None
     kind.renew()
-    cost = KindCost(kind.name, tuple(kind.cost), tuple(kind.spread), kind.seen, kind.arrivals)
+    cost = KindCost(kind.name, kind.cost, kind.spread, kind.seen, kind.arrivals)
     kind.elsewhere = alone
     kind.renew()
     return cost

@@ -175,7 +175,7 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     share = sum(part for _, part in known)
     alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
     parts = [(kind.cost, kind.cost_sd, part / share * (1 - alone)) for kind, part in known]
-    parts.append((cost, cost_sd, alone))
+    parts.append((tuple(cost), tuple(cost_sd), alone))
     mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], seen) for i in range(len(cost))]
     shares = {kind.name: weight / total for kind, weight in weights}
     slow = [(kind.cost, part) for kind, part in known if kind.ramp_s >= SLOW_RAMP_S]

@@ -25,7 +25,7 @@ def kind(*costs: float) -> Kind:
 
 def test_a_kind_costs_the_mean_of_its_pods() -> None:
     web = kind(0.10, 0.12, 0.14)
-    assert web.cost == pytest.approx([0.12, 0.01])
+    assert web.cost == pytest.approx((0.12, 0.01))
     assert 0.01 < web.spread[0] < 0.03
     assert web.cost_sd[0] < web.spread[0]
 
@@ -87,7 +87,7 @@ def test_the_clusters_cost_is_used_for_a_kind_that_never_ran_here_and_is_not_sen
     kinds.learn([KindCost("shop/web", (0.2, 0.1), (0.02, 0.01), 50, 10.0)])
     web = kinds.find("shop/web", False)
     web.renew()
-    assert web.cost == [0.2, 0.1]
+    assert web.cost == (0.2, 0.1)
     assert web.known() and not web.shown
     assert kinds.local(32) == []
     pod(web, "a", (0.1, 0.1))
