@@ -170,7 +170,7 @@ def excess_at(rows: Sequence[Row], method: str, short: float) -> float | None:
 
 
 def ratio_to(rows: Sequence[Row], method: str, reference: str = "vpa") -> float | None:
-    """Excess of `method` over that of `reference` at equal shortages: the median over the reference's sensible steps."""
+    """Excess of `method` over that of `reference` at equal shortages: the median over SENSIBLE steps."""
     low, high = SENSIBLE
     levels = [row.short for row in rows if row.method == reference and row.cases and low <= row.n <= high]
     pairs = [(excess_at(rows, method, level), excess_at(rows, reference, level)) for level in levels]
