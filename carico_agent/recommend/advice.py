@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.method import MIB, Estimate, Evidence, Options, Resource, amount, evidence, methods
 from carico_agent.recommend.vpa import UPPER_SHARE
-from carico_agent.recommend.workload import NodeSize, Resources, Workload
+from carico_agent.recommend.workload import UNKNOWN, NodeSize, Resources, Workload
 
 LEAST_POINTS = 100
-UNKNOWN, DEFAULTS = Resources(), Options()
+DEFAULTS = Options()
 THROTTLED_RATIO = 0.05
 """Below this share of its periods being stopped is nothing to worry about."""
 
