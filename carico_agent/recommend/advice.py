@@ -127,7 +127,7 @@ class _Step:
             made.method,
             limit,
             min(self._round(made.lower), request),
-            max(self._round(made.upper), request) if math.isfinite(made.upper) else None,
+            self._upper(made.upper, request),
             self.request,
             self.limit,
         )
@@ -222,6 +222,11 @@ class _Step:
         )
         unit = 0.001 if self.resource == "cpu" else MIB
         self.value = math.floor(cut / unit + 1e-6) * unit
+
+    def _upper(self, upper: float, request: float) -> float | None:
+        """Never above the largest node either; None when there is no bound."""
+        upper = upper if self.most is None else min(upper, self.most)
+        return max(self._round(upper), request) if math.isfinite(upper) else None
 
     def _limit(self, request: float) -> float | None:
         if self.options.guaranteed:
