@@ -177,8 +177,9 @@ def unforeseen() -> str:
     found = short_by_kind()
     said = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items(), key=lambda item: -item[1]))
     return (
-        f"- simulated, memory: why not: walk's shortages at n = 2 by kind of series: {said}. What jumps cannot be foreseen "
-        "from two hours; vpa remembers the highest value of the whole day and is hardly ever short on these series."
+        "- simulated, memory: why not: vpa remembers the highest value of the day and is hardly ever short here, so that "
+        "equal shortages are next to none, and there the largest jump decides, not the usual one. Walk's shortages at "
+        f"n = 2 by kind of series: {said}."
     )
 
 
