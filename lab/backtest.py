@@ -177,9 +177,9 @@ def unforeseen() -> str:
     found = short_by_kind()
     said = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items(), key=lambda item: -item[1]))
     return (
-        "- simulated, memory: why not: vpa remembers the highest value of the day and is hardly ever short here, so that "
-        "equal shortages are next to none, and there the largest jump decides, not the usual one. Walk's shortages at "
-        f"n = 2 by kind of series: {said}."
+        "- simulated, memory: why not: vpa remembers the highest value of the day and is hardly ever short here, so "
+        "that equal shortages are next to none, and there the largest jump decides, not the usual one. Walk's "
+        f"shortages at n = 2 by kind of series: {said}."
     )
 
 
