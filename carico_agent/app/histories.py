@@ -22,7 +22,7 @@ from carico_agent.recommend.checkpoint import BadCheckpoint, decode
 from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import BadHistory, ContainerHistory
 from carico_agent.recommend.series import STEP_S, TAIL
-from carico_agent.recommend.workload import ContainerKey, NodeSize, Resources, Workload, guess
+from carico_agent.recommend.workload import ContainerKey, NodeSize, Resources, Workload, guess, resources_from
 from carico_agent.telemetry.containers import ContainerReading, PodsRow
 from carico_agent.telemetry.trace import read_pods
 
@@ -173,7 +173,7 @@ def from_agent(answer: Mapping[str, Any]) -> Found:
             workload = Workload(namespace, str(one.get("kind") or "Pod"), str(name)) if name else guess(namespace, pod)
             key = ContainerKey(workload, pod, str(one["container"]))
             found.histories[key] = ContainerHistory.from_state(one["history"], float(answer.get("half_life_s", DAY_S)))
-            found.current[key] = Resources(**(one.get("current") or {}))
+            found.current[key] = resources_from(one.get("current") or {})
     except (KeyError, TypeError, ValueError, AttributeError, BadHistory) as error:
         raise NoHistory(f"the agent's history cannot be read: {where}: {error!r}") from error
     return found

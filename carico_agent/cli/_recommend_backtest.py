@@ -94,6 +94,8 @@ def draw(results: Results, path: str) -> None:
             )
             for row in line:
                 ax.annotate(f"{row.n:g}", (row.short, row.excess * scale), fontsize=7, color=COLOURS[name])
+        ax.set_xscale("symlog", linthresh=1.0)
+        ax.set_yscale("log")
         ax.set_xlabel(f"cases short (of {rows[0].cases if rows else 0})")
         ax.set_ylabel(f"excess [{'cores' if resource == 'cpu' else 'MiB'}]")
         ax.set_title(f"{resource}: lower left is better")

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.method import MIB, Estimate, Evidence, Options, Resource, amount, evidence, methods
 from carico_agent.recommend.vpa import UPPER_SHARE
-from carico_agent.recommend.workload import NodeSize, Resources, Workload
+from carico_agent.recommend.workload import UNKNOWN, NodeSize, Resources, Workload
 
 LEAST_POINTS = 100
-UNKNOWN, DEFAULTS = Resources(), Options()
+DEFAULTS = Options()
 THROTTLED_RATIO = 0.05
 """Below this share of its periods being stopped is nothing to worry about."""
 
@@ -127,7 +127,7 @@ class _Step:
             made.method,
             limit,
             min(self._round(made.lower), request),
-            max(self._round(made.upper), request) if math.isfinite(made.upper) else None,
+            self._upper(made.upper, request),
             self.request,
             self.limit,
         )
@@ -220,8 +220,13 @@ class _Step:
             f"cut from {amount(self.resource, self.value)} to the largest node, {amount(self.resource, cut)}: "
             "more is never scheduled"
         )
-        unit = 0.001 if self.resource == "cpu" else MIB
-        self.value = math.floor(cut / unit + 1e-6) * unit
+        self.value = self._down(cut)
+
+    def _upper(self, upper: float, request: float) -> float | None:
+        """Never above the largest node either; None when there is no bound."""
+        if self.most is not None and upper > self.most:
+            return max(self._down(self.most), request)
+        return max(self._round(upper), request) if math.isfinite(upper) else None
 
     def _limit(self, request: float) -> float | None:
         if self.options.guaranteed:
@@ -230,6 +235,12 @@ class _Step:
             self.why.append(f"its limit of {amount(self.resource, self.limit)} is below the request and moves with it")
             return request
         return None
+
+    def _down(self, value: float) -> float:
+        """Downwards to 1m or 1 MiB: what a node offers."""
+        if self.resource == "cpu":
+            return math.floor(value * 1000 + 1e-6) / 1000
+        return float(math.floor(value / MIB + 1e-6) * MIB)
 
     def _round(self, value: float) -> float:
         """Upwards to 1m or 1 MiB."""

@@ -24,8 +24,20 @@ from carico_agent.recommend.series import STEP_S, TAIL, Array
 from carico_agent.recommend.vpa import CPU_WEIGHT, MemoryPeaks
 
 HORIZON = 5
-MEMORY_STEPS = (1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0)
-CPU_STEPS = (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0)
+FACTOR_STEPS: dict[Resource, tuple[float, ...]] = {
+    "memory": (-8.0, -4.0, -2.0, 0.0, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 8.0),
+    "cpu": (-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 14.0),
+}
+"""n of `vpa` and `peak`. The source tries 1 to 4 for memory and 0 to 7 for CPU; with these alone some methods are never
+equally short, and nothing could be compared."""
+FORECAST_STEPS: dict[Resource, tuple[float, ...]] = {
+    "memory": (0.0, 0.5, 1.0, 1.5, 2.0, 2.5, 3.0, 3.5, 4.0, 6.0, 8.0, 12.0),
+    "cpu": (0.0, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 10.0, 14.0, 20.0, 30.0),
+}
+"""n of `walk` and `arima`."""
+SENSIBLE = (0.0, 7.0)
+"""Steps of a reference that are compared: what the source tried. Beyond, a method is short or wasteful on purpose."""
+PEAK_FACTOR = 1.15
 NAMES = ("vpa", "peak", "walk", "arima")
 
 
@@ -43,8 +55,8 @@ class Row:
     """Cases in which `arima` could not be fitted and `peak` answered."""
 
 
-def steps(resource: Resource) -> tuple[float, ...]:
-    return MEMORY_STEPS if resource == "memory" else CPU_STEPS
+def steps(resource: Resource, method: str) -> tuple[float, ...]:
+    return (FORECAST_STEPS if method in ("walk", "arima") else FACTOR_STEPS)[resource]
 
 
 def factor(resource: Resource, n: float) -> float:
@@ -68,15 +80,21 @@ def backtest(
         progress(done, len(series))
         made += _cases(resource, x, train, horizon, stride, most_origins, variance)
     progress(len(series), len(series))
-    return [_row(resource, name, place, made) for name in NAMES for place in range(len(steps(resource)))]
+    return [_row(resource, name, place, made) for name in NAMES for place in range(len(steps(resource, name)))]
 
 
 def _row(resource: Resource, name: str, place: int, made: list[tuple[dict[str, Array], float, bool]]) -> Row:
     over = np.array([answers[name][place] - realised for answers, realised, _ in made])
     fallbacks = sum(failed for _, _, failed in made) if name == "arima" else 0
-    short, n = over < 0, steps(resource)[place]
+    short, n = over < 0, steps(resource, name)[place]
     return Row(
-        name, n, over.size, int(short.sum()), float(over[~short].sum()), float(-over[short].sum()), int(fallbacks)
+        name,
+        n,
+        over.size,
+        int(short.sum()),
+        float(over[~short].sum()),
+        float(np.abs(over[short]).sum()),
+        int(fallbacks),
     )
 
 
@@ -94,25 +112,26 @@ def _cases(
         window, realised = x[origin - train : origin], float(x[origin : origin + horizon].max())
         if np.ptp(window) <= 1e-9 * max(float(np.abs(window).max()), 1e-9):
             continue
-        factors = np.array([factor(resource, n) for n in steps(resource)])
-        peak = float(window.max()) * factors
-        answers = {"vpa": past.percentile() * factors, "peak": peak}
+        factors = np.array([factor(resource, n) for n in steps(resource, "peak")])
+        answers = {"vpa": past.percentile() * factors, "peak": float(window.max()) * factors}
         answers["walk"] = _safe(resource, *walk(window, horizon))
-        answers["arima"], failed = _arima(resource, window, horizon, variance, peak)
+        answers["arima"], failed = _arima(resource, window, horizon, variance)
         yield answers, realised, failed
 
 
 def _safe(resource: Resource, forecast: Array, deviation: Array) -> Array:
-    return np.array([safe(resource, forecast, deviation, n) for n in steps(resource)])
+    return np.array([safe(resource, forecast, deviation, n) for n in steps(resource, "walk")])
 
 
-def _arima(resource: Resource, window: Array, horizon: int, variance: Variance, peak: Array) -> tuple[Array, bool]:
+def _arima(resource: Resource, window: Array, horizon: int, variance: Variance) -> tuple[Array, bool]:
+    """All n, or what `peak` with its usual margin says instead."""
+    instead = np.full(len(steps(resource, "arima")), float(window.max()) * PEAK_FACTOR)
     try:
         found = fit(window)
         answer = _safe(resource, found.forecast(horizon), found.deviation(horizon, variance))
     except CannotFit:
-        return peak, True
-    return (answer, False) if np.isfinite(answer).all() else (peak, True)
+        return instead, True
+    return (answer, False) if np.isfinite(answer).all() else (instead, True)
 
 
 class _Vpa:
@@ -137,19 +156,23 @@ class _Vpa:
 
 
 def excess_at(rows: Sequence[Row], method: str, short: float) -> float | None:
-    """A method's excess where it has `short` shortages, between its steps; None outside of what was tried."""
-    known = sorted({(row.short, row.excess) for row in rows if row.method == method})
-    counts = [float(count) for count, _ in known]
-    if not known or not counts[0] <= short <= counts[-1]:
+    """The least excess with which a method has at most `short` shortages, between its steps; None = never so few."""
+    least: dict[int, float] = {}
+    for row in rows:
+        if row.method == method:
+            least[row.short] = min(row.excess, least.get(row.short, np.inf))
+    counts = sorted(least)
+    if not counts or short < counts[0]:
         return None
-    return float(np.interp(short, counts, [excess for _, excess in known]))
+    # Who may be short more often never needs more.
+    excess = np.minimum.accumulate([least[count] for count in counts])
+    return float(np.interp(short, counts, excess))
 
 
 def ratio_to(rows: Sequence[Row], method: str, reference: str = "vpa") -> float | None:
-    """Excess of `method` over that of `reference` at equal shortages: the mean of the ratios where both were tried."""
-    pairs = [
-        (found, row.excess)
-        for row in rows
-        if row.method == reference and (found := excess_at(rows, method, row.short)) is not None and row.excess > 0
-    ]
-    return float(np.mean([found / excess for found, excess in pairs])) if pairs else None
+    """Excess of `method` over that of `reference` at equal shortages: the median over SENSIBLE steps."""
+    low, high = SENSIBLE
+    levels = [row.short for row in rows if row.method == reference and row.cases and low <= row.n <= high]
+    pairs = [(excess_at(rows, method, level), excess_at(rows, reference, level)) for level in levels]
+    known = [mine / theirs for mine, theirs in pairs if mine is not None and theirs]
+    return float(np.median(known)) if known else None

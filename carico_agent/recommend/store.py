@@ -1,49 +1,43 @@
-"""The histories of all containers of a node, as an agent keeps them: counters come in once a minute.
+"""The histories of all containers of a node, as an agent keeps them: each container's minute comes in on its own turn.
 
 Bounded: at most 660 containers (330 that run and as many that have gone), 5.6 MB; the one that was not seen for longest
 goes first. What was not seen for eight days is forgotten. A container is known by its Pod's name and its own; another
-`container_id` under the same name is a restart: counters begin anew and what follows is its start.
+`container_id` under the same name is a restart, and what follows is its start.
 
 >>> store = HistoryStore()
->>> store.minute(1.7e9, [Counters("shop", "web-1", "app", "id1", cpu_usage_usec=0, memory_bytes=2**28)])
->>> store.minute(1.7e9 + 60, [Counters("shop", "web-1", "app", "id1", cpu_usage_usec=30_000_000, memory_bytes=2**28)])
+>>> for minute in range(3):
+...     store.observe(Owner("shop", "web-1", "app", "id1"), Sample(1.7e9 + 60 * minute, 0.5, 2.0**28))
 >>> store.histories["shop", "web-1", "app"].cpu_tail.values.tolist()
-[0.5]
+[0.5, 0.5, 0.5]
 """
 
-import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import BadHistory, ContainerHistory, Sample
+from carico_agent.recommend.workload import UNKNOWN, Resources, resources_from
 
 MOST_CONTAINERS = 660
+FORGET_EVERY = 1000
+"""Samples between two looks for what has expired; the bound on the number is kept at every sample."""
 VERSION = 1
 Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
-    """One container as read, counters since its start; None = not known."""
+class Owner:
+    """Whose minute it is, and what it requests now, where that is known."""
 
     namespace: str
     pod: str
     container: str
     container_id: str = ""
-    cpu_usage_usec: int | None = None
-    memory_bytes: int | None = None
-    """Working set: memory.current − inactive_file."""
-    oom_kills: int | None = None
-    nr_periods: int | None = None
-    nr_throttled: int | None = None
-    kind: str | None = None
-    workload: str | None = None
-    request_cores: float | None = None
-    request_bytes: float | None = None
-    limit_cores: float | None = None
-    limit_bytes: float | None = None
+    kind: str = ""
+    """Of the workload: Deployment, StatefulSet, …; empty = to be read off the Pod's name."""
+    workload: str = ""
+    current: Resources = UNKNOWN
 
     @property
     def key(self) -> Key:
@@ -51,40 +45,39 @@ class Counters:
 
 
 class HistoryStore:
-    """All histories; `minute` is the only command, once a minute."""
+    """All histories; `observe` is the only command."""
 
     def __init__(self, most: int = MOST_CONTAINERS) -> None:
         self.histories: dict[Key, ContainerHistory] = {}
         self._most = most
-        self._last: dict[Key, tuple[float, Counters]] = {}
-        self._about: dict[Key, dict[str, Any]] = {}
+        self._owners: dict[Key, Owner] = {}
+        self._begun_s: float | None = None
+        self._taken = 0
 
-    def minute(self, time_s: float, seen: Iterable[Counters]) -> None:
-        """All containers that run at `time_s` [s since 1970]."""
-        last: dict[Key, tuple[float, Counters]] = {}
-        for one in seen:
-            history = self.histories.pop(one.key, None) or ContainerHistory()
-            self.histories[one.key] = history  # to the end: the order is that of last sight
-            before = self._last.get(one.key)
-            if before is not None and before[1].container_id != one.container_id:
-                history.started(time_s)
-                before = None
-            elif before is None and history.samples == 0 and self._last:
-                history.started(time_s)  # new since the last minute, not just since this store began
-            history.observe(_sample(time_s, one, before), one.request_bytes or 0.0)
-            last[one.key] = (time_s, one)
-            self._about[one.key] = _about(one)
-        self._last = last
-        self._forget(time_s)
+    def observe(self, owner: Owner, sample: Sample) -> None:
+        """One minute of one container."""
+        history = self.histories.pop(owner.key, None)
+        known = self._owners.get(owner.key)
+        self._begun_s = sample.t_s if self._begun_s is None else self._begun_s
+        if history is None:
+            history = ContainerHistory()
+            if sample.t_s - self._begun_s > 2 * history.cpu_tail.step_s:
+                history.started(sample.t_s)  # new since then; in the first minutes everything is new to this store
+        elif known is not None and known.container_id and known.container_id != owner.container_id:
+            history.started(sample.t_s)
+        history.observe(sample, owner.current.request_bytes or 0.0)
+        self.histories[owner.key] = history  # to the end: the order is that of last sight
+        self._owners[owner.key] = owner
+        self._taken += 1
+        self._forget(sample.t_s)
 
     def _forget(self, time_s: float) -> None:
-        gone = [key for key, history in self.histories.items() if history.expired(time_s)]
-        gone += [key for key in self.histories if key not in gone][
-            : max(len(self.histories) - len(gone) - self._most, 0)
-        ]
-        for key in gone:
+        gone = list(self.histories)[: max(len(self.histories) - self._most, 0)]
+        if self._taken % FORGET_EVERY == 0:
+            gone += [key for key, history in self.histories.items() if history.expired(time_s)]
+        for key in set(gone):
             del self.histories[key]
-            self._about.pop(key, None)
+            self._owners.pop(key, None)
 
     def answer(self, node: str, cores: float, memory_bytes: float) -> dict[str, Any]:
         """What GET /v1/history/containers returns (read by app/histories.py)."""
@@ -97,20 +90,11 @@ class HistoryStore:
         }
 
     def state(self) -> dict[str, Any]:
-        """All of it, JSON-able. Counters of the last minute are not kept: what happened meanwhile is unknown."""
+        """All of it, JSON-able."""
         return {"version": VERSION, "containers": self._rows()}
 
     def _rows(self) -> list[dict[str, Any]]:
-        return [
-            {
-                "namespace": key[0],
-                "pod": key[1],
-                "container": key[2],
-                **self._about.get(key, {}),
-                "history": history.state(),
-            }
-            for key, history in self.histories.items()
-        ]
+        return [{**_named(self._owners[key]), "history": history.state()} for key, history in self.histories.items()]
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any], most: int = MOST_CONTAINERS) -> "HistoryStore":
@@ -123,46 +107,29 @@ class HistoryStore:
             raise BadHistory("containers: a list is expected")
         for n, row in enumerate(rows[-most:]):
             try:
-                key = (str(row["namespace"]), str(row["pod"]), str(row["container"]))
-                made.histories[key] = ContainerHistory.from_state(row["history"])
-                made._about[key] = {name: row[name] for name in ("kind", "workload", "current") if name in row}
-            except (KeyError, TypeError, AttributeError, BadHistory) as error:
+                texts = {name: str(row.get(name, "")) for name in ("container_id", "kind", "workload")}
+                current = resources_from(row.get("current") or {})
+                owner = Owner(str(row["namespace"]), str(row["pod"]), str(row["container"]), **texts, current=current)
+                made.histories[owner.key] = ContainerHistory.from_state(row["history"])
+                made._owners[owner.key] = owner
+            except (KeyError, TypeError, ValueError, AttributeError) as error:
                 raise BadHistory(f"containers[{n}]: {error}") from error
         return made
 
 
-def _sample(time_s: float, now: Counters, before: tuple[float, Counters] | None) -> Sample:
-    """Rates with the measured time between both readings; a counter that went backwards is unknown, not idle."""
-    memory = None if now.memory_bytes is None else float(now.memory_bytes)
-    if before is None or time_s <= before[0]:
-        return Sample(time_s, None, memory)
-    then_s, old = before
-    return Sample(
-        time_s,
-        _rate(old.cpu_usage_usec, now.cpu_usage_usec, time_s - then_s),
-        memory,
-        _increase(old.oom_kills, now.oom_kills) or 0,
-        _increase(old.nr_periods, now.nr_periods) or 0,
-        _increase(old.nr_throttled, now.nr_throttled) or 0,
-    )
-
-
-def _rate(before: int | None, after: int | None, elapsed_s: float) -> float | None:
-    """Cores; None where the counter does not exist, NaN where it went backwards."""
-    if before is None or after is None:
-        return None
-    return (after - before) / 1e6 / elapsed_s if after >= before else math.nan
-
-
-def _increase(before: int | None, after: int | None) -> int | None:
-    return after - before if before is not None and after is not None and after >= before else None
-
-
-def _about(one: Counters) -> dict[str, Any]:
+def _named(owner: Owner) -> dict[str, Any]:
+    """What is not known is left out."""
+    texts = {name: getattr(owner, name) for name in ("container_id", "kind", "workload") if getattr(owner, name)}
+    now = owner.current
     current = {
         name: value
         for name in ("request_cores", "request_bytes", "limit_cores", "limit_bytes")
-        if (value := getattr(one, name)) is not None
+        if (value := getattr(now, name)) is not None
     }
-    named = {"kind": one.kind, "workload": one.workload} if one.workload else {}
-    return {**named, "current": current}
+    return {
+        "namespace": owner.namespace,
+        "pod": owner.pod,
+        "container": owner.container,
+        **texts,
+        **({"current": current} if current else {}),
+    }

@@ -4,8 +4,11 @@ Replicas of a workload are judged together, and so are the runs of a CronJob, of
 the owner is not known, the Pod's name tells it: controllers append suffixes of a fixed alphabet.
 """
 
+import math
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
 """Kubernetes makes random names of these only (no vowels, no 0, 1 and 3)."""
@@ -61,6 +64,27 @@ class Resources:
     request_bytes: float | None = None
     limit_cores: float | None = None
     limit_bytes: float | None = None
+
+
+UNKNOWN = Resources()
+
+
+def resources_from(table: Mapping[str, Any]) -> Resources:
+    """From JSON; ValueError names the field.
+
+    >>> resources_from({"request_cores": 1, "limit_bytes": None}).request_cores
+    1.0
+    """
+    known: dict[str, float] = {}
+    for name, value in table.items():
+        if name not in Resources.__dataclass_fields__:
+            raise ValueError(f"unknown field {name}")
+        if value is None:
+            continue
+        if not isinstance(value, int | float) or isinstance(value, bool) or not 0 <= value < math.inf:
+            raise ValueError(f"{name}: a number of 0 or more is expected, not {value!r}")
+        known[name] = float(value)
+    return Resources(**known)
 
 
 @dataclass(frozen=True, slots=True)

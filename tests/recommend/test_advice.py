@@ -103,6 +103,8 @@ def test_never_above_the_largest_node_and_says_so() -> None:
     found = advice(largest=NodeSize(0.25, 512.4 * MIB))
     assert found.cpu.request == 0.25 and found.memory.request == 512 * MIB
     assert "cut from" in found.cpu.why[-1] and "largest node" in found.memory.why[-1]
+    roomy = advice(history(120), largest=NodeSize(0.9, 1000 * MIB))  # two hours: the upper bound is 13 times p95
+    assert roomy.cpu.upper == 0.9 and roomy.memory.upper == 1000 * MIB and roomy.cpu.request < 0.9
     whole = advice(history(cpu=3.0), largest=NodeSize(2.9, 1e12), options=Options(whole_cpus=True))
     assert whole.cpu.request == 2.0
 

@@ -207,6 +207,8 @@ def test_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"containers": [{}]}, 200, "containers[0]"),
         ({"containers": [container(history={"version": 9})]}, 200, "version"),
         ({"containers": [container(current={"colour": 1})]}, 200, "colour"),
+        ({"containers": [container(current={"request_cores": "all"})]}, 200, "request_cores"),
+        ({"containers": [container(current={"request_cores": -1})]}, 200, "request_cores"),
         ({"containers": []}, 200, "no container was seen"),
         ({}, 200, "containers"),
     ],
