@@ -17,16 +17,16 @@ from math import isfinite, nan
 from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.core import CapacityModel, Estimate, PodSample, Subspace
+from carico_agent.core import CapacityModel, Estimate, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.federation.kinds import KindFit
-from carico_agent.runtime.meter import PodMeters, to_samples
+from carico_agent.runtime.meter import NodeUnit, PodMeters
 from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker
-from carico_agent.telemetry import Grab, NodeReader, TraceRow, TraceWriter, Usage
+from carico_agent.telemetry import Grab, NodeReader, PodMeasurements, TraceRow, TraceWriter, Usage
 
 log = logging.getLogger(__name__)
 
@@ -171,20 +171,28 @@ class Sample:
     grab: Grab
     pods: int
     churn: bool
-    measured: tuple[PodSample, ...] | None = None
-    """All Pods one by one, once a second."""
+    measured: PodMeasurements | None = None
+    """Once a second, and when Pods have come or gone."""
 
 
 class Meters:
     """Every Pod measured, some in each tick; the sampling thread's."""
 
-    def __init__(self, meters: PodMeters, resources: tuple[str, ...], cores: int, memory_bytes: float) -> None:
-        self._meters, self._unit = meters, (resources, cores, memory_bytes)
+    def __init__(self, meters: PodMeters, unit: NodeUnit) -> None:
+        self._meters, self._unit = meters, unit
+        self._pods: Mapping[str, Pod] = {}
 
-    def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> tuple[PodSample, ...] | None:
-        """Read this tick's share; when an update is due, all Pods as they were measured last."""
+    def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodMeasurements | None:
+        """Read this tick's share; when an update is due, or Pods have changed, all as they were measured last."""
+        changed, self._pods = pods is not self._pods, pods
         self._meters.tick(now_s, pods)
-        return tuple(to_samples(pods, self._meters.latest, *self._unit)) if due else None
+        if not due and not changed:
+            return None
+        latest = self._meters.latest
+        found = [latest[key].demand for key, pod in pods.items() if pod.counts and key in latest]
+        used_cores = sum(one.cpu_usage_cores for one in found if one.cpu_usage_cores == one.cpu_usage_cores)
+        throttled = sum(one.throttled_ratio for one in found if one.throttled_ratio == one.throttled_ratio)
+        return PodMeasurements(self._unit.samples(pods, latest), used_cores, throttled)
 
     def close(self) -> None:
         self._meters.close()

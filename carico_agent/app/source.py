@@ -13,7 +13,7 @@ from carico_agent.app.replaying import Replay
 from carico_agent.app.sampling import Live, LiveRows, Meters, Sample, SampleQueue, Sampling
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
-from carico_agent.runtime.meter import PodMeters
+from carico_agent.runtime.meter import NodeUnit, PodMeters
 from carico_agent.runtime.watch import Runtime
 from carico_agent.settings import Settings
 from carico_agent.supervise.budget import Allowance, Pace
@@ -117,7 +117,7 @@ def meters_of(settings: Settings, runtime: Runtime, reader: NodeReader) -> Meter
     if not settings.pods.measure:
         return None
     meters = PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s)
-    return Meters(meters, reader.resources, reader.cores, float(memory_bytes()))
+    return Meters(meters, NodeUnit(reader.resources, reader.cores, float(memory_bytes())))
 
 
 def memory_bytes() -> int:

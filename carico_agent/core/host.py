@@ -111,10 +111,14 @@ class Host:
             self._take(i, difference)
 
     def known(self, usage: Sequence[float], node: Sequence[float], pods: Sequence[float]) -> None:
-        """The caller has measured the host by itself: what the cpu shows beyond it and the Pods is excess."""
+        """The caller has measured the host by itself: what the cpu shows beyond it and the Pods is excess.
+
+        Where it has not (NaN), the host is what the node uses and no Pod does.
+        """
         for i, x in enumerate(usage):
-            if x == x:
-                self._take(i, x)
+            derived = node[i] - pods[i]
+            if x == x or derived == derived:
+                self._take(i, x if x == x else derived)
         if self.cpu is not None and self.usage[self.cpu] == self.usage[self.cpu]:
             host, part = self.usage[self.cpu], pods[self.cpu]
             beyond = min(node[self.cpu] - part - host, self._most_excess(part + host))

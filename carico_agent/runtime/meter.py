@@ -212,31 +212,35 @@ def add_up(found: Sequence[Demand]) -> Demand:
     )
 
 
-def to_samples(
-    pods: Mapping[str, Pod],
-    latest: Mapping[str, MeasuredPod],
-    resources: Sequence[str],
-    cores: int,
-    memory_total_bytes: float,
-) -> list[PodSample]:
-    """All Pods that count in the node's unit: cpu as a share of twice the cores, memory of MemTotal.
+class NodeUnit:
+    """Measurements as shares of the node: cpu of twice its cores, memory of MemTotal. NaN: not measured (yet).
 
-    What was not measured (yet) is NaN, so that no Pod is missed.
+    A Pod that was not read again is the same object again: the core counts readings by that.
     """
-    samples = []
-    for key, pod in pods.items():
-        if not pod.counts:
-            continue
-        found = latest.get(key)
-        want = found.demand if found is not None else UNKNOWN
+
+    def __init__(self, resources: Sequence[str], cores: int, memory_total_bytes: float) -> None:
+        self._resources, self._cores, self._memory_bytes = tuple(resources), cores, memory_total_bytes
+        self._made: dict[str, tuple[Pod, MeasuredPod | None, PodSample]] = {}
+
+    def samples(self, pods: Mapping[str, Pod], latest: Mapping[str, MeasuredPod]) -> tuple[PodSample, ...]:
+        """All Pods that count; no Pod is missed."""
+        made = {}
+        for key, pod in pods.items():
+            if pod.counts:
+                found, known = latest.get(key), self._made.get(key)
+                if known is None or known[0] is not pod or known[1] is not found:
+                    known = (pod, found, PodSample(key, pod.kind, self._usage(found), pod.daemon))
+                made[key] = known
+        self._made = made
+        return tuple([sample for _, _, sample in made.values()])
+
+    def _usage(self, found: MeasuredPod | None) -> tuple[float, ...]:
+        if found is None:
+            return (nan,) * len(self._resources)
+        want = found.demand
         shares = {
-            "cpu": want.cpu_cores / (2 * cores),
-            "memory": want.memory_bytes / memory_total_bytes if memory_total_bytes > 0 else nan,
+            "cpu": want.cpu_cores / (2 * self._cores),
+            "memory": want.memory_bytes / self._memory_bytes if self._memory_bytes > 0 else nan,
             "io": want.io_ratio,
         }
-        usage = tuple(shares.get(name, nan) for name in resources)
-        samples.append(PodSample(key, pod.kind, usage, pod.daemon))
-    return samples
-
-
-UNKNOWN = Demand(cpu_cores=nan, memory_bytes=nan, io_ratio=nan)
+        return tuple([shares.get(name, nan) for name in self._resources])

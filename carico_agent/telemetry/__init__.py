@@ -4,13 +4,14 @@ from .cgroups import cgroup_mode
 from .node import Grab, NodeReader
 from .reading import Reading, Usage, derive
 from .root import Absent, Root
-from .trace import BadTrace, TraceHeader, TraceRow, TraceWriter, read_trace
+from .trace import BadTrace, PodMeasurements, TraceHeader, TraceRow, TraceWriter, read_trace
 
 __all__ = [
     "Absent",
     "BadTrace",
     "Grab",
     "NodeReader",
+    "PodMeasurements",
     "Reading",
     "Root",
     "TraceHeader",

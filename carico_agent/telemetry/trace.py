@@ -52,12 +52,23 @@ class TraceHeader:
 
 
 @dataclass(frozen=True, slots=True)
+class PodMeasurements:
+    """All Pods that run, measured one by one."""
+
+    samples: tuple[PodSample, ...]
+    used_cores: float = 0.0
+    """CPU that they got together [cores]."""
+    throttled_ratio: float = 0.0
+    """Share of the time in which quotas stopped them, summed over Pods."""
+
+
+@dataclass(frozen=True, slots=True)
 class TraceRow:
     reading: Reading
     pods: int
     churn: bool
-    measured: tuple[PodSample, ...] | None = None
-    """All Pods one by one, about once a second; None in between, and where they are not measured."""
+    measured: PodMeasurements | None = None
+    """About once a second; None in between, and where Pods are not measured."""
 
 
 class TraceWriter:
@@ -71,7 +82,7 @@ class TraceWriter:
     def write(self, row: TraceRow) -> None:
         reading = row.reading
         known = {key: value for key in _FIELDS if (value := getattr(reading, key)) not in (None, ())}
-        measured = {} if row.measured is None else {"measured": [_measured(pod) for pod in row.measured]}
+        measured = {} if row.measured is None else {"measured": _measured(row.measured)}
         self._lines.append(_line({**known, "pods": row.pods, "churn": row.churn, **measured}))
         if reading.t - self._flushed_t >= FLUSH_S:
             self._flushed_t = reading.t
@@ -184,15 +195,29 @@ def _row(value: dict[str, Any]) -> TraceRow:
     links = {name: _link(name, link) for name, link in _table(value, "links").items()} if "links" in value else None
     reading = Reading(float(t), disks=disks, links=links, lacks=tuple(lacks), **counters)
     measured = value.get("measured")
-    if measured is not None and not isinstance(measured, list):
-        raise ValueError(f"measured: a list of Pods is expected, not {measured!r}")
-    pods = None if measured is None else tuple(map(_pod_sample, measured))
+    pods = None if measured is None else _pods_measured(measured)
     return TraceRow(reading, _counter(value, "pods"), churn, pods)
 
 
-def _measured(pod: PodSample) -> list[Any]:
-    usage = [round(value, 6) if math.isfinite(value) else None for value in pod.usage]
-    return [pod.uid, pod.kind, pod.daemon, usage]
+def _measured(pods: PodMeasurements) -> dict[str, Any]:
+    return {
+        "used_cores": round(pods.used_cores, 6),
+        "throttled_ratio": round(pods.throttled_ratio, 6),
+        "pods": [
+            [pod.uid, pod.kind, pod.daemon, [round(one, 6) if math.isfinite(one) else None for one in pod.usage]]
+            for pod in pods.samples
+        ],
+    }
+
+
+def _pods_measured(value: Any) -> PodMeasurements:
+    if not isinstance(value, dict) or not isinstance(value.get("pods"), list):
+        raise ValueError(f"measured: a table with a list of pods is expected, not {value!r}")
+    try:
+        used_cores, throttled_ratio = float(value["used_cores"]), float(value["throttled_ratio"])
+    except (KeyError, TypeError, ValueError):
+        raise ValueError(f"measured: used_cores and throttled_ratio are expected in {value!r}") from None
+    return PodMeasurements(tuple(map(_pod_sample, value["pods"])), used_cores, throttled_ratio)
 
 
 def _pod_sample(value: Any) -> PodSample:

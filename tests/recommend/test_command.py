@@ -14,7 +14,7 @@ import yaml
 
 from carico_agent.cli import main
 from carico_agent.recommend.history import ContainerHistory, Sample
-from carico_agent.telemetry import Reading, TraceWriter
+from carico_agent.telemetry import Reading, TraceRow, TraceWriter
 from carico_agent.telemetry.containers import ContainerReading, PodsRow
 
 T = 1.7e9
@@ -26,7 +26,7 @@ def trace(path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: floa
     """What an agent would record of a Pod with two containers; the first is killed once and throttled."""
     rng = np.random.default_rng(len(pod))
     writer = TraceWriter(path, node=pod, cores=cores, resources=("cpu",))
-    writer.write(Reading(0.0, cores=cores, memory_total_kb=8 << 20), 1, False)
+    writer.write(TraceRow(Reading(0.0, cores=cores, memory_total_kb=8 << 20), 1, False))
     cpu = 0.0
     for n in range(int(minutes * 60 / step_s)):
         t_s = n * step_s
@@ -46,7 +46,7 @@ def trace(path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: floa
         )
         side = ContainerReading("shop", pod, "side", cpu_usage_usec=int(t_s * 1e4), memory_bytes=20 * MIB)
         writer.write_pods(PodsRow(t_s, T + t_s, (app, side)))
-    writer.write(Reading(minutes * 60.0 + 1, cores=cores), 1, False)
+    writer.write(TraceRow(Reading(minutes * 60.0 + 1, cores=cores), 1, False))
     writer.close()
     return str(path)
 

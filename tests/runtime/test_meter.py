@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.demand import Counters, Demand
-from carico_agent.runtime.meter import OPENING, PERIOD_S, MeasuredPod, PodMeters, add_up, open_cgroups, to_samples
+from carico_agent.runtime.meter import OPENING, PERIOD_S, MeasuredPod, NodeUnit, PodMeters, add_up, open_cgroups
 from carico_agent.runtime.pods import Pod
 
 from .test_counter_files import FakePod
@@ -197,12 +197,17 @@ def test_groups_of_one_pod_are_added_up():
 def test_samples_without_a_known_memory():
     pods = {"a": Pod("a", "x", "n", kind="k", daemon=True)}
     measured = MeasuredPod("a", "k", True, True, 0.0, 1.0, Demand(2.0, memory_bytes=5.0, io_ratio=0.5))
-    (sample,) = to_samples(pods, {"a": measured}, ("io", "cpu", "memory"), 4, 0.0)
+    (sample,) = NodeUnit(("io", "cpu", "memory"), 4, 0.0).samples(pods, {"a": measured})
     assert sample.usage[:2] == (0.5, 0.25) and sample.usage[2] != sample.usage[2] and sample.daemon
 
 
 def test_a_pod_that_was_not_measured_yet_is_unknown_and_one_that_does_not_count_is_left_out():
     pods = {"new": Pod("new", "x", "n", kind="k"), "skipped": Pod("skipped", "y", "n", counts=False)}
-    (sample,) = to_samples(pods, {}, ("cpu", "memory", "network"), 4, 4096.0)
+    unit = NodeUnit(("cpu", "memory", "network"), 4, 4096.0)
+    (sample,) = unit.samples(pods, {})
     assert (sample.uid, sample.kind) == ("new", "k")
     assert all(value != value for value in sample.usage)
+    assert unit.samples(dict(pods), {})[0] is sample  # not read again: the same object again
+    measured = MeasuredPod("new", "k", False, True, 0.0, 1.0, Demand(2.0, memory_bytes=512.0))
+    (again,) = unit.samples(pods, {"new": measured})
+    assert again.usage[:2] == (0.25, 0.125)

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from carico_agent.telemetry import BadTrace, Reading, TraceWriter, read_trace
+from carico_agent.telemetry import BadTrace, Reading, TraceRow, TraceWriter, read_trace
 from carico_agent.telemetry.containers import ContainerReading, PodsRow
 from carico_agent.telemetry.trace import read_pods
 
@@ -26,7 +26,7 @@ def record(path, rows):
         if isinstance(row, PodsRow):
             writer.write_pods(row)
         else:
-            writer.write(*row)
+            writer.write(TraceRow(*row))
     writer.close()
 
 

@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent.core import PodSample
-from carico_agent.telemetry import BadTrace, Reading, TraceRow, TraceWriter, read_trace
+from carico_agent.telemetry import BadTrace, PodMeasurements, Reading, TraceRow, TraceWriter, read_trace
 
 from .test_derive import READINGS, START
 
@@ -125,13 +125,17 @@ def test_unknown_is_left_out(tmp_path):
 def test_what_each_pod_uses_is_kept(tmp_path):
     pods = (PodSample("a1", "shop/web", (0.125, 0.25)), PodSample("b2", "kube-system/proxy", (0.5, float("nan")), True))
     writer = TraceWriter(tmp_path / "a.jsonl", node="n1", cores=2, resources=("cpu", "memory"))
-    writer.write(TraceRow(START, 2, False, pods))
+    writer.write(TraceRow(START, 2, False, PodMeasurements(pods, 1.5, 0.25)))
     writer.write(TraceRow(replace(START, t=10.1), 2, False))
     writer.close()
     first, second = read_trace(tmp_path / "a.jsonl")[1]
-    assert first.measured[0] == pods[0] and second.measured is None
-    assert first.measured[1].usage[0] == 0.5 and first.measured[1].usage[1] != first.measured[1].usage[1]
-    assert first.measured[1].daemon
+    assert first.measured.samples[0] == pods[0] and second.measured is None
+    assert (first.measured.used_cores, first.measured.throttled_ratio) == (1.5, 0.25)
+    assert (
+        first.measured.samples[1].usage[0] == 0.5
+        and first.measured.samples[1].usage[1] != first.measured.samples[1].usage[1]
+    )
+    assert first.measured.samples[1].daemon
 
 
 @pytest.mark.parametrize("pod", [1, [], ["a", "k", 1, [0.5]], ["a", "k", True, "x"], ["a", "k", True, 5], {"a": 1}])
@@ -140,6 +144,9 @@ def test_a_pod_that_is_none_is_refused(tmp_path, pod):
     writer.write(TraceRow(START, 2, False))
     writer.close()
     path = tmp_path / "a.jsonl"
-    path.write_text(path.read_text().rstrip()[:-1] + f', "measured": [{json.dumps(pod)}]}}\n')
+    path.write_text(
+        path.read_text().rstrip()[:-1]
+        + f', "measured": {{"used_cores":0,"throttled_ratio":0,"pods":[{json.dumps(pod)}]}}}}\n'
+    )
     with pytest.raises(BadTrace, match="line 2: measured"):
         list(read_trace(path)[1])
