@@ -1,0 +1,71 @@
+"""What fits: manifests, kinds that are known and unknown, requests alone."""
+
+import pytest
+
+from carico_agent.schedule.fit import BadManifest, Fit, Wanted, fit_by_requests, fit_on_node, wanted_of
+
+CONTAINERS = [{"resources": {"requests": {"cpu": "250m", "memory": "256Mi"}}}]
+POD = {"spec": {"containers": CONTAINERS}}
+
+
+@pytest.mark.parametrize(
+    ("what", "spec", "kind"),
+    [
+        ("Pod", {"containers": CONTAINERS}, "shop/web"),
+        ("Deployment", {"template": POD}, "shop/web"),
+        ("StatefulSet", {"template": POD}, "shop/web"),
+        ("Job", {"template": POD}, "shop/web"),
+        ("CronJob", {"jobTemplate": {"spec": {"template": POD}}}, "shop/web"),
+    ],
+)
+def test_manifests(what: str, spec: object, kind: str) -> None:
+    document = {"kind": what, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
+    assert wanted_of(document) == Wanted(kind, 0.25, 256 * 2**20)
+
+
+def test_a_label_names_the_kind() -> None:
+    template = {"metadata": {"labels": {"carico.dev/kind": "frontend"}}, **POD}
+    document = {"kind": "Deployment", "metadata": {"name": "web"}, "spec": {"template": template}}
+    assert wanted_of(document).kind == "default/frontend"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        None,
+        [],
+        {},
+        {"kind": "Service"},
+        {"kind": "Pod"},
+        {"kind": "Pod", "metadata": {"name": "x"}, "spec": {}},
+        {"kind": "Deployment", "metadata": {"name": "x"}, "spec": {}},
+        {"kind": "Pod", "metadata": {"name": "x"}, "spec": {"containers": [1]}},
+    ],
+)
+def test_what_is_no_manifest(document: object) -> None:
+    with pytest.raises(BadManifest):
+        wanted_of(document)
+
+
+def test_what_is_measured_counts_and_requests_do_not() -> None:
+    node = {"fits": 5.2, "mode": "measured", "limiting": "memory", "room": {"cpu": 1.0}, "sizes": {"cpu": 8.0}}
+    assert fit_on_node(Wanted("shop/web", cpu=8.0), node) == Fit(5.2, "memory", "measured")
+
+
+def test_an_unknown_kind_is_counted_by_its_requests_or_by_the_prior() -> None:
+    room = {"cpu": 0.5, "memory": 0.25}
+    node = {"fits": 2.0, "mode": "learning", "limiting": "cpu", "room": room, "sizes": {"cpu": 8.0, "memory": 1024.0}}
+    assert fit_on_node(Wanted("shop/new", 0.5, 128.0), node) == Fit(2.0, "memory", "requests")
+    assert fit_on_node(Wanted("shop/new"), node) == Fit(2.0, "cpu", "prior")
+    full = node | {"room": {"cpu": -0.1, "memory": None}}
+    assert fit_on_node(Wanted("shop/new", 0.5, 128.0), full).fits == 0.0
+
+
+def test_requests_alone() -> None:
+    node = {"status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"}}}
+    pods = [POD] * 3 + [{"spec": {"containers": [{}]}}]  # one requests nothing: 100m and 200 MiB are taken
+    assert fit_by_requests(Wanted("a/b", 0.5, 2.0**20), node, pods) == Fit(6.0, "cpu", "requests")
+    assert fit_by_requests(Wanted("a/b", 0.01, 2.0**30), node, pods) == Fit(3.0, "memory", "requests")
+    tight = {"status": {"allocatable": {"cpu": "400", "memory": "4Ti", "pods": "5"}}}
+    assert fit_by_requests(Wanted("a/b", 0.01, 1.0), tight, pods) == Fit(1.0, "pods", "requests")
+    assert fit_by_requests(Wanted("a/b"), node, pods) is None
