@@ -14,6 +14,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 
+from carico_agent.app.container_history import ContainerHistories
 from carico_agent.app.counters import PodCounters
 from carico_agent.app.kinds import KindRoutes
 from carico_agent.app.learning import ClusterLearning
@@ -22,7 +23,7 @@ from carico_agent.app.plugins import PluginApi
 from carico_agent.app.reload import Configuration
 from carico_agent.app.reserve import ReservationApi
 from carico_agent.app.routes import PodRoutes, SelfRoutes
-from carico_agent.app.source import Source, SourceOptions, open_live, open_replay
+from carico_agent.app.source import Source, SourceOptions, memory_bytes, open_live, open_replay
 from carico_agent.app.state import StateFile
 from carico_agent.app.updates import StatusUpdates
 from carico_agent.net.http import HttpServer
@@ -82,6 +83,13 @@ class Agent:
         )
         self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.status))
         self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
+        self._histories = ContainerHistories(
+            self._runtime,
+            self._node,
+            self._source.cores,
+            float(memory_bytes()),
+            settings.state_path / "containers.json",
+        )
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
         self._configuration.on_change(self._take_settings)
@@ -110,6 +118,8 @@ class Agent:
             self._runtime.listen(self._on_event)
             self._supervisor.start("runtime", self._runtime.run)
             self._supervisor.start("state", state.run)
+            if self._configuration.current().pods.history:
+                self._supervisor.start("container history", self._histories.run)
             await self._plugins.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
@@ -124,6 +134,7 @@ class Agent:
                 await publisher.stop()
             if live:
                 await state.save_last()
+                await self._histories.save_last()
 
     def _add_signal_handlers(self) -> None:
         loop = asyncio.get_running_loop()
@@ -142,7 +153,8 @@ class Agent:
         )
         model = self._source.sampling.current_model
         kinds = KindRoutes(self._board, self._source.resources, lambda kind: model().estimate(kind))
-        for part in (PodRoutes(self._runtime, self._counters), kinds, own, self._reservations, self._plugins):
+        pods = PodRoutes(self._runtime, self._counters)
+        for part in (pods, kinds, self._histories, own, self._reservations, self._plugins):
             self._http.add(part.routes())
 
     def _context(self) -> PublisherContext:

@@ -19,6 +19,7 @@ from types import MappingProxyType
 
 from carico_agent.core.kind_names import kind_of
 from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.meter import Open, Readable, open_cgroups
 from carico_agent.runtime.pods import Member, Pod, Selector
@@ -108,6 +109,10 @@ class ProcessRuntime:
             return [ProcessCounters(pod.pids[0], _ticks(pod.key), self._proc)] if pod.pids else of_cgroups(pod)
 
         return open_one
+
+    def container_reader(self) -> ContainerReader:
+        """Units have cgroups, plain processes have no history."""
+        return ContainerReader(self._locator)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
         """CPU time and memory of every Pod now. Opened anew each time: somebody looks seldom."""

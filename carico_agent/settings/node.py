@@ -132,6 +132,9 @@ class PodsSettings:
     """Time between two measurements of one Pod [s]; some Pods are read in each tick. 110 Pods every 5 s cost about
     0.1 % of a core."""
 
+    history: bool = True
+    """Read each container once a minute and remember its usage for some days, for `carico recommend`."""
+
     usage: bool = True
     """Read CPU, throttling, memory and pressure of every Pod from its cgroup, while a plugin or a client looks."""
 

@@ -1,0 +1,73 @@
+"""Minutes of containers go from the reader into the store, out to clients, and over a restart."""
+
+import asyncio
+import json
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from carico_agent.app import container_history
+from carico_agent.app.container_history import ContainerHistories
+from carico_agent.runtime.container_history import ContainerMinute, MinuteData
+from carico_agent.runtime.pods import Pod
+
+
+class Reader:
+    """A minute of one container at each look."""
+
+    def __init__(self) -> None:
+        self.minute = 0
+
+    def tick(self, now_s: float, wall_s: float, pods: Any) -> list[ContainerMinute]:
+        self.minute += 1
+        data = MinuteData(1.7e9 + 60 * self.minute, 0.5, 2.0**28, 0, 10, 1)
+        return [ContainerMinute("k1", "shop/web", "app", "c1", data)]
+
+
+def histories(folder: Path) -> ContainerHistories:
+    runtime: Any = SimpleNamespace(pods={"k1": Pod("k1", "web-1", "shop", kind="shop/web")}, container_reader=Reader)
+    return ContainerHistories(runtime, "n1", 4, 2.0**33, folder / "containers.json")
+
+
+async def watch(kept: ContainerHistories, minutes: int) -> dict[str, Any]:
+    running = asyncio.create_task(kept.run())
+    while kept._reader.minute < minutes:  # type: ignore[attr-defined]
+        await asyncio.sleep(0.01)
+    running.cancel()
+    answered: Any = await kept.routes()["/v1/history/containers"]["GET"](None)  # type: ignore[arg-type]
+    return dict(json.loads(answered.body))
+
+
+@pytest.fixture(autouse=True)
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(container_history, "LOOK_S", 0.001)
+
+
+async def test_what_was_seen_is_answered_and_survives_a_restart(tmp_path: Path) -> None:
+    kept = histories(tmp_path)
+    body = await watch(kept, 3)
+    assert (body["node"], body["cores"]) == ("n1", 4)
+    (row,) = body["containers"]
+    assert (row["namespace"], row["pod"], row["container"], row["workload"]) == ("shop", "web-1", "app", "web")
+    await kept.save_last()
+    again = histories(tmp_path)
+    await again._workers.run(again._load)
+    assert list(again._store.histories) == [("shop", "web-1", "app")]
+
+
+async def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (tmp_path / "containers.json").write_text('{"version": 1, "containers": [{"pod": 1}]}')
+    body = await watch(histories(tmp_path), 1)
+    assert len(body["containers"]) == 1
+    assert (tmp_path / "containers.damaged").exists() and "set aside" in caplog.text
+
+
+async def test_a_full_disk_costs_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    kept = histories(tmp_path / "file")
+    (tmp_path / "file").write_text("in the way")
+    kept._path = tmp_path / "file/containers.json"
+    for _ in range(3):
+        await kept._workers.run(kept._save)
+    assert caplog.text.count("cannot be saved") == 1
