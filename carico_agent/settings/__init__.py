@@ -17,6 +17,7 @@ from carico_agent.settings.declare import BadSettings, Range, build, example_tab
 from carico_agent.settings.federation import Aggregator, Federation
 from carico_agent.settings.kube import Extender, Kubernetes
 from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservations, Sampling, Socket
+from carico_agent.settings.plane import Plane
 from carico_agent.settings.plugins import Plugins
 
 __all__ = [
@@ -31,6 +32,7 @@ __all__ = [
     "Listen",
     "Model",
     "Node",
+    "Plane",
     "Plugins",
     "Pods",
     "Range",
@@ -84,6 +86,7 @@ class Settings:
     plugins: Plugins = field(default_factory=Plugins)
     kubernetes: Kubernetes = field(default_factory=Kubernetes)
     extender: Extender = field(default_factory=Extender)
+    plane: Plane = field(default_factory=Plane)
 
     @property
     def state_path(self) -> Path:
