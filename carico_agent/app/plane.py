@@ -291,7 +291,9 @@ class PlaneServer:
         wish = seen.recommendation if seen else ""
         return [
             *families.values(),
-            gauge("executing_requests", "Requests executing at once, mean of the window.").add(seen and seen.executing),
+            gauge("executing_requests", "Requests executing at once, mean of the window.").add(
+                seen.executing if seen else None
+            ),
             gauge("recommended_seats", "Seats recommended for all levels together.").add(
                 wish["seats"] if isinstance(wish, dict) else None
             ),

@@ -1,7 +1,7 @@
 """make a service of carico: user, units, configuration, started
 
-Needs root and systemd. Puts down the units of the agent, the aggregator and the extender, the user carico and a
-configuration (an existing one is kept), and starts the agent. Every step is said; --dry-run only says them.
+Needs root and systemd. Puts down the units of the agent and the servers (aggregator, extender, plane), the user carico
+and a configuration (an existing one is kept), and starts the agent. Every step is said; --dry-run only says them.
 `carico uninstall` takes it all back.
 
 examples:

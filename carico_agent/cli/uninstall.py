@@ -1,7 +1,7 @@
 """take back what `carico install` did
 
-Stops the services (cgroup values come back) and removes their units. The configuration and what was learned stay,
-unless --purge is given.
+Stops the services (cgroup values and seats come back) and removes their units. The configuration and what was learned
+stay, unless --purge is given.
 
 examples:
   carico uninstall --dry-run
@@ -15,8 +15,9 @@ from contextlib import suppress
 from pathlib import Path
 
 from carico_agent.cli._common import complain
-from carico_agent.cli._units import CONFIG, SERVICES, installed, under
+from carico_agent.cli._units import CONFIG, PLANE_STATE, SERVICES, installed, under
 from carico_agent.cli.install import after
+from carico_agent.cli.restore import give_seats_back
 
 LEARNED = Path("/var/lib/carico")
 
@@ -35,6 +36,11 @@ def run(given: argparse.Namespace) -> int:
     services = [service for service in SERVICES if any(path.name == service for path in found)]
     if live and after((("systemctl", "disable", "--now", *services),), given.dry_run):
         return 1
+    if not given.dry_run:
+        said, failed = give_seats_back(under(given.root, folder) for folder in (LEARNED, PLANE_STATE))
+        print("\n".join(said), end="\n" if said else "")
+        if failed:
+            return 1
     try:
         take_away(given.root, found, given.purge, given.dry_run)
     except OSError as error:
@@ -45,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
 
 def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:
     would = "would " if dry_run else ""
-    for path in [*found, *([CONFIG, LEARNED] if purge else [])]:
+    for path in [*found, *([CONFIG, LEARNED, PLANE_STATE] if purge else [])]:
         place = under(root, path)
         if not place.exists():
             continue
@@ -60,6 +66,6 @@ def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None
                 if place.parent.name.startswith("carico"):
                     place.parent.rmdir()
     if not purge:
-        kept = [str(under(root, path)) for path in (CONFIG, LEARNED) if under(root, path).exists()]
+        kept = [str(under(root, path)) for path in (CONFIG, LEARNED, PLANE_STATE) if under(root, path).exists()]
         if kept:
             print(f"kept: {' '.join(kept)} (--purge removes them; the user carico stays in any case)")

@@ -40,7 +40,8 @@ def decide(
             Step("remove", why=f"seats = {mode!r}: a reserve of an earlier run is taken back") if ours else Step("hold")
         )
     if missed >= MOST_MISSED:
-        return Step("remove", why=f"no metrics for {missed} periods: seats are given back")
+        why = f"no metrics for {missed} periods: seats are given back"
+        return Step("remove", why=why) if ours else Step("hold", why=why)
     if missed or isinstance(found, str):
         return Step("hold", why=found if isinstance(found, str) else f"no metrics for {missed} periods: held")
     shares = reserve_for(server, levels.shares, found.seats)

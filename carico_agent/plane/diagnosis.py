@@ -73,7 +73,7 @@ def row(name: str, window: Window | None, cores: float, throttled: float | None,
     return ComponentRow(
         name,
         load.arrivals_per_s,
-        load.served_per_core_s if load.core_s > 0 else None,
+        load.served_per_core_s if load.core_s > 0 and load.requests > 0 else None,
         load.cores,
         load.cores / cores,
         KINDS[name].waiting(window),

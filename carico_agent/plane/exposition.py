@@ -52,8 +52,10 @@ class Reader:
             return
         try:
             labels, value = _split(line, brace)
-        except ValueError:
+        except (ValueError, IndexError):
             return  # a broken line is no number; the others stay good
+        if value != value:
+            return  # NaN: unknown
         family = self.totals.setdefault(kept[0], {})
         key = tuple(labels.get(label, b"").decode("utf-8", "replace") for label in kept[1])
         if key not in family and len(family) >= MOST_KEYS:
@@ -62,7 +64,7 @@ class Reader:
 
 
 def _split(line: bytes, brace: int) -> tuple[dict[bytes, bytes], float]:
-    """Labels and value; raises ValueError."""
+    """Labels and value; raises ValueError or IndexError."""
     if brace < 0:
         return {}, float(line.split()[1])
     end = line.rindex(b"}")
