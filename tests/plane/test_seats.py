@@ -203,6 +203,7 @@ def test_killed_at_any_moment(plane: Plane, service: Callable[..., Service]) -> 
         else:
             quiet = Service(plane, one.folder, seats="recommend")
             quiet.start()
+            wait_for(quiet.shown, "it serves")
             wait_for(lambda: missing(plane, f"{PATH}/{NAME}"), "the next start takes it back")
             assert quiet.end() == 0
         back(plane, before)
