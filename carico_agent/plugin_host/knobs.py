@@ -8,7 +8,7 @@ from carico_agent.plugin_api import format_cpus, parse_cpus
 
 INFINITE = float("inf")
 
-SETTINGS = ("cpu.max", "cpu.max.burst", "cpuset.cpus", "memory.high", "memory.low", "memory.min")
+SETTINGS = ("cpu.max", "cpu.max.burst", "cpu.weight", "cpuset.cpus", "memory.high", "memory.low", "memory.min")
 """What can be set and put back. memory.max is not among them: lowering it kills."""
 
 ACTIONS = ("memory.reclaim",)
@@ -27,7 +27,7 @@ def canon(key: str, text: str, page_bytes: int) -> str:
     if key == "cpu.max":
         quota, period = text.split()
         return f"{quota if quota == 'max' else _count(quota)} {_count(period)}"
-    if key == "cpu.max.burst":
+    if key in ("cpu.max.burst", "cpu.weight"):
         return str(_count(text))
     if key.startswith("memory."):
         return "max" if text == "max" else str(_count(text) // page_bytes * page_bytes)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 MEMORY = ("memory.high", "memory.low", "memory.min", "memory.reclaim")
 CPUSET = ("cpuset.cpus",)
-CPU = ("cpu.max", "cpu.max.burst")
+CPU = ("cpu.max", "cpu.max.burst", "cpu.weight")
 
 PROCESSES: dict[str, tuple[str, ...]] = {
     "koordlet": MEMORY + CPUSET + CPU,
