@@ -1,0 +1,132 @@
+"""lab/results/plane.md and its figure, from lab/results/plane.json. Nothing is typed in by hand."""
+
+from pathlib import Path
+from typing import Any
+
+Row = dict[str, Any]
+
+GOALS = (0.5, 0.95)
+"""p99 of node Lease writes against nothing, at most; the greedy client's throughput, at least."""
+
+
+def write(rows: list[Row], report: Path, figure: Path, machine: str) -> None:
+    report.write_text(text(rows, figure, machine))
+    draw(rows, figure)
+
+
+def lease(row: Row, key: str = "p99") -> float | None:
+    found: float | None = (row["leases"]["latency_ms"].get("PATCH") or {}).get(key)
+    return found
+
+
+def ratio(a: float | None, b: float | None) -> float | None:
+    return None if a is None or not b else a / b
+
+
+def text(rows: list[Row], figure: Path, machine: str) -> str:
+    first = rows[0]
+    lines = [
+        "# Control plane under a greedy client",
+        "",
+        f"Made by `python -m lab.plane` on {machine}, {min(r['when'] for r in rows)} to {max(r['when'] for r in rows)}.",
+        "etcd, kube-apiserver 1.20, kube-scheduler and kube-controller-manager on one CPU, all clients on another;",
+        f"300 nodes, 3,000 Pods. Saturation (most requests per second, closed loop): {first['saturation']:.0f}/s in the first "
+        "row's run. The greedy client is a service account (level workload-low), open loop, at most 1,500 in flight; node Lease "
+        "writes are of the level system. The machine was shared with other work: compare rows of one load, not loads.",
+    ]
+    for load in sorted({row["load"] for row in rows}):
+        here = {row["arm"]: row for row in rows if row["load"] == load}
+        lines += ["", f"## {load} × saturation", "", *table(here), "", *verdict(here, load)]
+    lines += ["", f"![p99 of node Lease writes](../figures/{figure.name})", "", *curve(rows), "", *own(rows)]
+    return "\n".join(lines) + "\n"
+
+
+def table(here: dict[str, Row]) -> list[str]:
+    head = (
+        "| arm | Lease p50 / p99 ms | greedy ok/s | LIST p50 / p99 ms | GET p50 / p99 ms | Pod bound p50 / p99 ms "
+        "| rejected in other levels | seats |"
+    )
+    lines = [head, "|---|---|---|---|---|---|---|---|"]
+    for arm, row in here.items():
+        others = sum(n for level, n in row["rejected"].items() if level != "workload-low")
+        seats = sum((row["seats"] or {}).get("levels", {}).values()) or "-"
+        asked = row["greedy"]["latency_ms"]
+        lines.append(
+            f"| {arm} | {pair(row['leases']['latency_ms'].get('PATCH'))} | {row['greedy']['ok_per_s']:.0f} "
+            f"| {pair(asked.get('LIST'))} | {pair(asked.get('GET'))} | {pair(row['pods'].get('start_ms'))} "
+            f"| {others:.0f} | {seats} |"
+        )
+    return lines
+
+
+def pair(found: dict[str, float] | None) -> str:
+    return f"{found['p50']:.0f} / {found['p99']:.0f}" if found else "none finished"
+
+
+def verdict(here: dict[str, Row], load: float) -> list[str]:
+    """Each goal with what was measured, reached or not."""
+    nothing, seats = here.get("nothing"), here.get("seats")
+    if nothing is None or seats is None:
+        return []
+    faster, flow = (
+        ratio(lease(seats), lease(nothing)),
+        ratio(seats["greedy"]["ok_per_s"], nothing["greedy"]["ok_per_s"]),
+    )
+    lines = [
+        f"- node Lease writes, p99 with seats over without: {_r(faster)} (goal at 1.2: ≤ {GOALS[0]})",
+        f"- greedy client's throughput with seats over without: {_r(flow)} (goal: ≥ {GOALS[1]})",
+    ]
+    both, quotas = here.get("seats+weights"), here.get("quotas")
+    if both is not None and quotas is not None:
+        weights, quota = lease(both), lease(quotas)
+        better = "weights" if (weights or 1e9) <= (quota or 1e9) else "quotas"
+        lines.append(
+            f"- weights against quotas, p99 of Lease writes: {_ms(weights)} (seats + weights), {_ms(quota)} (quotas): "
+            f"{better} win; throughput {both['greedy']['ok_per_s']:.0f}/s against {quotas['greedy']['ok_per_s']:.0f}/s"
+        )
+    return lines
+
+
+def _r(value: float | None) -> str:
+    return "unknown" if value is None else f"**{value:.2f}**"
+
+
+def _ms(value: float | None) -> str:
+    return "none finished" if value is None else f"{value:.0f} ms"
+
+
+def curve(rows: list[Row]) -> list[str]:
+    points = max((row["curve"] for row in rows), key=len)
+    told = ", ".join(f"({x:.1f}, {f:.2f})" for x, f in points)
+    return [f"The curve f(x) as learned while saturation was measured (requests executing, cores used): {told}."]
+
+
+def own(rows: list[Row]) -> list[str]:
+    seen = [row for row in rows if row["own"]]
+    if not seen:
+        return []
+    cpu = max(row["own"]["cpu_s"] / row["lasted_s"] for row in seen)
+    memory = max(row["own"]["resident_bytes"] for row in seen) / 1e6
+    asked = max(row["kubernetes"]["requests"] / row["lasted_s"] for row in seen)
+    return [
+        f"The service itself, with a period of 5 s instead of 60 and its start included: {cpu:.1%} of a core, {memory:.0f} MB, "
+        f"{asked:.2f} requests per second to the API server, metrics included."
+    ]
+
+
+def draw(rows: list[Row], figure: Path) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    loads = sorted({row["load"] for row in rows})
+    canvas, axes = pyplot.subplots(1, len(loads), figsize=(3.2 * len(loads) + 1, 3.6), sharey=True, squeeze=False)
+    for panel, load in zip(axes[0], loads, strict=True):
+        here = [row for row in rows if row["load"] == load and lease(row) is not None]
+        panel.bar([row["arm"] for row in here], [lease(row) for row in here])
+        panel.set(title=f"{load} × saturation", yscale="log")
+        panel.tick_params(axis="x", rotation=60)
+    axes[0][0].set_ylabel("p99 of node Lease writes [ms]")
+    canvas.savefig(figure, dpi=110, bbox_inches="tight")
+    pyplot.close(canvas)
