@@ -28,11 +28,11 @@ def text(rows: list[Row], figure: Path, machine: str) -> str:
     lines = [
         "# Control plane under a greedy client",
         "",
-        f"Made by `python -m lab.plane` on {machine}, {min(r['when'] for r in rows)} to {max(r['when'] for r in rows)}.",
-        "etcd, kube-apiserver 1.20, kube-scheduler and kube-controller-manager on one CPU, all clients on another;",
-        f"300 nodes, 3,000 Pods. Saturation (most requests per second, closed loop): {first['saturation']:.0f}/s in the first "
-        "row's run. The greedy client is a service account (level workload-low), open loop, at most 1,500 in flight; node Lease "
-        "writes are of the level system. The machine was shared with other work: compare rows of one load, not loads.",
+        f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later. etcd, kube-apiserver",
+        "1.20, kube-scheduler and kube-controller-manager share one CPU, all clients another; 300 nodes, 3,000 Pods.",
+        f"Saturation (most requests per second in a closed loop) was {first['saturation']:.0f}/s in the first row's run.",
+        "The greedy client is a service account (level workload-low), open loop, at most 1,500 requests in flight; node",
+        "Lease writes belong to the level system. The machine was shared with other work: compare rows of one load.",
     ]
     for load in sorted({row["load"] for row in rows}):
         here = {row["arm"]: row for row in rows if row["load"] == load}
@@ -109,8 +109,8 @@ def own(rows: list[Row]) -> list[str]:
     memory = max(row["own"]["resident_bytes"] for row in seen) / 1e6
     asked = max(row["kubernetes"]["requests"] / row["lasted_s"] for row in seen)
     return [
-        f"The service itself, with a period of 5 s instead of 60 and its start included: {cpu:.1%} of a core, {memory:.0f} MB, "
-        f"{asked:.2f} requests per second to the API server, metrics included."
+        f"The service itself, with a period of 5 s instead of 60 and its start included: {cpu:.1%} of a core, "
+        f"{memory:.0f} MB, {asked:.2f} requests per second to the API server, metrics included."
     ]
 
 

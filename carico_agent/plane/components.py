@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from carico_agent.plane.queueing import Load
+from carico_agent.plane.shares import RESERVE
 from carico_agent.plane.window import Window
 
 API = "kube-apiserver"
@@ -74,10 +75,12 @@ def executing(window: Window) -> float | None:
 
 
 def levels(window: Window) -> dict[str, int]:
-    """Seats per priority level, as the API server applies them now; 1.20 to 1.25, then the newer name."""
+    """Seats per priority level that requests can take, as the API server applies them now; the newer name first.
+
+    Not of our own level: nobody can take those, and 1.20 goes on showing them after the level is deleted."""
     for family in ("apiserver_flowcontrol_nominal_limit_seats", "apiserver_flowcontrol_request_concurrency_limit"):
         if found := window.gauges.get(family):
-            return {level: round(seats) for (level,), seats in found.items()}
+            return {level: round(seats) for (level,), seats in found.items() if level != RESERVE}
     return {}
 
 

@@ -13,10 +13,11 @@ from dataclasses import dataclass, field
 
 from carico_agent.kube.client import Client, Object
 from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.plane.shares import RESERVE
 
 log = logging.getLogger(__name__)
 
-NAME = "carico-reserve"
+NAME = RESERVE
 GROUP = "flowcontrol.apiserver.k8s.io"
 VERSIONS = ("v1", "v1beta3", "v1beta2", "v1beta1")
 """Newest first. v1 since 1.29, v1beta3 1.26 to 1.31, v1beta2 1.23 to 1.28, v1beta1 1.20 to 1.25."""

@@ -9,6 +9,8 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+RESERVE = "carico-reserve"
+"""The level that holds seats back."""
 MOST_SHARES = 2**31 - 1
 DEFAULT_SERVER_SEATS = 600
 """400 + 200, the defaults of kube-apiserver's two limits."""
