@@ -18,13 +18,13 @@ from carico_agent.kube.budget import Budget
 from carico_agent.kube.client import Client
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.health import Health
-from carico_agent.plane.control import Step, decide
+from carico_agent.plane.control import MOST_MISSED, Step, decide
 from carico_agent.plane.lease import InstanceLease
 from carico_agent.plane.observer import Look, Observer
 from carico_agent.plane.seats import NAME, Levels, Reserve
 from carico_agent.plane.shares import ServerSeats, seats_of
 from carico_agent.publish import metrics
-from carico_agent.publish.api import Handler, LocalApi, answer
+from carico_agent.publish.api import ApiError, Handler, LocalApi, answer
 from carico_agent.settings import Kubernetes, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.files import replace_file
@@ -105,34 +105,40 @@ class SeatKeeper:
         self.step = Step("hold", why="starting")
         self.levels = Levels()
         self.shares = 0
+        self._yielded = ""
+        self._looked = False
         self._stable: dict[str, int] | None = None
 
     async def begin(self) -> None:
-        """What an earlier run has left is taken back before anything else."""
-        if self._note.exists() and await self._leads():
+        """What an earlier run has left is taken back before anything else; once."""
+        if not self._looked and self._note.exists() and await self._leads():
             log.info("%s", await self._reserve.remove())
             self._note.remove()
 
     async def keep(self, look: Look, missed: int) -> None:
         """One period; raises KubeError."""
         mode = self._settings.plane.seats
-        if mode == "off" and not self._note.exists():
+        if mode == "off" and self._looked and not self._note.exists():
             self.step = Step("hold", why="seats = 'off'")
             return
         self.levels = await self._reserve.levels()
+        self._looked = True
         if look.seats and self._stable in (None, self.levels.all_shares):
             self.server.see(look.seats, self.levels.all_shares)
         self._stable = self.levels.all_shares
-        leads = await self._leads() if mode == "write" else self._note.exists()
-        step = decide(mode, missed, self.levels, self.server.value, look.recommendation, leads)
-        await self._carry_out(step)
+        leads = await self._leads() if mode == "write" or self.levels.ours else False
+        held, found = self.shares if leads else 0, look.recommendation
+        step = decide(mode, missed, self.levels, self.server.value, found, leads, held, self._yielded)
+        await self._carry_out(step, leads)
         if step != self.step and step.why:
             log.info("seats: %s %s", step.action, step.why)
         self.step = step
 
-    async def _carry_out(self, step: Step) -> None:
+    async def _carry_out(self, step: Step, leads: bool) -> None:
         ours = self.levels.ours
         self.shares = ours.shares if ours and not ours.edited else 0
+        if leads and self.shares and not self._note.exists():  # left by one that was killed elsewhere: ours now
+            self._note.write(self._settings.kubernetes)
         if step.action == "write":
             self._note.write(self._settings.kubernetes)
             if await self._reserve.write(step.shares, ours):
@@ -144,14 +150,14 @@ class SeatKeeper:
             self.shares, self._stable = 0, dict(self.levels.shares)
         elif step.action == "yield":
             self._note.remove()
-            self.shares = 0
+            self.shares, self._yielded = 0, step.why
 
     async def _leads(self) -> bool:
         return await self.lease.hold(time.monotonic())
 
     async def end(self) -> None:
         """Everything back; raises KubeError, and then the note stays."""
-        if self._note.exists() and (self.lease.holder == self.lease.identity or self._settings.plane.seats != "write"):
+        if self._note.exists() and self.lease.holder == self.lease.identity:
             log.info("%s", await self._reserve.remove())
             self._note.remove()
         await self.lease.release()
@@ -219,13 +225,10 @@ class PlaneServer:
                 log.error("seats could not be given back (%s); `carico restore` will, or the next start", error)
 
     async def _periods(self) -> None:
-        begun = False
         while True:
             started_s = time.monotonic()
             try:
-                if not begun:
-                    await self.keeper.begin()
-                    begun = True
+                await self.keeper.begin()
                 await self._period()
                 self.health.good("period")
             except KubeError as error:
@@ -257,7 +260,9 @@ class PlaneServer:
 
     async def _healthz(self, request: web.BaseRequest) -> web.StreamResponse:
         """whether the API server is read"""
-        return answer({"ok": self.health.well and self.missed == 0, "condition": self.health.condition})
+        if self.missed >= MOST_MISSED:
+            raise ApiError(503, f"no metrics for {self.missed} periods: {self.health.condition}", ok=False)
+        return answer({"ok": True, "condition": self.health.condition})
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """what `carico plane --json` says, and the seats"""

@@ -27,12 +27,24 @@ class Step:
 
 
 def decide(
-    mode: Mode, missed: int, levels: Levels, server: int, found: Recommendation | str, leading: bool = True
+    mode: Mode,
+    missed: int,
+    levels: Levels,
+    server: int,
+    found: Recommendation | str,
+    leading: bool = True,
+    held: int = 0,
+    yielded: str = "",
 ) -> Step:
-    """`missed`: periods without metrics; `found`: a recommendation, or why there is none."""
+    """`missed`: periods without metrics; `found`: a recommendation, or why there is none; `held`: the shares we have
+    written; `yielded`: why the object is somebody else's since an earlier period."""
     ours = levels.ours
     if ours is not None and ours.edited:
         return Step("yield", why=f"{ours.edited}; left to them")
+    if yielded:
+        return Step("yield", why=yielded)
+    if held and ours is None and leading:
+        return Step("yield", why="somebody deleted it; left to them until the next start")
     if not leading:
         return Step("hold", why="another instance holds the Lease")
     if mode != "write":

@@ -117,8 +117,9 @@ class Reserve:
         return self._version
 
     async def levels(self) -> Levels:
+        """Not from the watch cache: one that lags would make our own level look deleted. There are ten of them."""
         version = await self.version()
-        listed = await self._client.get(self._path(version), {"resourceVersion": "0"})
+        listed = await self._client.get(self._path(version))
         return read_levels(listed.get("items") or [], version)
 
     async def write(self, shares: int, known: Ours | None) -> bool:

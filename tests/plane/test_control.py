@@ -107,6 +107,13 @@ def test_transitions(mode, missed, ours, found, leading, action) -> None:
         assert step.shares == reserve_for(600, DEFAULTS, 20)
 
 
+def test_a_deleted_object_is_not_made_again() -> None:
+    step = decide("write", 0, Levels(DEFAULTS, None), 600, WISH, held=99)
+    assert step.action == "yield" and "deleted" in step.why
+    assert decide("write", 0, Levels(DEFAULTS, None), 600, WISH, yielded=step.why) == step
+    assert decide("write", 0, Levels(DEFAULTS, None), 600, WISH, leading=False, held=99).action == "hold"
+
+
 def test_no_reserve_where_the_levels_have_no_more() -> None:
     assert decide("write", 0, Levels(DEFAULTS, OURS), 10, WISH).action == "remove"
     assert decide("write", 0, Levels(DEFAULTS, None), 10, WISH).action == "hold"

@@ -238,6 +238,26 @@ def test_an_edited_object_is_left_to_whoever_edited_it(plane: Plane, service: Ca
     assert plane.admin.get(f"{PATH}/{NAME}")["spec"]["limited"]["assuredConcurrencyShares"] == 17
 
 
+def test_a_deleted_object_is_not_made_again(plane: Plane, service: Callable[..., Service]) -> None:
+    one = service()
+    one.wrote()
+    plane.admin.delete(f"{PATH}/{NAME}")
+    seen = wait_for(lambda: (now := one.shown()) and now["seats"]["state"] == "yield" and now, "it yields")
+    assert "deleted" in seen["seats"]["why"]
+    assert one.end() == 0
+
+
+def test_what_a_killed_pod_left_is_adopted(plane: Plane, service: Callable[..., Service]) -> None:
+    """A Pod's folder goes with it: the next one knows of the level by its annotation only."""
+    first = service("one")
+    first.wrote()
+    first.end(signal.SIGKILL)
+    second = service("two")
+    second.wrote()  # when the Lease of the first has ended
+    assert second.end() == 0
+    assert missing(plane, f"{PATH}/{NAME}")
+
+
 def test_the_lease_decides_between_two(plane: Plane, service: Callable[..., Service]) -> None:
     first = service("one")
     first.wrote()
