@@ -28,12 +28,13 @@ def text(rows: list[Row], figure: Path, machine: str) -> str:
     lines = [
         "# Control plane under a greedy client",
         "",
-        f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later. etcd,",
-        "kube-apiserver 1.20, kube-scheduler and kube-controller-manager share one CPU, all clients another; 300 nodes,",
-        f"3,000 Pods. Saturation (most requests per second in a closed loop) was {first['saturation']:.0f}/s in the first",
-        "row's run. The greedy client is a service account (level workload-low), open loop, at most 1,500 requests in",
-        "flight; node Lease writes belong to the level system. The machine was shared with other work: compare rows of",
-        "one load.",
+        f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later.",
+        "",
+        "etcd, kube-apiserver 1.20, kube-scheduler and kube-controller-manager share one CPU, all clients another;",
+        "300 nodes, 3,000 Pods. Saturation is the most requests per second in a closed loop:",
+        f"{first['saturation']:.0f}/s in the first row's run. The greedy client is a service account (level",
+        "workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level system. The",
+        "machine was shared with other work: compare rows of one load.",
     ]
     for load in sorted({row["load"] for row in rows}):
         here = {row["arm"]: row for row in rows if row["load"] == load}

@@ -253,7 +253,11 @@ def test_what_a_killed_pod_left_is_adopted(plane: Plane, service: Callable[..., 
     first.wrote()
     first.end(signal.SIGKILL)
     second = service("two")
-    second.wrote()  # when the Lease of the first has ended
+    wait_for(
+        lambda: (now := second.shown()) and now["seats"]["leader"].endswith("two/var/lib/carico-plane"),
+        "the second leads when the Lease of the first has ended",
+    )
+    second.wrote()
     assert second.end() == 0
     assert missing(plane, f"{PATH}/{NAME}")
 
