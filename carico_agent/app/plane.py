@@ -157,7 +157,7 @@ class SeatKeeper:
 
     async def end(self) -> None:
         """Everything back; raises KubeError, and then the note stays."""
-        if self._note.exists() and self.lease.holder == self.lease.identity:
+        if self._note.exists() and await self._leads():
             log.info("%s", await self._reserve.remove())
             self._note.remove()
         await self.lease.release()

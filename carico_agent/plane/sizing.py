@@ -50,7 +50,7 @@ def size(load: Load, curve: Curve, cores: float, availability: float) -> Sizing:
     else:
         useful, seats = cores, curve.reach(cores) or most_useful[0]
     chain = Chain(load, curve, useful, seats)
-    queue = smallest_queue(chain, availability) if chain.steady else math.ceil(chain.backlog())
+    queue = smallest_queue(chain, availability) if chain.steady else math.ceil(chain.backlog() * (1 - 1e-12))
     return Sizing(useful, seats, queue, chain.steady, chain.performance(queue))
 
 
