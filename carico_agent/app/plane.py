@@ -126,7 +126,7 @@ class SeatKeeper:
         if look.seats and self._stable in (None, self.levels.all_shares):
             self.server.see(look.seats, self.levels.all_shares)
         self._stable = self.levels.all_shares
-        leads = await self._leads() if mode == "write" or self.levels.ours else False
+        leads = await self._leads() if mode == "write" or self.levels.ours else True
         held, found = self.shares if leads else 0, look.recommendation
         step = decide(mode, missed, self.levels, self.server.value, found, leads, held, self._yielded)
         await self._carry_out(step, leads)
