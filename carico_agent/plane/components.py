@@ -3,6 +3,7 @@
 One row per component; a new one is a row.
 """
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -82,6 +83,26 @@ def levels(window: Window) -> dict[str, int]:
         if found := window.gauges.get(family):
             return {level: round(seats) for (level,), seats in found.items() if level != RESERVE}
     return {}
+
+
+def needs(window: Window) -> dict[str, int]:
+    """Seats that each level needs for what it executes and what waits in it; the busiest one is left out: it is the one
+    to be limited.
+
+    A level whose requests come at random executes a Poisson number of them; three standard deviations above its mean
+    are enough for all but one in a thousand. Why this is needed: seats are taken from all levels in proportion, and
+    with 16 seats in all the level `system` had 2, too few for the Leases of 300 nodes (p99 of 11 s, lab/plane.py)."""
+    spent_s: dict[str, float] = {}
+    for (level, _), value in window.counted.get("apiserver_flowcontrol_request_execution_seconds_sum", {}).items():
+        spent_s[level] = spent_s.get(level, 0.0) + value
+    limited = {level: value / window.length_s for level, value in spent_s.items() if level in levels(window)}
+    waiting = window.gauges.get("apiserver_flowcontrol_current_inqueue_requests", {})
+    busiest = max(limited, key=lambda level: limited[level], default="")
+    return {
+        level: math.ceil(mean + 3 * math.sqrt(mean) + waiting.get((level,), 0.0))
+        for level, mean in limited.items()
+        if level != busiest and mean > 0
+    }
 
 
 def one_process(window: Window) -> bool:

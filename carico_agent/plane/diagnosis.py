@@ -108,7 +108,7 @@ def verb_costs(window: Window) -> list[Cost]:
 def client_costs(window: Window) -> list[Cost]:
     """By FlowSchema: as far as the server's own metrics tell clients apart."""
     sums, counts = (
-        {schema: value for (schema,), value in window.counted.get(family, {}).items() if value > 0}
+        {schema: value for (_, schema), value in window.counted.get(family, {}).items() if value > 0}
         for family in (
             "apiserver_flowcontrol_request_execution_seconds_sum",
             "apiserver_flowcontrol_request_execution_seconds_count",

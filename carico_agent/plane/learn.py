@@ -60,11 +60,21 @@ class LearnedCurve:
         return sorted((one.x, one.cores) for one in self._bins.values())
 
     def curve(self) -> Curve | None:
-        """None before anything is known."""
+        """Smoothed; None before anything is known."""
         try:
-            return Curve.of(dict(self.points()).items())
+            return Curve.of({one.x: self._smoothed(key) for key, one in self._bins.items()}.items())
         except BadTable:
             return None
+
+    def _smoothed(self, key: int) -> float:
+        """The weighted mean of the bins within an octave. One lucky window must not look like the best concurrency: on
+        a machine with other work single windows of 2 s differed by a factor of two. Idleness (bin 0) stands alone."""
+        near = [
+            (one.weight * (PER_OCTAVE + 1 - abs(other - key)), one.cores)
+            for other, one in self._bins.items()
+            if abs(other - key) <= PER_OCTAVE and (other == 0) == (key == 0)
+        ]
+        return sum(weight * cores for weight, cores in near) / sum(weight for weight, _ in near)
 
     def save(self, now_s: float) -> list[list[float]]:
         """For a state file: weight, x, cores, age."""

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from carico_agent.kube.client import Client
 from carico_agent.plane import processes
-from carico_agent.plane.components import API, KINDS, executing, levels, load_of
+from carico_agent.plane.components import API, KINDS, executing, levels, load_of, needs
 from carico_agent.plane.diagnosis import Diagnosis, diagnose
 from carico_agent.plane.learn import LearnedCurve
 from carico_agent.plane.recommend import Recommendation, Situation, recommend
@@ -64,7 +64,7 @@ class Observer:
         busy = sum(load.cores for load in loads if load is not None)
         api = windows.get(API)
         load = load_of(API, api) if api is not None else None
-        now = Situation(load, self.learned.curve(), busy, self.cores)
+        now = Situation(load, self.learned.curve(), busy, self.cores, needs(api) if api is not None else {})
         own = self._settings
         return recommend(now, own.availability, own.busy_ratio, own.least_seats)
 

@@ -1,6 +1,6 @@
 """How many seats an API server should have, from what was measured, or why that cannot be said."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.queueing import Load
@@ -22,6 +22,8 @@ class Situation:
     """Used by all components that are known."""
     cores: float
     """That the machine has."""
+    needs: dict[str, int] = field(default_factory=dict)
+    """Seats by level (components.needs)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Recommendation:
     wait_ms: float
     reject_ratio: float
     steady: bool
+    needs: dict[str, int] = field(default_factory=dict)
+    """Seats that single levels need, whatever the sum is."""
 
 
 def recommend(now: Situation, availability: float, busy_ratio: float, least_seats: int) -> Recommendation | str:
@@ -55,5 +59,11 @@ def recommend(now: Situation, availability: float, busy_ratio: float, least_seat
         return str(error)
     seen = sized.performance
     return Recommendation(
-        max(sized.seats, least_seats), sized.queue, sized.cores, seen.wait_s * 1000, seen.reject_ratio, sized.steady
+        max(sized.seats, least_seats),
+        sized.queue,
+        sized.cores,
+        seen.wait_s * 1000,
+        seen.reject_ratio,
+        sized.steady,
+        now.needs,
     )

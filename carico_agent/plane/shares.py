@@ -31,8 +31,9 @@ def least_seats(shares: Mapping[str, int]) -> int:
     return sum(1 for own in shares.values() if own)
 
 
-def reserve_for(server: int, shares: Mapping[str, int], wanted: int) -> int:
-    """The largest reserve beside which all levels together still have `wanted` seats, or their minimum if that is more.
+def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapping[str, int] | None = None) -> int:
+    """The largest reserve beside which all levels together still have `wanted` seats, or their minimum if that is more,
+    and each level what it needs (or all it has without a reserve).
 
     0: no reserve is needed, they have no more than that anyway.
 
@@ -43,8 +44,12 @@ def reserve_for(server: int, shares: Mapping[str, int], wanted: int) -> int:
     """
     floor = max(wanted, least_seats(shares))
 
+    alone = seats_of(server, shares)
+    least = {level: min(need, alone[level]) for level, need in (needs or {}).items() if level in alone}
+
     def enough(reserve: int) -> bool:
-        return sum(seats_of(server, shares, reserve).values()) >= floor
+        left = seats_of(server, shares, reserve)
+        return sum(left.values()) >= floor and all(left[level] >= need for level, need in least.items())
 
     if not enough(1):
         return 0

@@ -40,6 +40,14 @@ def test_the_reserve_is_the_largest_that_leaves_enough() -> None:
             assert sum(seats_of(server, shares, reserve + 1).values()) < floor
 
 
+def test_a_level_keeps_what_it_needs() -> None:
+    reserve = reserve_for(600, DEFAULTS, 20, {"system": 12, "gone": 50})
+    left = seats_of(600, DEFAULTS, reserve)
+    assert left["system"] == 12 and seats_of(600, DEFAULTS, reserve + 1)["system"] == 11
+    reserve = reserve_for(600, DEFAULTS, 20, {"catch-all": 99})
+    assert seats_of(600, DEFAULTS, reserve)["catch-all"] == 15, "it has no more without any reserve"
+
+
 def test_every_level_keeps_a_seat() -> None:
     reserve = reserve_for(600, DEFAULTS, 1)
     assert set(seats_of(600, DEFAULTS, reserve).values()) == {1}

@@ -4,7 +4,7 @@ import math
 
 import pytest
 
-from carico_agent.plane.components import API, executing, levels, load_of, one_process
+from carico_agent.plane.components import API, executing, levels, load_of, needs, one_process
 from carico_agent.plane.diagnosis import describe, diagnose
 from carico_agent.plane.learn import MOST_BIN, LearnedCurve
 from carico_agent.plane.processes import find, periods
@@ -23,8 +23,10 @@ def reading(time_s: float, cpu_s: float, gets: float, lists: float = 0, start: f
             ("WATCH", "pods", ""): 7 * gets,
         },
         "apiserver_request_duration_seconds_sum": {("GET", "pods", ""): gets * 0.01, ("LIST", "pods", ""): lists * 0.5},
-        "apiserver_flowcontrol_request_execution_seconds_sum": {("service-accounts",): gets * 0.01 + lists * 0.5},
-        "apiserver_flowcontrol_request_execution_seconds_count": {("service-accounts",): gets + lists},
+        "apiserver_flowcontrol_request_execution_seconds_sum": {
+            ("workload-low", "service-accounts"): gets * 0.01 + lists * 0.5
+        },
+        "apiserver_flowcontrol_request_execution_seconds_count": {("workload-low", "service-accounts"): gets + lists},
         "apiserver_flowcontrol_rejected_requests_total": {("workload-low",): gets / 10},
         "apiserver_flowcontrol_request_concurrency_limit": {("system",): 88.0, ("workload-low",): 293.0},
         "apiserver_current_inqueue_requests": {(): 4.0},
@@ -43,6 +45,22 @@ def test_load_and_concurrency() -> None:
     assert executing(window()) == pytest.approx((6 + 30) / 60)
     assert levels(window()) == {"system": 88, "workload-low": 293}
     assert load_of("etcd", window()) is None
+
+
+def test_what_single_levels_need() -> None:
+    seconds = {
+        ("workload-low", "service-accounts"): 900.0,
+        ("system", "system-nodes"): 240.0,
+        ("exempt", "exempt"): 99.0,
+    }
+    limits = {("system",): 88.0, ("workload-low",): 293.0, ("catch-all",): 15.0}
+    gauges = {
+        "apiserver_flowcontrol_request_concurrency_limit": limits,
+        "apiserver_flowcontrol_current_inqueue_requests": {("workload-low",): 70.0, ("system",): 2.0},
+    }
+    busy = Window(60, {"apiserver_flowcontrol_request_execution_seconds_sum": seconds}, gauges)
+    assert needs(busy) == {"system": 12}  # 4 on average, 3 × 2 above it, and 2 that wait
+    assert needs(Window(60)) == {}
 
 
 @pytest.mark.parametrize(
@@ -109,7 +127,14 @@ def situation(**more: object) -> Situation:
     learned = LearnedCurve()
     for time_s, (x, cores) in enumerate([(0, 0.05), (1, 0.6), (4, 1.4), (10, 1.7), (40, 1.72), (200, 1.74)]):
         learned.add(60.0 * time_s, x, cores)
-    values = {"load": Load(6000, 72, 60), "curve": learned.curve(), "busy_cores": 1.7, "cores": 2.0, **more}
+    values = {
+        "load": Load(6000, 72, 60),
+        "curve": learned.curve(),
+        "busy_cores": 1.7,
+        "cores": 2.0,
+        "needs": {"system": 9},
+        **more,
+    }
     return Situation(**values)  # type: ignore[arg-type]
 
 
@@ -117,6 +142,7 @@ def test_a_flat_curve_does_not_ask_for_more_seats() -> None:
     found = recommend(situation(), 0.999, 0.7, least_seats=1)
     assert isinstance(found, Recommendation)
     assert found.seats == 5  # the first with 0.95 × 1.5 cores: others use 0.5 of the 2
+    assert found.needs == {"system": 9}
     assert found.steady
 
 
@@ -156,6 +182,17 @@ def test_learning_forgets_and_stays_bounded() -> None:
         learned.add(0, bad, 1.0)
         learned.add(0, 1.0, bad)
     assert all(map(math.isfinite, (value for point in learned.points() for value in point)))
+
+
+def test_one_lucky_window_is_smoothed() -> None:
+    learned = LearnedCurve()
+    for n in range(40):
+        for x, cores in [(0, 0.05), (1, 0.4), (1.1, 0.4), (8, 0.6), (9, 0.6), (10, 0.6)]:
+            learned.add(n, x, cores)
+    learned.add(41, 1.3, 0.9)
+    curve = learned.curve()
+    assert curve is not None and curve.cores(0) == pytest.approx(0.05)
+    assert curve.peak()[0] >= 8 and curve.peak()[1] == pytest.approx(0.6)
 
 
 def test_learned_survives_a_restart() -> None:
