@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -27,7 +28,7 @@ from carico_agent.plane.exposition import Totals, read
 from carico_agent.plane.window import WANTED, Reading, between
 from lab.plane_parts import PARTS, LabPlane, has_all, spawn
 from plugins.control_plane.weights import Weight, stepped
-from tests.kube.plane import free_port, wait_for
+from tests.kube.plane import ApiError, free_port, wait_for
 
 TREE = Path(__file__).parent.parent
 RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
@@ -117,6 +118,7 @@ class Lab:
             "seats": shown and shown["seats"],
             "own": shown and shown["own"],
             "kubernetes": shown and shown["kubernetes"],
+            "steps": steering.steps if steering else None,
             "lasted_s": service.lasted_s if service else None,
         }
         lease = leases["latency_ms"].get("PATCH", {})
@@ -176,13 +178,15 @@ class Steering:
     """A loop beside a run: once per STEP_S."""
 
     def __init__(self, lab: Lab) -> None:
-        self.lab, self._ended = lab, threading.Event()
+        self.lab, self._ended, self.steps = lab, threading.Event(), 0
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self._thread.start()
 
     def _loop(self) -> None:
         while not self._ended.wait(STEP_S):
-            self.step()
+            with suppress(OSError, ApiError):  # a component that does not answer in time: the next step is soon
+                self.step()
+                self.steps += 1
 
     def step(self) -> None:
         raise NotImplementedError
@@ -213,8 +217,11 @@ class Weights(Steering):
 def waited_s(lab: Lab, part: str) -> float:
     """Time that threads of this part were ready and had no CPU (/proc/PID/task/*/schedstat)."""
     process = lab.plane._processes[part]
-    tasks = Path(f"/proc/{process.pid}/task").glob("*/schedstat")
-    return sum(int(task.read_text().split()[1]) for task in tasks) / 1e9
+    whole = 0
+    for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            whole += int(task.read_text().split()[1])
+    return whole / 1e9
 
 
 class Quotas(Steering):
