@@ -21,8 +21,7 @@ from typing import Any
 from carico_agent.cli import _plane_solve
 from carico_agent.cli._common import add_config, complain, load_settings
 from carico_agent.settings import Settings, override
-
-COMPONENTS = ("etcd", "kube-scheduler", "kube-controller-manager")
+from carico_agent.settings.plane import COMPONENTS
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -62,9 +61,6 @@ def run(given: argparse.Namespace) -> int:
         return 2
     settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     others = {**settings.plane.components, **dict(given.component or ())}
-    if unknown := [name for name in others if name not in COMPONENTS]:
-        complain(f"plane.components: {unknown[0]!r} is not one of {', '.join(COMPONENTS)}")
-        return 2
     settings = override(settings, "plane", components=others, seats=given.seats, listen=given.listen)
     from carico_agent.kube.errors import KubeError
 

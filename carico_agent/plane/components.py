@@ -81,7 +81,7 @@ def levels(window: Window) -> dict[str, int]:
     Not of our own level: nobody can take those, and 1.20 goes on showing them after the level is deleted."""
     for family in ("apiserver_flowcontrol_nominal_limit_seats", "apiserver_flowcontrol_request_concurrency_limit"):
         if found := window.gauges.get(family):
-            return {level: round(seats) for (level,), seats in found.items() if level != RESERVE}
+            return {level: round(seats) for (level,), seats in found.items() if level != RESERVE and seats > 0}
     return {}
 
 

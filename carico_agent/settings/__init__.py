@@ -17,7 +17,7 @@ from carico_agent.settings.declare import BadSettings, Range, build, example_tab
 from carico_agent.settings.federation import Aggregator, Federation
 from carico_agent.settings.kube import Extender, Kubernetes
 from carico_agent.settings.node import Containerd, Model, Node, Pods, Reservations, Sampling, Socket
-from carico_agent.settings.plane import Plane
+from carico_agent.settings.plane import COMPONENTS, Plane
 from carico_agent.settings.plugins import Plugins
 
 __all__ = [
@@ -139,6 +139,9 @@ def _cross_checks(settings: Settings) -> list[str]:
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
+    for name, url in settings.plane.components.items():
+        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
+            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
     return errors + _listen_errors(settings.listen)
 
 

@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 
 from carico_agent.settings.declare import Range
 
+COMPONENTS = ("etcd", "kube-scheduler", "kube-controller-manager")
+"""Whose metrics may be named; the API server's own are always read."""
+
 
 @dataclass(frozen=True)
 class Plane:
