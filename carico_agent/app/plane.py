@@ -203,7 +203,7 @@ class PlaneServer:
         load_curve(self.observer, self._settings.state_path)
         api = LocalApi(self.routes())
         if own_listen := self._settings.plane.listen:
-            await api.listen(*address(own_listen))
+            await api.listen(*address(own_listen, self._settings.plane.allow_plaintext))
         self.supervisor.start("periods", self._periods)
         Notifier().ready()
         log.info("carico plane: API server %s, seats = %s", self.client.access.server, self._settings.plane.seats)
@@ -314,15 +314,15 @@ class PlaneServer:
         ]
 
 
-def address(listen: str) -> tuple[str, int]:
-    """Host and port of a loopback address; raises ValueError: what it says is for this machine.
+def address(listen: str, anywhere: bool = False) -> tuple[str, int]:
+    """Host and port, of loopback unless `anywhere`; raises ValueError.
 
-    >>> address("127.0.0.1:9760")
-    ('127.0.0.1', 9760)
+    >>> address("127.0.0.1:9760"), address("0.0.0.0:80", anywhere=True)
+    (('127.0.0.1', 9760), ('0.0.0.0', 80))
     """
     host, colon, port = listen.rpartition(":")
     if not colon or not port.isdecimal():
         raise ValueError(f"plane.listen: {listen!r}: HOST:PORT is expected")
-    if host.strip("[]") not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError(f"plane.listen: {listen!r} is not loopback; put a proxy with TLS before it")
+    if not anywhere and host.strip("[]") not in ("localhost", "127.0.0.1", "::1"):
+        raise ValueError(f"plane.listen: {listen!r} is not loopback; set plane.allow_plaintext if that is meant")
     return host.strip("[]"), int(port)

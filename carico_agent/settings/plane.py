@@ -21,7 +21,11 @@ class Plane:
     """Time between two readings of the metrics [s], and the window the model looks at."""
 
     listen: str = "127.0.0.1:9760"
-    """Address and port for /metrics, /healthz and /v1/plane. Plain http: loopback only. Empty: none."""
+    """Address and port for /metrics, /healthz and /v1/plane, plain http. Empty: none."""
+
+    allow_plaintext: bool = False
+    """Listen on addresses other than loopback, too. Anyone who can connect may then read how busy the control plane is
+    and who costs most; nothing can be changed there."""
 
     cores: Annotated[float, Range(0.0, 4096.0)] = 0.0
     """Cores of the machine that the control plane runs on. 0: as many as this machine has."""
