@@ -91,7 +91,7 @@ class Lab:
         loop = {"seats+weights": Weights, "quotas": Quotas}.get(arm)
         steering = loop(self) if loop else None
         listing = WRAPPED if arm == "wrapper" else ""
-        greedy = self.client("greedy", WARM_S + MEASURED_S + 1, f"{rate:.1f}", listing, "0", nice=5)
+        greedy = self.client("greedy", WARM_S + MEASURED_S + 1, f"{rate:.1f}", listing, "0")
         try:
             time.sleep(WARM_S)
             before, spent = self.rejected(), self.plane.cpu_s()
@@ -274,6 +274,9 @@ def measure(arms: list[str], loads: list[float]) -> None:
         try:
             lab.start()
             lab.calibrate()
+            if RESULTS.exists():  # rows of one load are compared: all of one run
+                rows = json.loads(RESULTS.read_text())
+                RESULTS.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
             for load in loads:
                 for arm in arms:
                     row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}

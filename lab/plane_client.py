@@ -135,7 +135,7 @@ async def greedy(client: Client, seconds: float, rate: float, listing: str, work
         return client.result(time.perf_counter() - began_s)
     while (passed_s := time.perf_counter() - began_s) < seconds:
         due = int(passed_s * rate)
-        for _ in range(min(due - sent, 200)):
+        for _ in range(due - sent):
             if len(tasks) >= IN_FLIGHT:
                 held += 1  # a client has only so many connections
                 continue
@@ -147,7 +147,7 @@ async def greedy(client: Client, seconds: float, rate: float, listing: str, work
     result = client.result(time.perf_counter() - began_s)
     for task in tasks:
         task.cancel()
-    return {**result, "in_flight": len(tasks), "not_sent": held}
+    return {**result, "in_flight": len(tasks), "not_sent": held, "sent_per_s": (sent - held) / seconds}
 
 
 async def nodes(client: Client, seconds: float, count: int) -> dict[str, Any]:

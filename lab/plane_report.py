@@ -45,7 +45,7 @@ def text(rows: list[Row], figure: Path, machine: str) -> str:
 
 def table(here: dict[str, Row]) -> list[str]:
     head = (
-        "| arm | Lease p50 / p99 ms | greedy ok/s | LIST p50 / p99 ms | GET p50 / p99 ms | Pod bound p50 / p99 ms "
+        "| arm | Lease p50 / p99 ms | greedy sent/s, ok/s | LIST p50 / p99 ms | GET p50 / p99 ms | Pod bound p50 / p99 ms "
         "| rejected in other levels | seats |"
     )
     lines = [head, "|---|---|---|---|---|---|---|---|"]
@@ -54,11 +54,16 @@ def table(here: dict[str, Row]) -> list[str]:
         seats = sum((row["seats"] or {}).get("levels", {}).values()) or "-"
         asked = row["greedy"]["latency_ms"]
         lines.append(
-            f"| {arm} | {pair(row['leases']['latency_ms'].get('PATCH'))} | {row['greedy']['ok_per_s']:.0f} "
+            f"| {arm} | {pair(row['leases']['latency_ms'].get('PATCH'))} | {sent(row)}, {row['greedy']['ok_per_s']:.0f} "
             f"| {pair(asked.get('LIST'))} | {pair(asked.get('GET'))} | {pair(row['pods'].get('start_ms'))} "
             f"| {others:.0f} | {seats} |"
         )
     return lines
+
+
+def sent(row: Row) -> str:
+    found = row["greedy"].get("sent_per_s")
+    return "?" if found is None else f"{found:.0f}"
 
 
 def pair(found: dict[str, float] | None) -> str:

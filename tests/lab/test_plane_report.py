@@ -16,7 +16,7 @@ def row(arm: str, p99: float | None, per_s: float, **rejected: float) -> dict[st
         "curve": [(0, 0.1), (4, 0.9)],
         "leases": {"latency_ms": latency},
         "pods": {"start_ms": None},
-        "greedy": {"ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
+        "greedy": {"sent_per_s": 120.0, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
         "rejected": rejected,
         "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
         "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
@@ -35,7 +35,7 @@ def test_goals_with_what_was_measured() -> None:
     said = text(rows, Path("figure.png"), "machine")
     assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
     assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
-    assert "| seats | 350 / 700 | 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
+    assert "| seats | 350 / 700 | 120, 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
     assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
     assert "1.0% of a core, 50 MB, 0.20 requests per second" in said
 
