@@ -45,8 +45,8 @@ def text(rows: list[Row], figure: Path, machine: str) -> str:
 
 def table(here: dict[str, Row]) -> list[str]:
     head = (
-        "| arm | Lease p50 / p99 ms | greedy sent/s, ok/s | LIST p50 / p99 ms | GET p50 / p99 ms | Pod bound p50 / p99 ms "
-        "| rejected in other levels | seats |"
+        "| arm | Lease p50 / p99 ms | greedy sent/s, ok/s | LIST p50 / p99 ms | GET p50 / p99 ms "
+        "| Pod bound p50 / p99 ms | rejected in other levels | seats |"
     )
     lines = [head, "|---|---|---|---|---|---|---|---|"]
     for arm, row in here.items():
@@ -54,8 +54,8 @@ def table(here: dict[str, Row]) -> list[str]:
         seats = sum((row["seats"] or {}).get("levels", {}).values()) or "-"
         asked = row["greedy"]["latency_ms"]
         lines.append(
-            f"| {arm} | {pair(row['leases']['latency_ms'].get('PATCH'))} | {sent(row)}, {row['greedy']['ok_per_s']:.0f} "
-            f"| {pair(asked.get('LIST'))} | {pair(asked.get('GET'))} | {pair(row['pods'].get('start_ms'))} "
+            f"| {arm} | {pair(row['leases']['latency_ms'].get('PATCH'))} "
+            f"| {sent(row)}, {row['greedy']['ok_per_s']:.0f} | {pair(asked.get('LIST'))} | {pair(asked.get('GET'))} | {pair(row['pods'].get('start_ms'))} "
             f"| {others:.0f} | {seats} |"
         )
     return lines
@@ -83,6 +83,8 @@ def verdict(here: dict[str, Row], load: float) -> list[str]:
         f"- node Lease writes, p99 with seats over without: {_r(faster)} (goal at 1.2: ≤ {GOALS[0]})",
         f"- greedy client's throughput with seats over without: {_r(flow)} (goal: ≥ {GOALS[1]})",
     ]
+    if faster is not None and faster > GOALS[0] and load > 1:
+        lines.append(missed(seats))
     both, quotas = here.get("seats+weights"), here.get("quotas")
     if both is not None and quotas is not None:
         weights, quota = lease(both), lease(quotas)
@@ -92,6 +94,16 @@ def verdict(here: dict[str, Row], load: float) -> list[str]:
             f"{better} win; throughput {both['greedy']['ok_per_s']:.0f}/s against {quotas['greedy']['ok_per_s']:.0f}/s"
         )
     return lines
+
+
+def missed(seats: Row) -> str:
+    """Why Lease writes are not faster still, with this run's numbers."""
+    levels = (seats["seats"] or {}).get("levels", {})
+    return (
+        f"- the first goal is missed. The reason found: a reserve takes seats from all levels in proportion, and 1.20 does "
+        f"not lend any. The level system keeps the {levels.get('system')} seats its Leases need, so workload-low keeps "
+        f"{levels.get('workload-low')}, and that many requests of the greedy client still share the CPU with a Lease write"
+    )
 
 
 def _r(value: float | None) -> str:
