@@ -36,7 +36,7 @@ def test_goals_with_what_was_measured() -> None:
     assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
     assert "the first goal is missed" in said
     assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
-    assert "| seats | 350 / 700 | 120, 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
+    assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
     assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
     assert "1.0% of a core, 50 MB, 0.20 requests per second" in said
 
