@@ -8,6 +8,9 @@ Row = dict[str, Any]
 GOALS = (0.5, 0.95)
 """p99 of node Lease writes against nothing, at most; the greedy client's throughput, at least."""
 
+SENT_RATIO = 0.05
+"""What was sent may differ by this from what was to be sent."""
+
 
 def write(rows: list[Row], report: Path, figure: Path, machine: str) -> None:
     report.write_text(text(rows, figure, machine))
@@ -93,6 +96,13 @@ def verdict(here: dict[str, Row], load: float) -> list[str]:
         f"- node Lease writes, p99 with seats over without: {_r(faster)} (goal at 1.2: ≤ {GOALS[0]})",
         f"- greedy client's throughput with seats over without: {_r(flow)} (goal: ≥ {GOALS[1]})",
     ]
+    unequal = [arm for arm, row in here.items() if abs(sent(row) / row["saturation"] - load) > SENT_RATIO * load]
+    if unequal:
+        lines.append(
+            f"- **not a test of the goals**: {', '.join(unequal)} did not get {load} × saturation (the client was short of "
+            "CPU), and arms with different loads cannot be ranked"
+        )
+        return lines
     if faster is not None and faster > GOALS[0] and load > 1:
         lines.append(missed(seats))
     both, quotas = here.get("seats+weights"), here.get("quotas")

@@ -6,7 +6,7 @@ from typing import Any
 from lab.plane_report import text
 
 
-def row(arm: str, p99: float | None, per_s: float, **rejected: float) -> dict[str, Any]:
+def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **rejected: float) -> dict[str, Any]:
     latency = {} if p99 is None else {"PATCH": {"n": 9, "mean": 1.0, "p50": p99 / 2, "p99": p99}}
     return {
         "arm": arm,
@@ -16,7 +16,7 @@ def row(arm: str, p99: float | None, per_s: float, **rejected: float) -> dict[st
         "curve": [(0, 0.1), (4, 0.9)],
         "leases": {"latency_ms": latency},
         "pods": {"start_ms": None},
-        "greedy": {"sent_per_s": 120.0, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
+        "greedy": {"sent_per_s": sent, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
         "rejected": rejected,
         "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
         "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
@@ -43,3 +43,15 @@ def test_goals_with_what_was_measured() -> None:
 
 def test_without_a_comparison_there_is_no_verdict() -> None:
     assert "goal" not in text([row("seats", 10, 1)], Path("f.png"), "m")
+
+
+def test_a_load_that_was_not_sent_proves_nothing() -> None:
+    rows = [
+        row("nothing", 1000, 100),
+        row("seats", 100, 100, sent=91.0),
+        row("seats+weights", 1, 1),
+        row("quotas", 2, 1),
+    ]
+    said = text(rows, Path("f.png"), "m")
+    assert "not a test of the goals**: seats did not get 1.2 × saturation" in said
+    assert "win" not in said and "missed" not in said
