@@ -99,8 +99,8 @@ def verdict(here: dict[str, Row], load: float) -> list[str]:
     unequal = [arm for arm, row in here.items() if abs(sent(row) / row["saturation"] - load) > SENT_RATIO * load]
     if unequal:
         lines.append(
-            f"- **not a test of the goals**: {', '.join(unequal)} did not get {load} × saturation, and arms with different "
-            "loads cannot be ranked"
+            f"- **not a test of the goals**: {', '.join(unequal)} did not get {load} × saturation, and arms with "
+            "different loads cannot be ranked"
         )
         return lines
     if faster is not None and faster > GOALS[0] and load > 1:
