@@ -17,6 +17,7 @@ EMPTY = {
     "cpuset.cpus.effective": "0-3",
     "cgroup.subtree_control": "",
     "cpu.max": "max 100000",
+    "cpu.weight": "100",
     "memory.high": "max",
     "memory.low": "0",
     "memory.min": "0",

@@ -19,6 +19,7 @@ EXAMPLES = """examples:
   carico install --systemd              make a hardened service of it
   carico doctor                         what this node offers, what is missing and what to do
   carico extender --kubeconfig FILE     let kube-scheduler ask for nodes with room
+  carico plane --kubeconfig FILE        how busy the control plane is, and the one thing to do
 
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 

@@ -10,7 +10,8 @@ from pathlib import Path
 UNITS = Path("/etc/systemd/system")
 CONFIG = Path("/etc/carico/config.toml")
 AGENT = "carico-agent.service"
-SERVICES = (AGENT, "carico-aggregator.service", "carico-extender.service")
+SERVICES = (AGENT, "carico-aggregator.service", "carico-extender.service", "carico-plane.service")
+PLANE_STATE = Path("/var/lib/carico-plane")
 DROP_INS = UNITS / f"{AGENT}.d"
 SYSUSERS = Path("/etc/sysusers.d/carico.conf")
 HOMES = ("/home", "/root", "/run/user")
@@ -40,8 +41,8 @@ def template(name: str) -> str:
 def plan(wish: Wish) -> dict[Path, str]:
     """Every file of the installation with its content, but the configuration.
 
-    >>> sorted(path.name for path in plan(Wish(Path("/opt/carico/bin/carico"))))
-    ['carico-agent.service', 'carico-aggregator.service', 'carico-extender.service', 'carico.conf']
+    >>> sorted(path.stem for path in plan(Wish(Path("/opt/carico/bin/carico"))))
+    ['carico', 'carico-agent', 'carico-aggregator', 'carico-extender', 'carico-plane']
     """
     prefix = wish.carico.parent.parent
     at_home = any(prefix.is_relative_to(folder) for folder in HOMES)

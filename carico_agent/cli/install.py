@@ -1,7 +1,7 @@
 """make a service of carico: user, units, configuration, started
 
-Needs root and systemd. Puts down the units of the agent, the aggregator and the extender, the user carico and a
-configuration (an existing one is kept), and starts the agent. Every step is printed; --dry-run only prints them.
+Needs root and systemd. Puts down the units of the agent and the servers (aggregator, extender, plane), the user carico
+and a configuration (an existing one is kept), and starts the agent. Every step is printed; --dry-run only prints them.
 `carico uninstall` takes it all back.
 
 examples:

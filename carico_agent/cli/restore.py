@@ -1,6 +1,7 @@
-"""put back every cgroup value the agent has changed
+"""put back every cgroup value the agent has changed, and give back seats of the control plane
 
-Reads the journal; a value that somebody else has changed since is left alone. Refuses while an agent is using it.
+Reads the journal; a value that somebody else has changed since is left alone. Refuses while an agent is using it. Seats
+that `carico plane` has left held back (it says so in a note) are given back, too.
 
 examples:
   carico restore
@@ -8,8 +9,12 @@ examples:
 """
 
 import argparse
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
 
 from carico_agent.cli._common import add_config, complain, load_settings
+from carico_agent.cli._units import PLANE_STATE
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -31,6 +36,26 @@ def run(given: argparse.Namespace) -> int:
         return 1
     for item in done:
         print(f"{item.entry.knob.cgroup}/{item.entry.knob.key}: {item.how} {item.detail}".rstrip())
-    if not done:
+    said, failed = give_seats_back([settings.state_path, PLANE_STATE])
+    for line in said:
+        print(line)
+    if not done and not said and not failed:
         print("nothing to put back")
-    return int(any(item.how == "failed" for item in done))
+    return int(failed or any(item.how == "failed" for item in done))
+
+
+def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
+    """What was done about the notes in these folders, and whether something is left."""
+    said, failed = [], False
+    for folder in dict.fromkeys(folders):
+        if not (folder / "plane-reserve.json").exists():
+            continue
+        from carico_agent.app.plane import give_back
+        from carico_agent.kube.errors import KubeError
+
+        try:
+            said.append(asyncio.run(give_back(folder)))
+        except (KubeError, OSError, ValueError) as error:
+            complain(f"seats are not given back: {error}")
+            failed = True
+    return said, failed

@@ -1,7 +1,7 @@
 """take back what `carico install` did
 
-Stops the services (cgroup values come back) and removes their units. The configuration, what was learned and the user
-stay, unless --purge is given.
+Stops the services (cgroup values and seats come back) and removes their units. The configuration, what was learned and
+the user stay, unless --purge is given.
 
 examples:
   carico uninstall --dry-run
@@ -16,10 +16,11 @@ from contextlib import suppress
 from pathlib import Path
 
 from carico_agent.cli._common import complain
-from carico_agent.cli._units import CONFIG, SERVICES, installed, under
+from carico_agent.cli._units import CONFIG, PLANE_STATE, SERVICES, installed, under
 from carico_agent.cli.install import after
+from carico_agent.cli.restore import give_seats_back
 
-LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"))
+LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"), PLANE_STATE)
 USER = "carico"
 
 
@@ -39,6 +40,11 @@ def run(given: argparse.Namespace) -> int:
     services = [service for service in SERVICES if any(path.name == service for path in found)]
     if live and after((("systemctl", "disable", "--now", *services),), given.dry_run):
         return 1
+    if not given.dry_run:
+        lines, failed = give_seats_back(under(given.root, folder) for folder in LEARNED)
+        print("\n".join(lines), end="\n" if lines else "")
+        if failed:
+            return 1
     try:
         take_away(given.root, found, given.purge, given.dry_run)
     except OSError as error:

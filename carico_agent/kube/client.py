@@ -111,6 +111,15 @@ class KubeClient:
             except (aiohttp.ClientError, TimeoutError, ValueError):
                 return  # broken off; whoever follows resumes where it was
 
+    async def chunks(self, path: str, timeout_s: float) -> AsyncIterator[bytes]:
+        """An answer that is no JSON (metrics), in pieces as they come; raises KubeError."""
+        async with self._answer("GET", path, None, {"Accept": "text/plain"}, None, timeout_s) as response:
+            try:
+                async for chunk in response.content.iter_chunked(1 << 16):
+                    yield chunk
+            except (aiohttp.ClientError, TimeoutError) as error:
+                raise Unreachable(f"{self.access.server}: the answer broke off: {error}") from error
+
     # ---- one exchange
 
     @asynccontextmanager

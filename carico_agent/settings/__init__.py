@@ -26,6 +26,7 @@ from carico_agent.settings.node import (
     SamplingSettings,
     SocketSettings,
 )
+from carico_agent.settings.plane import COMPONENTS, PlaneSettings
 from carico_agent.settings.plugins import PluginsSettings
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "ListenSettings",
     "ModelSettings",
     "NodeSettings",
+    "PlaneSettings",
     "PluginsSettings",
     "PodsSettings",
     "Range",
@@ -90,6 +92,7 @@ class Settings:
     federation: FederationSettings = field(default_factory=FederationSettings)
     aggregator: AggregatorSettings = field(default_factory=AggregatorSettings)
     reservations: ReservationsSettings = field(default_factory=ReservationsSettings)
+    plane: PlaneSettings = field(default_factory=PlaneSettings)
     plugins: PluginsSettings = field(default_factory=PluginsSettings)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     extender: ExtenderSettings = field(default_factory=ExtenderSettings)
@@ -145,6 +148,12 @@ def _cross_checks(settings: Settings) -> list[str]:
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
+    for name, url in settings.plane.components.items():
+        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
+            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
+    for name, url in settings.plane.components.items():
+        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
+            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
     return errors + _listen_errors(settings.listen)
 
 

@@ -29,6 +29,7 @@ USERS = {  # token: user, groups
     "scheduler-token": ("system:kube-scheduler", ""),
     "agent-token": ("system:serviceaccount:carico:carico-agent", "system:serviceaccounts"),
     "extender-token": ("system:serviceaccount:carico:carico-extender", "system:serviceaccounts"),
+    "plane-token": ("system:serviceaccount:carico:carico-plane", "system:serviceaccounts"),
     "nobody-token": ("nobody", ""),
 }
 

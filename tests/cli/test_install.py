@@ -37,7 +37,7 @@ def test_the_agent_is_hardened(opt: None, tmp_path: Path, flags: list[str], most
     assert exposure(tmp_path, "carico-agent.service") <= most
 
 
-@pytest.mark.parametrize("unit", ["carico-aggregator.service", "carico-extender.service"])
+@pytest.mark.parametrize("unit", ["carico-aggregator.service", "carico-extender.service", "carico-plane.service"])
 def test_so_are_its_servers(opt: None, tmp_path: Path, unit: str) -> None:
     assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
     assert exposure(tmp_path, unit) <= 2.0
@@ -64,6 +64,7 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
         "etc/systemd/system/carico-agent.service.d/tuning.conf",
         "etc/systemd/system/carico-aggregator.service",
         "etc/systemd/system/carico-extender.service",
+        "etc/systemd/system/carico-plane.service",
     }
     assert all(f"write {tmp_path}/{name}" in said for name in files)
     unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()

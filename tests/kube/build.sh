@@ -15,7 +15,7 @@ cache=$(cd "$cache" && pwd)
 exec 9>"$cache/lock"
 flock 9 # two builds at once would only disturb each other
 
-parts="kube-apiserver kube-scheduler kubelet"
+parts="kube-apiserver kube-scheduler kube-controller-manager kubelet"
 complete() { for part in etcd $parts; do [ -x "$cache/bin/$part" ] || return 1; done; }
 complete && exit 0
 [ -n "${KUBEBUILDER_ASSETS:-}" ] && [ -x "$KUBEBUILDER_ASSETS/kube-scheduler" ] && exit 0

@@ -22,6 +22,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"model": {"estimator": "papper-dual"}}, "did you mean paper-dual?"),
     ({"model": {"limits": {"cpu": "x"}}}, "model.limits: cpu: a number is expected"),
     ({"model": {"limits": {"memory": 1.5}}}, "model.limits.memory: 1.5 is not in (0, 1]"),
+    ({"plane": {"components": {"kubelet": "http://x"}}}, "plane.components.kubelet: etcd, kube-scheduler"),
     ({"xyzzy": {}}, "xyzzy: unknown key; known are"),
 ]
 

@@ -17,4 +17,20 @@ def microseconds(text: str, page_bytes: int) -> str:
     return str(whole(text))
 
 
-KNOBS = (KnobKind("cpu.max", "cpu", quota), KnobKind("cpu.max.burst", "cpu", microseconds))
+def weight(text: str, page_bytes: int) -> str:
+    """Shares of the CPU relative to siblings, 1 to 10000.
+
+    >>> weight("0100", 4096)
+    '100'
+    """
+    shares = whole(text)
+    if not 1 <= shares <= 10_000:
+        raise ValueError(f"cpu.weight: {shares} is not between 1 and 10000")
+    return str(shares)
+
+
+KNOBS = (
+    KnobKind("cpu.max", "cpu", quota),
+    KnobKind("cpu.max.burst", "cpu", microseconds),
+    KnobKind("cpu.weight", "cpu", weight),
+)

@@ -1,0 +1,230 @@
+"""A control plane in numbers and one remedy in words, from two readings of its metrics. Pure."""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, levels, load_of, one_process
+from carico_agent.plane.recommend import Recommendation
+from carico_agent.plane.window import Window
+
+MOST_ROWS = 5
+LIST_SHARE = 0.5
+"""One kind of LIST that takes more of the server's time than this is worth a word."""
+
+
+@dataclass(frozen=True, slots=True)
+class ComponentRow:
+    """One component; None is unknown."""
+
+    name: str
+    arrivals_per_s: float | None = None
+    """λ."""
+    served_per_core_s: float | None = None
+    """μ."""
+    cores: float | None = None
+    utilisation: float | None = None
+    """Cores in use over cores that could be: of its curve's peak where that is known, else of the machine."""
+    waiting: float | None = None
+    seats: int | None = None
+    throttled_ratio: float | None = None
+    missing: str = ""
+    """Why nothing is known."""
+
+
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """Who takes the API server's time."""
+
+    what: str
+    per_s: float
+    busy: float
+    """Requests of it in the server at once, on average."""
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Diagnosis:
+    """All that `carico plane` says."""
+
+    window_s: float
+    components: list[ComponentRow]
+    verbs: list[Cost]
+    clients: list[Cost]
+    rejected_per_s: dict[str, float]
+    executing: float | None
+    one_process: bool
+    recommendation: dict[str, Any] | str
+    remedy: str
+    curve: list[tuple[float, float]] = field(default_factory=list)
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def row(name: str, window: Window | None, cores: float, throttled: float | None, missing: str = "") -> ComponentRow:
+    """One line of the table; `cores`: what the component could use at most."""
+    load = load_of(name, window) if window is not None else None
+    if window is None or load is None:
+        return ComponentRow(
+            name, throttled_ratio=throttled, missing=missing or "not known yet: one reading is no window"
+        )
+    seats = sum(levels(window).values()) if name == API and levels(window) else None
+    return ComponentRow(
+        name,
+        load.arrivals_per_s,
+        load.served_per_core_s if load.core_s > 0 and load.requests > 0 else None,
+        load.cores,
+        load.cores / cores,
+        KINDS[name].waiting(window),
+        seats,
+        throttled,
+    )
+
+
+def _costs(busy_s: Mapping[str, float], counts: Mapping[str, float], length_s: float) -> list[Cost]:
+    whole = sum(busy_s.values())
+    if whole <= 0:
+        return []
+    largest = sorted(busy_s, key=lambda what: busy_s[what], reverse=True)[:MOST_ROWS]
+    return [
+        Cost(what, counts.get(what, 0.0) / length_s, busy_s[what] / length_s, busy_s[what] / whole) for what in largest
+    ]
+
+
+def verb_costs(window: Window) -> list[Cost]:
+    """By verb and resource, watches left out."""
+    sums, counts = (
+        {
+            " ".join(filter(None, (verb, "/".join(filter(None, (resource, part)))))): value
+            for (verb, resource, part), value in window.counted.get(family, {}).items()
+            if verb not in LONG_RUNNING and value > 0
+        }
+        for family in ("apiserver_request_duration_seconds_sum", "apiserver_request_duration_seconds_count")
+    )
+    return _costs(sums, counts, window.length_s)
+
+
+def client_costs(window: Window) -> list[Cost]:
+    """By FlowSchema: as far as the server's own metrics tell clients apart."""
+    sums, counts = (
+        {schema: value for (_, schema), value in window.counted.get(family, {}).items() if value > 0}
+        for family in (
+            "apiserver_flowcontrol_request_execution_seconds_sum",
+            "apiserver_flowcontrol_request_execution_seconds_count",
+        )
+    )
+    return _costs(sums, counts, window.length_s)
+
+
+def rejected(window: Window) -> dict[str, float]:
+    found = window.counted.get("apiserver_flowcontrol_rejected_requests_total", {})
+    return {level: value / window.length_s for (level,), value in found.items() if value > 0}
+
+
+def remedy(
+    rows: list[ComponentRow],
+    verbs: list[Cost],
+    refused: Mapping[str, float],
+    found: Recommendation | str,
+    busy_ratio: float = 0.7,
+) -> str:
+    """The one thing to do, most urgent first."""
+    by_name = {one.name: one for one in rows}
+    api = by_name.get(API)
+    if api is None or api.arrivals_per_s is None:
+        return f"nothing can be said: {api.missing if api else 'no metrics'}"
+    tight = [one for one in rows if (one.throttled_ratio or 0) >= 0.6]
+    if tight:
+        worst = max(tight, key=lambda one: one.throttled_ratio or 0)
+        return (
+            f"raise or remove the CPU limit of {worst.name}: it is throttled in {worst.throttled_ratio:.0%} of its "
+            "periods; weights (plugin control_plane) share CPUs without wasting them"
+        )
+    listing = next((one for one in verbs if one.what.startswith("LIST") and one.share > LIST_SHARE), None)
+    if listing is not None and (api.utilisation or 0) >= busy_ratio:
+        return (
+            f"{listing.what} takes {listing.share:.0%} of the API server's time ({listing.per_s:.1f} per second): let "
+            "its clients watch, or list with resourceVersion=0"
+        )
+    if isinstance(found, Recommendation) and api.seats is not None and found.seats < api.seats:
+        where = f"; level {max(refused, key=lambda one: refused[one])} rejects requests" if refused else ""
+        return (
+            f"hold seats back: {found.seats} seats keep {found.cores:.2f} cores busy, {api.seats} are allowed{where} "
+            '(carico plane --serve with seats = "write")'
+        )
+    if refused:
+        level = max(refused, key=lambda one: refused[one])
+        return f"level {level} rejects {refused[level]:.1f} requests per second: slow its clients down or add servers"
+    return "nothing to do"
+
+
+def diagnose(
+    windows: Mapping[str, Window | None],
+    missing: Mapping[str, str],
+    throttled: Mapping[str, float | None],
+    cores: float,
+    found: Recommendation | str,
+    curve: list[tuple[float, float]],
+    busy_ratio: float = 0.7,
+) -> Diagnosis:
+    """Everything about one window."""
+    names = [name for name in KINDS if name in windows or name in missing]
+    usable = {API: max([f for _, f in curve], default=cores)} if curve else {}
+    rows = [
+        row(name, windows.get(name), usable.get(name) or cores, throttled.get(name), missing.get(name, ""))
+        for name in names
+    ]
+    api = windows.get(API)
+    verbs = verb_costs(api) if api else []
+    refused = rejected(api) if api else {}
+    return Diagnosis(
+        api.length_s if api else 0.0,
+        rows,
+        verbs,
+        client_costs(api) if api else [],
+        refused,
+        executing(api) if api else None,
+        one_process(api) if api else False,
+        asdict(found) if isinstance(found, Recommendation) else found,
+        remedy(rows, verbs, refused, found, busy_ratio),
+        curve,
+    )
+
+
+HEADING = (
+    f"{'component':26}{'λ 1/s':>9}{'μ 1/(s·core)':>14}{'cores':>8}{'used':>7}{'waiting':>9}{'seats':>7}  throttled"
+)
+
+
+def _line(one: ComponentRow) -> str:
+    return (
+        f"{one.name:26}{_n(one.arrivals_per_s, '.1f'):>9}{_n(one.served_per_core_s, '.0f'):>14}"
+        f"{_n(one.cores, '.2f'):>8}{_n(one.utilisation, '.0%'):>7}{_n(one.waiting, '.0f'):>9}"
+        f"{_n(one.seats, 'd'):>7}{_n(one.throttled_ratio, '.0%'):>11}" + (f"  {one.missing}" if one.missing else "")
+    )
+
+
+def describe(seen: Diagnosis) -> str:
+    """The table, the costliest, and the remedy, for people."""
+    lines = [HEADING, *map(_line, seen.components)]
+    if seen.one_process:
+        lines.append("one process does it all (k3s): seats and this diagnosis apply to it, weights do not")
+    for title, costs in (("costliest requests", seen.verbs), ("costliest clients, by flow schema", seen.clients)):
+        lines += (
+            [f"\n{title}", *(f"  {one.what:44}{one.per_s:9.1f}/s {one.share:6.1%}" for one in costs)] if costs else []
+        )
+    for level, per_s in seen.rejected_per_s.items():
+        lines.append(f"\nlevel {level} rejects {per_s:.1f} requests per second")
+    if isinstance(seen.recommendation, str):
+        lines.append(f"\nno seats recommended: {seen.recommendation}")
+    else:
+        wish = seen.recommendation
+        lines.append(
+            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']}, {wish['wait_ms']:.1f} ms per request"
+        )
+    return "\n".join([*lines, f"remedy: {seen.remedy}"])
+
+
+def _n(value: float | None, spelled: str) -> str:
+    return "-" if value is None else format(value, spelled)

@@ -1,0 +1,312 @@
+"""Does it help? A control plane of real parts under a greedy client: `python -m lab.plane [--loads 1.2] [--arms …]`.
+
+Saturation is measured first (closed loop, 1 to 64 workers), while `carico plane --serve` learns the concurrency curve;
+then a client of low priority asks for a share of it, open loop, and node Leases, Pods and rejections are watched. Arms:
+nothing, seats, seats and weights, the quotas of *MerKury*, its request wrapper. Rows are added to
+lab/results/plane.json; `--report` makes lab/results/plane.md and its figure of them. Needs tests/kube/build.sh.
+"""
+
+import argparse
+import json
+import math
+import platform
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+import urllib.request
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from carico_agent.plane.allocation import Component, Scheduler, split
+from carico_agent.plane.components import load_of
+from carico_agent.plane.curve import Curve
+from carico_agent.plane.exposition import Totals, read
+from carico_agent.plane.window import WANTED, Reading, between
+from lab.plane_parts import PARTS, LabPlane, has_all, spawn
+from lab.support.control_plane import ApiError, free_port, wait_for
+from plugins.control_plane.weights import Weight, stepped
+
+TREE = Path(__file__).parent.parent
+RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
+FIGURE = TREE / "lab/figures/plane-leases.png"
+ARMS = ("nothing", "seats", "seats+weights", "quotas", "wrapper")
+NODES, PODS = 300, 3000
+PLANE_CPU, CLIENT_CPU = 0, 1
+CORES = 1.0
+WARM_S, MEASURED_S = 15.0, 30.0
+STEP_S = 5.0
+"""Period of the service and of the other arms' loops: 60 s in production, where a day is long."""
+WRAPPED = "?resourceVersion=0&limit=500"
+
+
+class Lab:
+    """One control plane, filled, and what was measured on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.plane = LabPlane(folder, PLANE_CPU)
+        self.saturation = 0.0
+        self.curve: list[tuple[float, float]] = []
+
+    def start(self) -> None:
+        self.plane.start_all()
+        began_s = time.monotonic()
+        self.plane.fill(NODES, PODS)
+        self.plane.apply(TREE / "deploy/base/00-namespace.yaml", *sorted((TREE / "deploy/plane").glob("10-*.yaml")))
+        print(f"{NODES} nodes, {PODS} Pods in {time.monotonic() - began_s:.0f} s", flush=True)
+
+    # ---- clients
+
+    def client(self, role: str, seconds: float, *rest: str, nice: int = 0) -> "subprocess.Popen[str]":
+        command = [sys.executable, "-m", "lab.plane_client", role, self.plane.server, str(self.plane.ca), str(seconds)]
+        return spawn([*command, *rest], CLIENT_CPU, nice)
+
+    def closed(self, workers: int, seconds: float) -> float:
+        rate: float = json.loads(self.client("greedy", seconds, "0", "", str(workers)).communicate()[0])["ok_per_s"]
+        return rate
+
+    def calibrate(self) -> None:
+        service = Service(self, "recommend", 2.0)
+        try:
+            for workers in (1, 2, 4, 8, 16, 32, 64):
+                rate = self.closed(workers, 6.5)
+                self.saturation = max(self.saturation, rate)
+                print(f"{workers} workers: {rate:.0f}/s", flush=True)
+            shown = service.shown()
+            self.curve = [tuple(point) for point in shown["diagnosis"]["curve"]]
+            print(f"curve {[(round(x, 1), round(f, 2)) for x, f in self.curve]}", flush=True)
+        finally:
+            service.stop()
+
+    # ---- one arm
+
+    def run(self, arm: str, load: float) -> dict[str, Any]:
+        self.plane.groups.clear()
+        rate = load * self.saturation
+        service = Service(self, "write", STEP_S) if arm.startswith("seats") else None
+        loop = {"seats+weights": Weights, "quotas": Quotas}.get(arm)
+        steering = loop(self) if loop else None
+        listing = WRAPPED if arm == "wrapper" else ""
+        greedy = self.client("greedy", WARM_S + MEASURED_S + 1, f"{rate:.1f}", listing, "0")
+        try:
+            time.sleep(WARM_S)
+            before, spent = self.rejected(), self.plane.cpu_s()
+            others = [self.client("nodes", MEASURED_S, str(NODES)), self.client("pods", MEASURED_S, "2")]
+            leases, pods = (json.loads(one.communicate()[0]) for one in others)
+            after, used = self.rejected(), self.plane.cpu_s()
+            asked = json.loads(greedy.communicate()[0])
+            shown = service.shown() if service else None
+        finally:
+            if steering:
+                steering.stop()
+            if service:
+                service.stop()
+            self.plane.groups.clear()
+        row = {
+            "arm": arm,
+            "load": load,
+            "rate": rate,
+            "leases": leases,
+            "pods": pods,
+            "greedy": asked,
+            "rejected": {level: after.get(level, 0) - before.get(level, 0) for level in after},
+            "cores": {part: (used[part] - spent[part]) / MEASURED_S for part in used},
+            "seats": shown and shown["seats"],
+            "own": shown and shown["own"],
+            "kubernetes": shown and shown["kubernetes"],
+            "steps": steering.steps if steering else None,
+            "lasted_s": service.lasted_s if service else None,
+        }
+        lease = leases["latency_ms"].get("PATCH", {})
+        print(f"{arm} at {load}: leases p99 {lease.get('p99')} ms, greedy {asked['ok_per_s']:.0f}/s", flush=True)
+        time.sleep(3)
+        return row
+
+    def rejected(self) -> dict[str, float]:
+        family = "apiserver_flowcontrol_rejected_requests_total"
+        text = self.plane.admin.get("/metrics")
+        return {level: value for (level,), value in read([text.encode()], WANTED).get(family, {}).items()}
+
+
+class Service:
+    """`carico plane --serve` with the rights of deploy/plane."""
+
+    def __init__(self, lab: Lab, seats: str, period_s: float) -> None:
+        self.port, state = free_port(), lab.folder / "state"
+        state.mkdir(exist_ok=True)
+        lines = [f'{name} = "{url}"' for name, url in lab.plane.metrics.items()]
+        config = lab.folder / "carico.toml"
+        config.write_text(
+            f'[node]\nstate = "{state}"\n[plane]\nseats = "{seats}"\nperiod_s = {period_s}\ncores = {CORES}\n'
+            f'listen = "127.0.0.1:{self.port}"\n[plane.components]\n' + "\n".join(lines) + "\n"
+        )
+        command = [sys.executable, "-m", "carico_agent", "plane", "--serve", "--config", str(config)]
+        with (lab.folder / "service.log").open("ab") as log:
+            self._process = subprocess.Popen(
+                ["taskset", "-c", str(CLIENT_CPU), *command, "--kubeconfig", str(lab.plane.kubeconfig("plane-token"))],
+                stdout=log,
+                stderr=log,
+                cwd=TREE,
+            )
+        self._began_s = time.monotonic()
+        wait_for(lambda: self._shown(), "the service answers")
+
+    @property
+    def lasted_s(self) -> float:
+        return time.monotonic() - self._began_s
+
+    def _shown(self) -> Any:
+        try:
+            with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/v1/plane", timeout=5) as answer:
+                return json.load(answer)
+        except OSError:
+            return None
+
+    def shown(self) -> Any:
+        return wait_for(lambda: (seen := self._shown()) and seen["diagnosis"] and seen, "the service has looked")
+
+    def stop(self) -> None:
+        self._process.terminate()
+        self._process.wait(timeout=30)
+
+
+class Steering:
+    """A loop beside a run: once per STEP_S."""
+
+    def __init__(self, lab: Lab) -> None:
+        self.lab, self._ended, self.steps = lab, threading.Event(), 0
+        self._thread = threading.Thread(target=self._loop, daemon=True)
+        self._thread.start()
+
+    def _loop(self) -> None:
+        while not self._ended.wait(STEP_S):
+            with suppress(OSError, ApiError):  # a component that does not answer in time: the next step is soon
+                self.step()
+                self.steps += 1
+
+    def step(self) -> None:
+        raise NotImplementedError
+
+    def stop(self) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+class Weights(Steering):
+    """The plugin's rule on this machine's cgroups; held up is the time its threads stood in the run queue."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._weights = {part: Weight() for part in PARTS}
+        self._waited_s = {part: waited_s(lab, part) for part in PARTS}
+        super().__init__(lab)
+
+    def step(self) -> None:
+        for part in PARTS:
+            now_s = waited_s(self.lab, part)
+            ratio = min(1.0, max(0.0, now_s - self._waited_s[part]) / STEP_S)
+            self._waited_s[part] = now_s
+            answering = part in ("kube-apiserver", "etcd")
+            self._weights[part] = stepped(self._weights[part], ratio, time.monotonic(), answering, 30.0)
+            self.lab.plane.groups.weight(part, min(8.0, self._weights[part].factor))
+
+
+def waited_s(lab: Lab, part: str) -> float:
+    """Time that threads of this part were ready and had no CPU (/proc/PID/task/*/schedstat)."""
+    process = lab.plane._processes[part]
+    whole = 0
+    for task in Path(f"/proc/{process.pid}/task").glob("*/schedstat"):
+        with suppress(OSError):  # a thread that ended meanwhile
+            whole += int(task.read_text().split()[1])
+    return whole / 1e9
+
+
+class Quotas(Steering):
+    """As *MerKury* has it: (9) every period, applied as CFS quotas; at most a fifth of all cores moves at once."""
+
+    def __init__(self, lab: Lab) -> None:
+        self._old = readings(lab)
+        self._given: dict[str, float] = {}
+        super().__init__(lab)
+
+    def step(self) -> None:
+        new, old = readings(self.lab), self._old
+        self._old = new
+        windows = {part: between(old[part], new[part]) for part in PARTS}
+        loads = {part: load_of(part, window) for part, window in windows.items() if window is not None}
+        api, etcd, scheduler = (loads.get(part) for part in PARTS[:3])
+        if api is None or etcd is None or not api.requests or not etcd.requests or not etcd.core_s:
+            return
+        controller = loads.get("kube-controller-manager")
+        own = max(0.05, controller.cores if controller else 0.0)
+        group_b = Scheduler(scheduler, 10.0) if scheduler and scheduler.requests and scheduler.core_s else None
+        curve = Curve.of(self.lab.curve) if self.lab.curve else Curve.of([(0, 0), (1, 1)])
+        answering, rest = split([Component(api, curve), Component(etcd)], group_b, CORES - own, 0.999)
+        wanted = dict(zip(PARTS, [*answering, max(rest, 0.05), own], strict=True))
+        for part, cores in wanted.items():
+            before = self._given.get(part, cores)
+            moved = cores if abs(cores - before) <= 0.2 * CORES else before + math.copysign(0.2 * CORES, cores - before)
+            self._given[part] = max(0.05, moved)
+            self.lab.plane.groups.quota(part, self._given[part])
+
+
+def readings(lab: Lab) -> dict[str, Reading]:
+    def totals(part: str) -> Totals:
+        if part == "kube-apiserver":
+            return read([lab.plane.admin.get("/metrics").encode()], WANTED)
+        with urllib.request.urlopen(lab.plane.metrics[part], timeout=20) as answer:
+            return read([answer.read()], WANTED)
+
+    return {part: Reading(time.monotonic(), totals(part)) for part in PARTS}
+
+
+# ---- results
+
+
+def measure(arms: list[str], loads: list[float]) -> None:
+    if not has_all():
+        raise SystemExit("the control plane is not built: tests/kube/build.sh")
+    with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
+        lab = Lab(Path(name))
+        try:
+            lab.start()
+            lab.calibrate()
+            if RESULTS.exists():  # rows of one load are compared: all of one run
+                rows = json.loads(RESULTS.read_text())
+                RESULTS.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
+            for load in loads:
+                for arm in arms:
+                    row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}
+                    keep(row)
+        finally:
+            lab.plane.stop()
+
+
+def keep(row: dict[str, Any]) -> None:
+    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+    rows = [one for one in rows if (one["arm"], one["load"]) != (row["arm"], row["load"])]
+    RESULTS.write_text(json.dumps([*rows, row], indent=1) + "\n")
+
+
+def _now() -> str:
+    return datetime.now(UTC).isoformat(timespec="seconds")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
+    parser.add_argument("--loads", nargs="+", type=float, default=[1.2])
+    parser.add_argument("--report", action="store_true", help="only write the report from what was measured")
+    given = parser.parse_args()
+    if not given.report:
+        measure(given.arms, given.loads)
+    from lab.plane_report import write
+
+    write(json.loads(RESULTS.read_text()), REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")
+
+
+if __name__ == "__main__":
+    main()

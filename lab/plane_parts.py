@@ -1,0 +1,218 @@
+"""A control plane of real parts for lab/plane.py: etcd, kube-apiserver, kube-scheduler, kube-controller-manager.
+
+All of it is pinned to one CPU, and those who ask to another: whoever waits then waits for the control plane, and not
+for the client. Each component has a cgroup of its own, so that weights and quotas can be given to it (cgroup v1 where
+the machine has no cpu controller in v2; cpu.shares is what cpu.weight is there).
+"""
+
+import json
+import os
+import ssl
+import subprocess
+import threading
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPSConnection
+from pathlib import Path
+from typing import Any
+
+from lab.support.control_plane import Plane, binaries, free_port
+
+PARTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
+USERS = {
+    "greedy-token": ("system:serviceaccount:lab:greedy", "system:serviceaccounts"),
+    "node-token": ("system:node:lab", "system:nodes"),
+    "controller-token": ("system:kube-controller-manager", ""),
+}
+"""FlowSchemas of 1.20 put the first into workload-low, the second into system, the third into workload-high."""
+NAMESPACES = 10
+
+
+class LabPlane(Plane):
+    """The tests' control plane, pinned, in cgroups, with more users and a controller manager."""
+
+    def __init__(self, folder: Path, cpu: int) -> None:
+        self._cpu = cpu
+        self.metrics: dict[str, str] = {}
+        super().__init__(folder)
+        self.groups = Groups()
+
+    def _files(self) -> None:
+        super()._files()
+        with (self.folder / "tokens.csv").open("a") as file:
+            for token, (user, groups) in USERS.items():
+                file.write(f'{token},{user},{user},"{groups}"\n')
+        (self.folder / "audit.json").write_text(
+            json.dumps({"apiVersion": "audit.k8s.io/v1", "kind": "Policy", "rules": [{"level": "None"}]})
+        )
+
+    def _run(self, binary: str, *arguments: str, name: str = "") -> None:
+        super()._run(binary, *arguments, name=name)
+        process = self._processes[name or binary]
+        os.sched_setaffinity(process.pid, {self._cpu})
+        self.groups.put(binary, process.pid)
+        if binary == "etcd":
+            self.metrics["etcd"] = f"http://127.0.0.1:{self._etcd_port}/metrics"
+
+    def start_all(self) -> None:
+        self.start()
+        for token in (*USERS, "scheduler-token"):
+            user = {**USERS, "scheduler-token": ("system:kube-scheduler", "")}[token][0]
+            self.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", _binding(token, user))
+        self.start_scheduler()
+        document = json.loads((self.folder / "kube-scheduler.json").read_text())
+        if "metricsBindAddress" in document:
+            self.metrics["kube-scheduler"] = f"http://{document['metricsBindAddress']}/metrics"
+        port = free_port()
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={self.kubeconfig('controller-token')}",
+            f"--port={port}",
+            "--secure-port=0",
+            "--bind-address=127.0.0.1",
+            "--address=127.0.0.1",
+            "--leader-elect=false",
+            "--use-service-account-credentials=false",
+            f"--service-account-private-key-file={self.folder}/sa.key",
+            "--node-monitor-grace-period=10m",
+            "--allocate-node-cidrs=false",
+        )
+        self.metrics["kube-controller-manager"] = f"http://127.0.0.1:{port}/metrics"
+
+    def fill(self, nodes: int, pods: int) -> None:
+        """Nodes with a Lease each, and Pods on them that run."""
+        ask = Connections(self.port, self.ca).ask
+        for n in range(NAMESPACES):
+            ask("POST", "/api/v1/namespaces", _object("v1", "Namespace", f"lab-{n}"))
+        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+
+        def node(n: int) -> None:
+            self.admin.add_node(f"lab-{n}", cpus=32, pods=500)
+            ask("POST", lease, _object("coordination.k8s.io/v1", "Lease", f"lab-{n}"))
+            ask("PATCH", f"/api/v1/nodes/lab-{n}", {"spec": {"taints": None}})
+
+        def pod(n: int) -> None:
+            where, name = f"/api/v1/namespaces/lab-{n % NAMESPACES}/pods", f"p-{n}"
+            ask("POST", where, pod_object(name, f"lab-{n % nodes}"))
+            ask("PATCH", f"{where}/{name}/status", {"status": {"phase": "Running"}})
+
+        every(nodes, node)
+        every(pods, pod)
+
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time of each part so far."""
+        ticks = os.sysconf("SC_CLK_TCK")
+        spent = {}
+        for name, process in self._processes.items():
+            fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
+            spent[name] = (int(fields[11]) + int(fields[12])) / ticks
+        return spent
+
+    def stop(self) -> None:
+        super().stop()
+        self.groups.remove()
+
+
+class Groups:
+    """A cgroup per component, below one of ours."""
+
+    def __init__(self) -> None:
+        v2 = Path("/sys/fs/cgroup/cgroup.controllers")
+        self.v2 = v2.exists() and "cpu" in v2.read_text().split()
+        self._root = Path("/sys/fs/cgroup") / ("" if self.v2 else "cpu") / f"carico-lab-{os.getpid()}"
+
+    def put(self, part: str, pid: int) -> None:
+        folder = self._root / part
+        folder.mkdir(parents=True, exist_ok=True)
+        if not self.v2:  # a group counts as much as one process outside of it: this one holds four that are busy
+            (self._root / "cpu.shares").write_text(str(8 * 1024))
+        if self.v2:
+            (self._root / "cgroup.subtree_control").write_text("+cpu")
+        (folder / "cgroup.procs").write_text(str(pid))
+
+    def weight(self, part: str, factor: float) -> None:
+        """`factor` times the kernel's default."""
+        key, base = ("cpu.weight", 100) if self.v2 else ("cpu.shares", 1024)
+        (self._root / part / key).write_text(str(round(base * factor)))
+
+    def quota(self, part: str, cores: float | None) -> None:
+        quota = "max" if cores is None else str(round(cores * 100_000))
+        if self.v2:
+            (self._root / part / "cpu.max").write_text(f"{quota} 100000")
+        else:
+            (self._root / part / "cpu.cfs_quota_us").write_text("-1" if cores is None else quota)
+
+    def clear(self) -> None:
+        for part in PARTS:
+            self.weight(part, 1)
+            self.quota(part, None)
+
+    def remove(self) -> None:
+        for folder in [*(self._root / part for part in PARTS), self._root]:
+            if folder.exists():
+                folder.rmdir()
+
+
+class Connections:
+    """A kept connection per thread, as admin: a TLS handshake per request would take longer than the request."""
+
+    def __init__(self, port: int, ca: Path) -> None:
+        self._port, self._context = port, ssl.create_default_context(cafile=str(ca))
+        self._own = threading.local()
+
+    def ask(self, method: str, path: str, body: dict[str, Any]) -> None:
+        if not hasattr(self._own, "connection"):
+            self._own.connection = HTTPSConnection("127.0.0.1", self._port, context=self._context, timeout=60)
+        kind = "application/merge-patch+json" if method == "PATCH" else "application/json"
+        headers = {"Authorization": "Bearer admin-token", "Content-Type": kind}
+        self._own.connection.request(method, path, json.dumps(body), headers)
+        answer = self._own.connection.getresponse()
+        content = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {content[:200]!r}")
+
+
+def every(count: int, work: Callable[[int], Any]) -> None:
+    with ThreadPoolExecutor(8) as pool:
+        for _ in pool.map(work, range(count)):
+            pass
+
+
+def _object(version: str, kind: str, name: str) -> dict[str, Any]:
+    return {"apiVersion": version, "kind": kind, "metadata": {"name": name}}
+
+
+def pod_object(name: str, node: str = "") -> dict[str, Any]:
+    container = {"name": "c", "image": "pause", "resources": {"requests": {"cpu": "10m", "memory": "16Mi"}}}
+    spec: dict[str, Any] = {
+        "containers": [container],
+        "terminationGracePeriodSeconds": 0,
+        "automountServiceAccountToken": False,
+    }
+    return {**_object("v1", "Pod", name), "spec": {**spec, "nodeName": node} if node else spec}
+
+
+def _binding(name: str, user: str) -> dict[str, Any]:
+    return {
+        **_object("rbac.authorization.k8s.io/v1", "ClusterRoleBinding", f"lab-{name}"),
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": user}],
+    }
+
+
+def has_all() -> bool:
+    """Whether the controller manager was built, too."""
+    try:
+        return (binaries() / "kube-controller-manager").exists()
+    except LookupError:
+        return False
+
+
+def spawn(arguments: list[str], cpu: int, nice: int = 0) -> "subprocess.Popen[str]":
+    """A client as a process of its own on another CPU; it prints one line of JSON."""
+    return subprocess.Popen(
+        arguments,
+        stdout=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: (os.sched_setaffinity(0, {cpu}), os.nice(nice)),  # type: ignore[arg-type, return-value]
+    )

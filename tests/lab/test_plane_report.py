@@ -1,0 +1,57 @@
+"""The report of lab/plane.py says what was measured, also where a goal is missed or nothing finished."""
+
+from pathlib import Path
+from typing import Any
+
+from lab.plane_report import text
+
+
+def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **rejected: float) -> dict[str, Any]:
+    latency = {} if p99 is None else {"PATCH": {"n": 9, "mean": 1.0, "p50": p99 / 2, "p99": p99}}
+    return {
+        "arm": arm,
+        "load": 1.2,
+        "when": "2026-01-01T00:00:00+00:00",
+        "saturation": 100.0,
+        "curve": [(0, 0.1), (4, 0.9)],
+        "leases": {"latency_ms": latency},
+        "pods": {"start_ms": None},
+        "greedy": {"sent_per_s": sent, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
+        "rejected": rejected,
+        "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
+        "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
+        "kubernetes": {"requests": 20},
+        "lasted_s": 100.0,
+    }
+
+
+def test_goals_with_what_was_measured() -> None:
+    rows = [
+        row("nothing", 1000, 100),
+        row("seats", 700, 90, **{"workload-low": 50, "system": 3}),
+        row("seats+weights", None, 80),
+        row("quotas", 400, 85),
+    ]
+    said = text(rows, Path("figure.png"), "machine")
+    assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
+    assert "the first goal is missed" in said
+    assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
+    assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
+    assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
+    assert "1.0% of a core, 50 MB, 0.20 requests per second" in said
+
+
+def test_without_a_comparison_there_is_no_verdict() -> None:
+    assert "goal" not in text([row("seats", 10, 1)], Path("f.png"), "m")
+
+
+def test_a_load_that_was_not_sent_proves_nothing() -> None:
+    rows = [
+        row("nothing", 1000, 100),
+        row("seats", 100, 100, sent=91.0),
+        row("seats+weights", 1, 1),
+        row("quotas", 2, 1),
+    ]
+    said = text(rows, Path("f.png"), "m")
+    assert "not a test of the goals**: seats did not get 1.2 × saturation" in said
+    assert "win" not in said and "missed" not in said
