@@ -52,6 +52,7 @@ bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_ex
 
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
 	@$(BIN)/python -m lab.accuracy
+	@$(BIN)/python -m lab.nodes --seeds 1
 
 lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (a quarter of an hour on two idle cores)
 	@$(BIN)/python -m lab.report
@@ -64,6 +65,7 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
+	@$(BIN)/python -m lab.node_mixed --out lab/node-results
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh

@@ -1,5 +1,6 @@
-"""Commands shown in the README work: every `sh` block is run, every `python` block too, against a real agent."""
+"""What README and docs/ show works: every `sh` block is run, every `python` block too, against a real agent."""
 
+import configparser
 import os
 import re
 import shutil
@@ -10,10 +11,13 @@ from pathlib import Path
 
 import pytest
 
+from lab.support.commands_page import page
 from tests.conftest import TREE, AgentProcess
 
 README = (TREE / "README.md").read_text()
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+PAGES = {path.name: path.read_text() for path in [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]}
+ALL = "\n".join(PAGES.values())
+BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", ALL, re.MULTILINE | re.DOTALL)
 STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
     "make test": "make -n test",
@@ -73,11 +77,11 @@ def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyP
     examples = [block for kind, block in BLOCKS if kind == "python"]
     assert len(examples) >= 2
     for code in examples:
-        exec(compile(code, "README.md", "exec"), {})
+        exec(compile(code, "docs", "exec"), {})
 
 
 def test_every_test_it_names_exists() -> None:
-    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::)?(\w*)`", README):
+    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::)?(\w*)`", ALL):
         text = (TREE / path).read_text()
         assert not name or f"def {name}(" in text, f"{path}::{name}"
 
@@ -105,8 +109,8 @@ FAULTS = (
 
 
 def test_every_fault_stands_in_the_table_with_its_test() -> None:
-    """Issue 8 names the faults; each row names a test, and the test above looks whether that one exists."""
-    table = README.partition("## When things go wrong")[2].partition("## ")[0]
+    """Each row names a test, and the test above looks whether that one exists."""
+    table = PAGES["faults.md"]
     rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
     assert all(len(row) == 3 and "`tests/" in row[2] for row in rows), [row for row in rows if "`tests/" not in row[-1]]
     for fault in FAULTS:
@@ -116,9 +120,43 @@ def test_every_fault_stands_in_the_table_with_its_test() -> None:
 def test_every_path_of_the_api_is_named(running: AgentProcess) -> None:
     described = running.client().request("GET", "/v1/openapi.json")["paths"]
     for path in described:
-        assert path.replace("{id}", "ID") in README or path.startswith("/v1/plugins"), path
+        assert path.replace("{id}", "ID").replace("{path}", "NAME") in PAGES["api.md"], path
 
 
 def test_every_file_it_names_exists() -> None:
-    for name in re.findall(r"`((?:deploy|plugins|lab|systemd|carico_agent)/[\w./]*)`", README):
+    for name in re.findall(r"`((?:deploy|plugins|lab|systemd|carico_agent)/[\w./]*)`", ALL):
         assert (TREE / name).exists(), name
+
+
+def test_the_readme_is_short_and_leads_to_every_page() -> None:
+    assert len(README.splitlines()) <= 120
+    for name in PAGES.keys() - {"README.md"}:
+        assert f"(docs/{name})" in README, name
+
+
+def test_every_link_leads_somewhere() -> None:
+    for name, text in PAGES.items():
+        folder = TREE if name == "README.md" else TREE / "docs"
+        for target in re.findall(r"\]\(([^)#:]+)\)", text):
+            assert (folder / target).exists(), f"{name}: {target}"
+
+
+def test_every_command_and_package_is_listed() -> None:
+    assert (TREE / "docs/commands.md").read_text() == page(), "python -m lab.support.commands_page renews it"
+    packages = {path.parent.name for path in (TREE / "carico_agent").glob("*/__init__.py")}
+    for package in packages:
+        assert f"`carico_agent/{package}/`" in PAGES["architecture.md"], package
+
+
+def test_the_layers_are_the_same_everywhere() -> None:
+    setup = configparser.ConfigParser()
+    setup.read(TREE / "setup.cfg")
+    layers = re.sub(r"[()]", "", setup["importlinter:contract:layers"]["layers"]).split("\n")
+    wanted = [" | ".join(sorted(layer.split(" | "))) for layer in layers if layer]
+    for text in (PAGES["architecture.md"], (TREE / "CONTRIBUTING.md").read_text()):
+        (block,) = re.findall(r"^```\n(cli\b.*?)^```", text, re.MULTILINE | re.DOTALL)
+        shown = [
+            " | ".join(sorted(part.strip() for part in layer.split("|")))
+            for layer in block.replace("\n", " ").split(">")
+        ]
+        assert [layer.strip() for layer in shown] == wanted

@@ -1,0 +1,26 @@
+"""docs/commands.md, made from the command line itself: `python -m lab.support.commands_page`; a test compares."""
+
+import argparse
+from pathlib import Path
+
+from carico_agent.cli import parser
+
+PAGE = Path(__file__).parents[2] / "docs/commands.md"
+HEAD = """# Every command
+
+Made from the command line itself (`python -m lab.support.commands_page`). `carico COMMAND --help` has all options.
+Exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid, does not fit), 2 wrong usage.
+"""
+
+
+def page() -> str:
+    top = parser()
+    commands = next(action for action in top._actions if isinstance(action, argparse._SubParsersAction))
+    blocks = [HEAD]
+    for name, sub in sorted(commands.choices.items()):
+        blocks.append(f"## carico {name}\n\n```\n{(sub.description or '').strip()}\n```\n")
+    return "\n".join(blocks)
+
+
+if __name__ == "__main__":
+    PAGE.write_text(page())
