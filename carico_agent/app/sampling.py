@@ -189,7 +189,10 @@ class Meters:
         if not due and not changed:
             return None
         latest = self._meters.latest
-        found = [latest[key].demand for key, pod in pods.items() if pod.counts and key in latest]
+        counted = [key for key, pod in pods.items() if pod.counts]
+        found = [latest[key].demand for key in counted if key in latest]
+        if counted and not found:  # none is measured yet, or none can be: the node as a whole is known all the same
+            return None
         used_cores = sum(one.cpu_usage_cores for one in found if one.cpu_usage_cores == one.cpu_usage_cores)
         throttled = sum(one.throttled_ratio for one in found if one.throttled_ratio == one.throttled_ratio)
         return PodMeasurements(self._unit.samples(pods, latest), used_cores, throttled)
