@@ -194,8 +194,10 @@ def ledger_patch(home: HomeJob, ledger: Ledger, hold: bool | None, guard: bool) 
 
 def copy_patch(copy: CopyJob, state: CopyState, parallelism: int, by_suspend: bool) -> Object:
     """A compare-and-swap of the copy: release or seal it."""
-    hold = state != CopyState.RELEASED
-    spec: Object = {"suspend": hold} if by_suspend else {"parallelism": 0 if hold else parallelism}
+    if state == CopyState.RELEASED:  # both: the target may have been upgraded since the copy was held
+        spec: Object = {"parallelism": parallelism, **({"suspend": False} if by_suspend else {})}
+    else:
+        spec = {"suspend": True} if by_suspend else {"parallelism": 0}
     origin = {"home": copy.home, "uid": copy.origin, "epoch": copy.epoch, "state": state}
     annotations = {ORIGIN: json.dumps(origin, separators=(",", ":"))}
     return {"metadata": {"resourceVersion": copy.version, "annotations": annotations}, "spec": spec}

@@ -24,6 +24,9 @@ from enum import Enum, StrEnum, auto
 
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, State
 
+RECALLED = "recalled by hand"
+"""Note in the ledger of a Job that somebody wanted back: it is not moved again by itself."""
+
 
 class Wish(StrEnum):
     """What somebody wants of a Job. STAY undoes a move that is not committed; KEEP goes on with whatever is begun."""
@@ -82,9 +85,11 @@ class Seen:
     """What was read, oldest first: the copy must have been read before the home Job is read for its release."""
 
     home: HomeJob
-    copy: CopyJob | None | Unread = UNREAD
+    copy: CopyJob | Unread | None = UNREAD
     home_pods: Pods | None = None
     copy_pods: Pods | None = None
+    refusal: str = ""
+    """Why the target does not take the copy."""
 
 
 @dataclass(frozen=True)
@@ -103,7 +108,7 @@ class Verdict:
     why: str = ""
 
 
-def next_action(seen: Seen, wish: Wish, suspends: Suspends = Suspends()) -> Verdict:
+def next_action(seen: Seen, wish: Wish, suspends: Suspends) -> Verdict:
     """What to do next about one Job."""
     home = seen.home
     state = home.ledger.state
@@ -170,6 +175,8 @@ def _holding(seen: Seen, wish: Wish) -> Verdict:
         return Verdict(Action.UNDO, "somebody started it while it was being held")
     if wish in (Wish.STAY, Wish.RECALL, Wish.FORGET):
         return Verdict(Action.UNDO, "it shall stay at home")
+    if seen.refusal:
+        return Verdict(Action.UNDO, f"{ledger.to} does not take it: {seen.refusal}")
     if not home.stopped(ledger.suspend):
         return Verdict(Action.WAIT, "its controller has not deleted its Pods yet")
     if seen.home_pods is None:
@@ -196,7 +203,7 @@ def _away(seen: Seen, wish: Wish) -> Verdict:
         return Verdict(Action.READ_COPY)
     if copy is None or not _ours(seen):
         if wish == Wish.RECALL:
-            return Verdict(Action.BEGIN_RECALL, "the copy is gone")
+            return Verdict(Action.BEGIN_RECALL, f"{RECALLED}: the copy was gone")
         return Verdict(Action.NOTHING, f"its copy at {ledger.to} was deleted by somebody; recall it to start it here")
     assert isinstance(copy, CopyJob)
     if copy.deleting:
@@ -208,7 +215,7 @@ def _away(seen: Seen, wish: Wish) -> Verdict:
     if wish == Wish.RECALL:
         if copy.succeeded:
             return Verdict(Action.NOTHING, f"{copy.succeeded} of its Pods have succeeded there already")
-        return Verdict(Action.BEGIN_RECALL)
+        return Verdict(Action.BEGIN_RECALL, RECALLED)
     return Verdict(Action.NOTHING if copy.state == CopyState.RELEASED else Action.RELEASE)
 
 

@@ -41,7 +41,7 @@ class Route:
 
     home_id: str
     to: str
-    suspends: Suspends = Suspends()
+    suspends: Suspends = field(default_factory=Suspends)
     namespaces: dict[str, str] = field(default_factory=dict)
     """Namespace at home → at the target, where they differ."""
 
@@ -151,7 +151,7 @@ def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bo
             new = replace(ledger, state=State.RETURNED, epoch=ledger.epoch + 1, parallelism=kept, note=verdict.why)
             return new, False, True
         case Action.RETURN:
-            return replace(ledger, state=State.RETURNED, epoch=ledger.epoch + 1, note=verdict.why), False, True
+            return replace(ledger, state=State.RETURNED, epoch=ledger.epoch + 1), False, True
         case Action.ABANDON:
             return replace(ledger, state=State.HOME, epoch=ledger.epoch + 1, note=verdict.why), False, False
         case Action.CLEAR:
@@ -205,6 +205,8 @@ def _create(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
     answer = yield Request(False, "POST", jobs_path(namespace), body)
     if answer.status < 300:
         return replace(seen, copy=copy_job(answer.body))
+    if answer.status != 409:
+        return replace(seen, refusal=str(answer.body.get("message") or answer.status))
     return replace(seen, copy=(yield from _read_copy(seen.home, route)))
 
 

@@ -1,0 +1,373 @@
+"""Moves many Jobs at once, driven by watches of both sides; the protocol itself is in `protocol` and `steps`.
+
+Nothing here must survive a restart. A Job is looked at again when it or its copy changes, when what it waits for may
+have happened, and every RESYNC_S anyway.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from carico_agent.burst.events import EVENTS, EventLog
+from carico_agent.burst.link import WAITS, Link, drive
+from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, State, copy_job, home_job
+from carico_agent.burst.protocol import Action, Wish
+from carico_agent.burst.requirements import cannot_leave, needed
+from carico_agent.burst.steps import Outcome, Route, collect, jobs_path, reconcile
+from carico_agent.kube.client import KubeClient, Object
+from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.health import Health
+from carico_agent.kube.watch import ResourceWatch
+
+log = logging.getLogger(__name__)
+
+WORKERS = 24
+RESYNC_S = 30.0
+REFUSED_S = 300.0
+"""For how long a target that refused a Job is not asked again for it."""
+CHECKED_S = 30.0
+"""For how long an object that the target has is not looked up again."""
+IN_FLIGHT = (State.HOLDING, State.AWAY, State.RECALLING, State.RETURNED)
+
+Key = tuple[str, str]
+"""Namespace and name of a Job at home."""
+
+
+@dataclass
+class Target:
+    """One cluster to move to: its client, what is there, and how it answers."""
+
+    route: Route
+    client: KubeClient
+    prober: KubeClient
+    host_paths: tuple[str, ...] = ()
+    copies: dict[Key, CopyJob] = field(default_factory=dict)
+    health: Health = field(default_factory=lambda: Health("target"))
+    silent_since_s: float | None = None
+    """Since when it does not answer (monotonic)."""
+    known: bool = False
+    """It has answered once, so it is known how it holds Jobs; before that nothing is done there."""
+    exists: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.route.to
+
+
+@dataclass
+class Mover:
+    """`run` for ever; `wish` says what shall happen to a Job."""
+
+    home: KubeClient
+    targets: dict[str, Target]
+    events: EventLog
+    home_health: Health = field(default_factory=lambda: Health("home"))
+    jobs: dict[Key, HomeJob] = field(default_factory=dict)
+    reasons: dict[Key, str] = field(default_factory=dict)
+    """Why a Job stands still, for `status`."""
+    moved: int = 0
+    finished: int = 0
+    on_finished: Callable[[HomeJob, CopyJob | None], None] | None = None
+
+    def __post_init__(self) -> None:
+        self._wishes: dict[Key, tuple[Wish, str]] = {}
+        self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # Job UID, target → until, why
+        self._dirty: asyncio.Queue[Key] = asyncio.Queue()
+        self._queued: set[Key] = set()
+        self._busy: set[Key] = set()
+        self._waits: dict[Key, int] = {}
+        self._timers: dict[Key, asyncio.TimerHandle] = {}
+
+    # ---- what others say
+
+    def saw(self, job: HomeJob) -> None:
+        """From a watch. Versions of one object grow; an older one than we know of is not looked at."""
+        key = job.namespace, job.name
+        known = self.jobs.get(key)
+        if known is not None and known.uid == job.uid and _older(job.version, known.version):
+            return
+        self.jobs[key] = job
+        if job.ledger.state in IN_FLIGHT or job.guarded or key in self._wishes:
+            self.look(key)
+
+    def lost(self, key: Key) -> None:
+        self.jobs.pop(key, None)
+        self._wishes.pop(key, None)
+        self.reasons.pop(key, None)
+
+    def saw_copy(self, target: Target, copy: CopyJob, gone: bool = False) -> None:
+        key = self._home_key(target, copy)
+        if gone:
+            target.copies.pop(key, None)
+        else:
+            target.copies[key] = copy
+        self.look(key)
+
+    @staticmethod
+    def _home_key(target: Target, copy: CopyJob) -> Key:
+        back = {there: here for here, there in target.route.namespaces.items()}
+        return back.get(copy.namespace, copy.namespace), copy.name
+
+    def wish(self, key: Key, wish: Wish, to: str) -> None:
+        self._wishes[key] = wish, to
+        self.look(key)
+
+    def wished(self, key: Key) -> bool:
+        return key in self._wishes
+
+    def wished_target(self, key: Key) -> str:
+        """Where this Job shall go, if anywhere."""
+        return self._wishes.get(key, (Wish.KEEP, ""))[1]
+
+    def refusal(self, uid: str, to: str) -> str:
+        """Why this target does not take this Job, while that is remembered."""
+        until_s, why = self._refused.get((uid, to), (0.0, ""))
+        return why if time.monotonic() < until_s else ""
+
+    def look(self, key: Key, after_s: float = 0.0) -> None:
+        """Look at this Job, now or later; the earlier of both."""
+        if after_s > 0:
+            if key not in self._timers and key not in self._queued:
+                loop = asyncio.get_running_loop()
+                self._timers[key] = loop.call_later(after_s, self._due, key)
+            return
+        if (timer := self._timers.pop(key, None)) is not None:
+            timer.cancel()
+        if key not in self._queued:
+            self._queued.add(key)
+            self._dirty.put_nowait(key)
+
+    def _due(self, key: Key) -> None:
+        self._timers.pop(key, None)
+        self.look(key)
+
+    # ---- work
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(WORKERS):
+                group.create_task(self._work())
+            group.create_task(self._resync())
+
+    async def _resync(self) -> None:
+        while True:
+            await asyncio.sleep(RESYNC_S)
+            now_s = time.monotonic()
+            self._refused = {pair: entry for pair, entry in self._refused.items() if entry[0] > now_s}
+            keys = {key for key, job in self.jobs.items() if job.ledger.state in IN_FLIGHT}
+            for key in keys.union(*(target.copies for target in self.targets.values())):
+                self.look(key)
+
+    async def _work(self) -> None:
+        while True:
+            key = await self._dirty.get()
+            self._queued.discard(key)
+            if key in self._busy:
+                self.look(key, 0.1)
+                continue
+            self._busy.add(key)
+            try:
+                await self._one(key)
+            except (KubeError, ValueError) as error:  # ValueError: a ledger that somebody else wrote
+                self.reasons[key] = str(error)
+                self._again(key)
+            finally:
+                self._busy.discard(key)
+
+    def _again(self, key: Key) -> None:
+        self._waits[key] = self._waits.get(key, 0) + 1
+        self.look(key, WAITS.delay_s(self._waits[key]))
+
+    async def _one(self, key: Key) -> None:
+        job = self.jobs.get(key) or await self._fetch(key)
+        for other in self.targets.values():
+            if (copy := other.copies.get(key)) is not None and (job is None or job.uid != copy.origin):
+                await self._collect(other, key, copy)
+        if job is None:
+            return
+        wish, to = self._wishes.get(key, (Wish.KEEP, ""))
+        target_name = job.ledger.to if job.ledger.state in IN_FLIGHT else to
+        target = self.targets.get(target_name)
+        if target is None:
+            if job.ledger.state in IN_FLIGHT:
+                self.reasons[key] = f"it is at {target_name}, which is not configured any more"
+            return
+        if not target.known and wish != Wish.FORGET:
+            self.reasons[key] = f"{target.name} has not answered yet"
+            self._again(key)
+            return
+        if job.ledger.state not in IN_FLIGHT and wish == Wish.MOVE and (why := await self.obstacle(job, target)):
+            self._refuse(key, job, target, why)
+            return
+        outcome = await self._reconcile(target, job, wish)
+        self._after(key, target, outcome)
+        if (copy := target.copies.get(key)) is not None and outcome.verdict.action == Action.NOTHING:
+            await self._collect(target, key, copy)
+
+    async def _reconcile(self, target: Target, job: HomeJob, wish: Wish) -> Outcome:
+        try:
+            outcome = await drive(reconcile(job, wish, target.route), Link(self.home, target.client).send)
+        except KubeError:
+            self.jobs.pop((job.namespace, job.name), None)  # a write may have been applied: read it again
+            raise
+        return outcome
+
+    async def _fetch(self, key: Key) -> HomeJob | None:
+        try:
+            job = home_job(await self.home.get(jobs_path(*key)))
+        except Refused as refused:
+            if refused.status == 404:
+                return None
+            raise
+        self.jobs[key] = job
+        return job
+
+    async def _collect(self, target: Target, key: Key, copy: CopyJob) -> None:
+        why = await drive(collect(copy, key[0], target.route), Link(self.home, target.client).send)
+        if why:
+            log.info("%s/%s at %s deleted: %s", copy.namespace, copy.name, target.name, why)
+
+    def _after(self, key: Key, target: Target, outcome: Outcome) -> None:
+        """What a look has changed: what is known, events, when to look again."""
+        job, verdict = outcome.job, outcome.verdict
+        if job is None:
+            self.lost(key)
+            return
+        if key not in self.jobs or not _older(job.version, self.jobs[key].version):
+            self.jobs[key] = job
+        if verdict.why:
+            self.reasons[key] = verdict.why
+        else:
+            self.reasons.pop(key, None)
+        for action in outcome.done:
+            self._count(action, job, target)
+            if (event := EVENTS.get(action)) is not None:
+                self.events.add(job, event, target.name, job.ledger.note)
+        if Action.UNDO in outcome.done:
+            self._refuse(key, job, target, job.ledger.note)
+        if job.ledger.state in (State.HOME, State.DONE):
+            self._wishes.pop(key, None)
+        if outcome.done:
+            self._waits.pop(key, None)
+        if verdict.action == Action.WAIT or (verdict.action != Action.NOTHING and not outcome.done):
+            self._again(key)
+
+    def _count(self, action: Action, job: HomeJob, target: Target) -> None:
+        self.moved += action == Action.RELEASE
+        if action == Action.MIRROR:
+            self.finished += 1
+            if self.on_finished is not None:
+                self.on_finished(job, target.copies.get((job.namespace, job.name)))
+
+    def _refuse(self, key: Key, job: HomeJob, target: Target, why: str) -> None:
+        """It stays at home, for now."""
+        if self.refusal(job.uid, target.name) != why:
+            self.events.add(job, "BurstRefused", target.name, why)
+        self._refused[job.uid, target.name] = time.monotonic() + REFUSED_S, why
+        self.reasons[key] = why
+        self._wishes.pop(key, None)
+
+    async def obstacle(self, job: HomeJob, target: Target) -> str:
+        """What the target lacks that this Job names, or nothing."""
+        if why := cannot_leave(job.whole, target.host_paths):
+            return why
+        namespace = target.route.namespace(job.namespace)
+        for one in needed(job.whole, namespace):
+            path = one.path(namespace)
+            if time.monotonic() < target.exists.get(path, 0.0):
+                continue
+            try:
+                await target.client.get(path)
+            except Refused as refused:
+                if refused.status == 404:
+                    return f"{target.name} has no {one.kind} {one.name}"
+                return f"{target.name}: {refused}"
+            if len(target.exists) > 1000:
+                target.exists.clear()
+            target.exists[path] = time.monotonic() + CHECKED_S
+        return ""
+
+
+def _older(one: str, other: str) -> bool:
+    return one.isdigit() and other.isdigit() and int(one) < int(other)
+
+
+def watches(mover: Mover, selector: str, namespaces: tuple[str, ...]) -> list[ResourceWatch[HomeJob | None]]:
+    """The watches of the home Jobs with this label, in these namespaces or everywhere."""
+    paths = [jobs_path(namespace) for namespace in namespaces] or ["/apis/batch/v1/jobs"]
+    return [_home_watch(mover, path, selector) for path in paths]
+
+
+def _home_watch(mover: Mover, path: str, selector: str) -> ResourceWatch[HomeJob | None]:
+    prefix = path.removeprefix("/apis/batch/v1/namespaces/").partition("/")[0] if "/namespaces/" in path else ""
+
+    def snapshot(jobs: list[HomeJob | None]) -> None:
+        there = {(job.namespace, job.name) for job in jobs if job is not None}
+        for key in [key for key in mover.jobs if key not in there and prefix in ("", key[0])]:
+            mover.lost(key)
+        for job in jobs:
+            event(False, job)
+
+    def event(gone: bool, job: HomeJob | None) -> None:
+        if job is None:
+            return
+        if gone:
+            mover.lost((job.namespace, job.name))
+            mover.look((job.namespace, job.name))  # it may only have lost its label
+        else:
+            mover.saw(job)
+
+    return ResourceWatch(mover.home, path, read_home, snapshot, event, mover.home_health, labels=selector)
+
+
+def read_home(job: Object) -> HomeJob | None:
+    """A Job of a watch; one whose ledger nobody understands is left alone, and said so once per change."""
+    try:
+        return home_job(job)
+    except ValueError as error:
+        log.warning("%s", error)
+        return None
+
+
+def target_watch(mover: Mover, target: Target) -> ResourceWatch[CopyJob]:
+    """The copies at one target that came from this home cluster."""
+
+    def snapshot(copies: list[CopyJob]) -> None:
+        target.copies.clear()
+        for copy in copies:
+            mover.saw_copy(target, copy)
+
+    def event(gone: bool, copy: CopyJob) -> None:
+        mover.saw_copy(target, copy, gone)
+
+    labels = f"{HOME_LABEL}={target.route.home_id}"
+    return ResourceWatch(target.client, "/apis/batch/v1/jobs", copy_job, snapshot, event, target.health, labels=labels)
+
+
+def suspends(version: Object) -> bool:
+    """Whether a server of this /version holds Jobs by `suspend`: from 1.22 on, where it is no longer alpha.
+
+    >>> suspends({"major": "1", "minor": "22+"}), suspends({"major": "1", "minor": "20"})
+    (True, False)
+    """
+    digits = "".join(c for c in str(version.get("minor", "")) if c.isdigit())
+    return (str(version.get("major")), int(digits or 0)) >= ("1", 22)
+
+
+async def probe(target: Target, period_s: float = 3.0) -> None:
+    """Ask a target every few seconds whether it is there, so that `status` knows within 10 s that it is not.
+
+    With a client of its own: the other one pauses when the target does not answer.
+    """
+    while True:
+        try:
+            version = await target.prober.get("/version")
+            by_suspend = replace(target.route.suspends, target=suspends(version))
+            target.route = replace(target.route, suspends=by_suspend)
+            target.silent_since_s, target.known = None, True
+        except KubeError:
+            if target.silent_since_s is None:
+                target.silent_since_s = time.monotonic()
+        await asyncio.sleep(period_s)
