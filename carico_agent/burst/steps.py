@@ -253,6 +253,8 @@ def orphan(copy: CopyJob, home: HomeJob | None) -> str:
 
 def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, Answer, str]:
     """Delete a copy without an origin. `namespace`: of the Job at home. Returns why, or nothing if it has one."""
+    if not copy.origin or copy.home != route.home_id:
+        return ""  # somebody else's Job
     answer = yield Request(True, "GET", jobs_path(namespace, copy.name))
     why = orphan(copy, None if answer.status == 404 else home_job(answer.body))
     if why and not copy.deleting:
