@@ -102,8 +102,11 @@ def parse_prices(text: str) -> Prices:
     if unknown := set(table) - {"machines", "egress_per_gb"}:
         raise BadPrices(f"unknown: {', '.join(sorted(unknown))}; known are machines and egress_per_gb")
     machines, egress = table.get("machines", {}), table.get("egress_per_gb", {})
-    for where, prices in {**machines, "egress_per_gb": egress}.items():
-        for name, price in prices.items() if isinstance(prices, dict) else [(where, prices)]:
+    tables = {**machines, "egress_per_gb": egress} if isinstance(machines, dict) else {"machines": machines}
+    for where, prices in tables.items():
+        if not isinstance(prices, dict):
+            raise BadPrices(f"{where}: {prices!r} is not a table of prices")
+        for name, price in prices.items():
             if not isinstance(price, int | float) or isinstance(price, bool) or not 0 <= price < inf:
                 raise BadPrices(f"{where}.{name}: {price!r} is not a price")
     return Prices(machines, egress)

@@ -31,6 +31,15 @@ CHECKED_S = 30.0
 """For how long an object that the target has is not looked up again."""
 IN_FLIGHT = (State.HOLDING, State.AWAY, State.RECALLING, State.RETURNED)
 
+_FULFILS: dict[Wish, tuple[State, ...]] = {
+    Wish.KEEP: (),
+    Wish.MOVE: (State.AWAY,),
+    Wish.STAY: (State.RETURNED,),
+    Wish.RECALL: (State.RECALLING, State.RETURNED),
+    Wish.FORGET: (),
+}
+"""States from which a Job goes on without anybody wishing."""
+
 Key = tuple[str, str]
 """Namespace and name of a Job at home."""
 
@@ -247,7 +256,7 @@ class Mover:
                 self.events.add(job, event, target.name, job.ledger.note)
         if Action.UNDO in outcome.done:
             self._refuse(key, job, target, job.ledger.note)
-        if job.ledger.state in (State.HOME, State.DONE):
+        if job.ledger.state in (State.HOME, State.DONE, *_FULFILS[self._wishes.get(key, (Wish.KEEP, ""))[0]]):
             self._wishes.pop(key, None)
         if outcome.done:
             self._waits.pop(key, None)

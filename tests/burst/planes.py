@@ -15,7 +15,7 @@ from carico_agent.kube.access import from_kubeconfig
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.buckets import TokenBucket
-from tests.kube.plane import Plane, free_port
+from tests.kube.plane import Plane, free_port, wait_for
 
 CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 """Without the node lifecycle controller: pretended nodes have no heartbeat."""
@@ -31,7 +31,7 @@ class BurstPlane(Plane):
 
     def start_controllers(self) -> None:
         config = self.kubeconfig("admin-token")
-        gates = ("--feature-gates=TTLAfterFinished=true",) if self.version < (1, 23) else ()
+        gates = ("--feature-gates=TTLAfterFinished=true", "--port=0") if self.version < (1, 23) else ()
         self._run(
             "kube-controller-manager",
             f"--kubeconfig={config}",
@@ -48,6 +48,7 @@ class BurstPlane(Plane):
             "--concurrent-gc-syncs=5",
             *gates,
         )
+        wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
 
     def signal_api(self, number: int) -> None:
         self._processes["kube-apiserver"].send_signal(number)
