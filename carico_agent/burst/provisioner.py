@@ -5,9 +5,10 @@ The command gets one JSON object on standard input and prints one on standard ou
     {"request_id": "cloud-7", "verb": "scale", "target": "cloud", "nodes": 2, "busy": ["node-a"]}
     {"state": "ready", "nodes": 2, "message": ""}
 
-Verbs: `scale` (make the cluster and its nodes as many as `nodes`), `delete` (everything), `status`. States: `ready`,
-`working` (not there yet: ask `status` again), `absent` (nothing exists any more; only this proves that a cluster is
-gone), `failed`. The same request id twice must have the effect of once. Nodes in `busy` run Jobs: they must stay.
+Verbs: `scale` (make the cluster and its nodes as many as `nodes`), `delete` (everything), `status`. States: `ready`
+(with 0 nodes: nothing in use), `working` (not there yet: ask `status` again), `absent` (nothing exists any more and
+nothing can run there; only this proves that a cluster is gone), `failed`. The same request id twice must have the
+effect of once. Nodes in `busy` run Jobs: they must stay.
 
 A request is written into a ConfigMap before the command runs, so that neither a crash nor a hang can order twice:
 until that request is answered, whoever leads repeats it with the same id. A command that hangs is killed at its
@@ -136,7 +137,7 @@ class Provisioner:
         """Whether this is what was ordered last, and it is so."""
         same = self.order.verb == verb and self.order.nodes == nodes
         if verb == "delete":
-            return self.report.state == "absent" and (same or self.order.number == 0)
+            return self._nothing() and (same or self.order.number == 0)
         return same and self.report.state == "ready" and self.report.nodes >= nodes
 
     async def poll(self, busy: Iterable[str] = ()) -> Report:
@@ -162,8 +163,12 @@ class Provisioner:
     def _answered(self) -> bool:
         """Whether the report is the end of what was ordered."""
         if self.order.verb == "delete":
-            return self.report.state in ("absent", "failed")
+            return self._nothing() or self.report.state == "failed"
         return self.report.state in ("ready", "failed")
+
+    def _nothing(self) -> bool:
+        """Whether there is nothing to pay: no cluster, or (existing ones) no node of it in use."""
+        return self.report.state == "absent" or (self.report.state == "ready" and self.report.nodes == 0)
 
     async def _save(self, order: Order) -> None:
         body: Object = {

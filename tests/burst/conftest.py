@@ -6,6 +6,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.burst.planes import BurstPlane, two_planes
+from tests.conftest import TREE
 from tests.kube.plane import binaries, wait_for
 
 
@@ -24,6 +25,8 @@ def planes_alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bur
     if not os.access(folder / "kube-controller-manager", os.X_OK):
         pytest.skip("no kube-controller-manager: run tests/kube/build.sh")
     home, cloud = two_planes(tmp_path_factory.mktemp("burst"))
+    home.apply(TREE / "deploy/burst/home.yaml")
+    cloud.apply(TREE / "deploy/burst/target.yaml")
     yield home, cloud
     for plane in (home, cloud):
         plane.stop()

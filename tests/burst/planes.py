@@ -24,6 +24,12 @@ CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 class BurstPlane(Plane):
     """A plane with a Job controller. TTLAfterFinished is alpha in 1.20."""
 
+    def _files(self) -> None:
+        super()._files()
+        user = "system:serviceaccount:carico:carico-burst"
+        with (self.folder / "tokens.csv").open("a") as tokens:
+            tokens.write(f'burst-token,{user},{user},"system:serviceaccounts"\n')
+
     def _run(self, binary: str, *arguments: str, name: str = "") -> None:
         if binary == "kube-apiserver" and self.version < (1, 23):
             arguments = (*arguments, "--feature-gates=TTLAfterFinished=true")
