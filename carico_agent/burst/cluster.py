@@ -2,6 +2,7 @@
 
 import json
 import time
+from collections import deque
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
@@ -116,9 +117,11 @@ def _time(text: object) -> float:
 class ClusterView:
     """Nodes and unfinished Pods of one cluster."""
 
-    def __init__(self, client: KubeClient, health: Health, namespaces: tuple[str, ...] = ()) -> None:
+    def __init__(self, client: KubeClient, health: Health) -> None:
         self.nodes: dict[str, NodeSeen] = {}
         self.pods: dict[str, PodSeen] = {}
+        self.ended: deque[tuple[str, float]] = deque(maxlen=1000)
+        """UID of the Job and time it ran [s], of Pods that have ended since somebody looked."""
         self._node_watch = ResourceWatch(
             client, "/api/v1/nodes", read_node, self._nodes_are, self._node_changed, health
         )
@@ -146,7 +149,9 @@ class ClusterView:
         self.pods = {pod.uid: pod for pod in pods}
 
     def _pod_changed(self, gone: bool, pod: PodSeen) -> None:
-        self.pods.pop(pod.uid, None)
+        known = self.pods.pop(pod.uid, None)
+        if gone and known is not None and known.running and known.job and not pod.deleting:
+            self.ended.append((known.job, max(0.0, time.time() - known.started_s)))
         if not gone:
             self.pods[pod.uid] = pod
 

@@ -7,7 +7,6 @@ have happened, and every RESYNC_S anyway.
 import asyncio
 import logging
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from carico_agent.burst.events import EVENTS, EventLog
@@ -78,7 +77,6 @@ class Mover:
     """Why a Job stands still, for `status`."""
     moved: int = 0
     finished: int = 0
-    on_finished: Callable[[HomeJob, CopyJob | None], None] | None = None
 
     def __post_init__(self) -> None:
         self._wishes: dict[Key, tuple[Wish, str]] = {}
@@ -105,6 +103,7 @@ class Mover:
         self.jobs.pop(key, None)
         self._wishes.pop(key, None)
         self.reasons.pop(key, None)
+        self._waits.pop(key, None)
 
     def saw_copy(self, target: Target, copy: CopyJob, gone: bool = False) -> None:
         key = self._home_key(target, copy)
@@ -203,8 +202,9 @@ class Mover:
             if job.ledger.state in IN_FLIGHT:
                 self.reasons[key] = f"it is at {target_name}, which is not configured any more"
             return
-        if not target.known and wish != Wish.FORGET:
-            self.reasons[key] = f"{target.name} has not answered yet"
+        if wish != Wish.FORGET and (not target.known or target.silent_since_s is not None):
+            # not even tried: a target that is away must not keep workers from the others
+            self.reasons[key] = f"{target.name} does not answer" if target.known else f"{target.name} is not known yet"
             self._again(key)
             return
         if job.ledger.state not in IN_FLIGHT and wish == Wish.MOVE and (why := await self.obstacle(job, target)):
@@ -251,7 +251,8 @@ class Mover:
         else:
             self.reasons.pop(key, None)
         for action in outcome.done:
-            self._count(action, job, target)
+            self.moved += action == Action.RELEASE
+            self.finished += action == Action.MIRROR
             if (event := EVENTS.get(action)) is not None:
                 self.events.add(job, event, target.name, job.ledger.note)
         if Action.UNDO in outcome.done:
@@ -262,13 +263,6 @@ class Mover:
             self._waits.pop(key, None)
         if verdict.action == Action.WAIT or (verdict.action != Action.NOTHING and not outcome.done):
             self._again(key)
-
-    def _count(self, action: Action, job: HomeJob, target: Target) -> None:
-        self.moved += action == Action.RELEASE
-        if action == Action.MIRROR:
-            self.finished += 1
-            if self.on_finished is not None:
-                self.on_finished(job, target.copies.get((job.namespace, job.name)))
 
     def _refuse(self, key: Key, job: HomeJob, target: Target, why: str) -> None:
         """It stays at home, for now."""

@@ -12,7 +12,7 @@ from carico_agent.burst.choice import REGIONS, Data, JobNeeds
 from carico_agent.burst.cluster import ClusterView, PodSeen, asked_of, take
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Key, Mover, Target
-from carico_agent.burst.objects import ORIGIN, CopyJob, HomeJob, State
+from carico_agent.burst.objects import ORIGIN, HomeJob, State
 from carico_agent.burst.overflow import NodeRoom, Waiting, kind_of_job
 from carico_agent.burst.planner import Candidate, Growth, Plan, Policy, TargetState, plan
 from carico_agent.burst.protocol import RECALLED, Wish
@@ -71,7 +71,6 @@ class BurstService:
         self.history, self.arrivals = History(), Arrivals()
         self.plan = Plan()
         self._known: set[str] = set()
-        mover.on_finished = self._learn
 
     # ---- one round
 
@@ -262,16 +261,25 @@ class BurstService:
     # ---- learning
 
     def _count_arrivals(self, now_s: float) -> None:
-        alive = {job.uid for job in self.mover.jobs.values()}
+        """New Jobs, and how long Pods ran that have ended on either side. Jobs that had ended before we came: by
+        their own times, which include their waiting."""
         for job in self.mover.jobs.values():
             if job.uid not in self._known and not job.finished:
                 self.arrivals.came(kind_of_job(job.whole), now_s)
             elif job.uid not in self._known:
-                self._learn(job, None)
-        self._known = alive
+                self._learn_from_status(job)
+        self._known = {job.uid for job in self.mover.jobs.values()}
+        kinds = {job.uid: kind_of_job(job.whole) for job in self.mover.jobs.values()}
+        for site in self.sites.values():
+            kinds |= {copy.uid: kinds.get(copy.origin, "") for copy in site.target.copies.values()}
+        for view in [self.home, *(site.view for site in self.sites.values())]:
+            while view.ended:
+                uid, took_s = view.ended.popleft()
+                if kind := kinds.get(uid):
+                    self.history.finished(kind, took_s)
 
-    def _learn(self, job: HomeJob, copy: CopyJob | None) -> None:
-        status = (copy or job).whole.get("status") or {}
+    def _learn_from_status(self, job: HomeJob) -> None:
+        status = job.whole.get("status") or {}
         try:
             took_s = parse_rfc3339(status["completionTime"]) - parse_rfc3339(status["startTime"])
         except (KeyError, ValueError, TypeError):

@@ -164,7 +164,7 @@ async def test_a_target_that_was_never_seen_is_not_written_to() -> None:
     stage.mover.wish(key, Wish.MOVE, "cloud")
     await stage.go(4)
     assert ledger(stage.world.home, "a") == {}
-    assert stage.mover.reasons[key] == "cloud has not answered yet"
+    assert stage.mover.reasons[key] == "cloud is not known yet"
 
 
 async def test_a_target_that_is_not_configured_any_more_is_said() -> None:

@@ -214,3 +214,14 @@ def test_a_pod_is_read() -> None:
     owner = {"kind": "Job", "uid": "j", "controller": True}
     seen = read_pod({"metadata": {"uid": "p", "ownerReferences": [owner]}, "status": {"conditions": [condition]}})
     assert (seen.job, seen.node, seen.unschedulable_since_s) == ("j", "", 1704067200.0)
+
+
+async def test_how_long_pods_ran_is_learned() -> None:
+    stage = Served()
+    stage.wait_at_home("a")
+    uid = stage.world.home.jobs["default/a"]["metadata"]["uid"]
+    pod = PodSeen("p", uid, "n", Asked(1.0), True, time.time() - 100.0, None, False)
+    stage.service.home._pod_changed(False, pod)
+    stage.service.home._pod_changed(True, pod)
+    await stage.service.round(acts=False)
+    assert stage.service.history.duration_s("default/x") == pytest.approx(100.0, abs=5.0)
