@@ -174,9 +174,6 @@ class BurstDaemon:
             self._start("multikueue", self.dispatcher.run)
             return
         self._start("mover", lambda: self._while_leading(mover.run))
-        for name, site in service.sites.items():
-            if site.provisioner is not None:
-                self._start(f"orders {name}", site.provisioner.load)
         self._start("rounds", lambda: rounds(service, self._leads, self.settings.period_s, self.models))
 
     def _leads(self) -> bool:
@@ -312,6 +309,9 @@ async def look(settings: Settings, most_s: float = 9.0) -> dict[str, Any]:
             while not service.home.synced:
                 await asyncio.sleep(0.05)
         await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
+        for site in service.sites.values():
+            if site.provisioner is not None:
+                await site.provisioner.load()
         await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
         await service.round(acts=False)
         return service.status()

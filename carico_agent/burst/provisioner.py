@@ -110,6 +110,7 @@ class Provisioner:
         self._name = f"carico-burst-{target}"
         self._command, self._deadline_s = command, deadline_s
         self._version = ""
+        self.loaded = False
         self.order = Order()
         self.report = Report("unknown")
         self.trouble = ""
@@ -121,11 +122,15 @@ class Provisioner:
         except Refused as refused:
             if refused.status != 404:
                 raise
-            self._version, self.order = "", Order()
+            self._version, self.order, self.loaded = "", Order(), True
             return
         self._version = str(found["metadata"]["resourceVersion"])
-        values = json.loads((found.get("data") or {}).get("order") or "{}")
-        self.order = Order(**values)
+        try:
+            values = json.loads((found.get("data") or {}).get("order") or "{}")
+            self.order = Order(**values)
+        except (ValueError, TypeError) as error:
+            raise ProvisionerError(f"ConfigMap {self._name} was changed by somebody else") from error
+        self.loaded = True
 
     async def ask(self, verb: str, nodes: int = 0) -> None:
         """Order something new; not before the last order was answered. The report comes with `poll`."""
@@ -177,9 +182,11 @@ class Provisioner:
             "metadata": {"name": self._name},
             "data": {"order": json.dumps(asdict(order))},
         }
+        self.loaded = False  # until it is certain what is written: a conflict, or a lost answer, is read again
         if self._version:
             body["metadata"]["resourceVersion"] = self._version
             saved = await self._client.request("PUT", f"{self._path}/{self._name}", body)
         else:
             saved = await self._client.post(self._path, body)
+        self.loaded = True
         self._version, self.order = str(saved["metadata"]["resourceVersion"]), order

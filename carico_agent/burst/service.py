@@ -193,6 +193,8 @@ class BurstService:
         provisioner = site.provisioner
         assert provisioner is not None
         try:
+            if not provisioner.loaded:
+                await provisioner.load()
             busy = site.view.busy()
             unsure = provisioner.report.state in ("working", "unknown")
             if provisioner.order.open or provisioner.trouble or unsure:
@@ -204,7 +206,7 @@ class BurstService:
             elif (fewer := self._fewer(site, busy, now_s)) is not None:
                 await provisioner.ask("scale" if fewer else "delete", fewer)
             await self._forget_if_gone(site, now_s)
-        except ProvisionerError as error:
+        except (ProvisionerError, KubeError) as error:
             log.warning("%s: %s", site.target.name, error)
 
     async def _forget_if_gone(self, site: Site, now_s: float) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.burst.provisioner import Provisioner, ProvisionerError, parse_report, run_command
+from carico_agent.kube.errors import Refused
 from tests.burst.fake_client import FakeClient
 from tests.burst.model import Cluster
 
@@ -118,8 +119,11 @@ async def test_two_leaders_do_not_both_order(fake: Fake) -> None:
     await one.load()
     await other.load()
     await one.ask("scale", 1)
-    with pytest.raises(Exception, match="exists"):
+    with pytest.raises(Refused, match="exists"):
         await other.ask("scale", 1)
+    assert not other.loaded
+    await other.load()
+    assert other.order == one.order
 
 
 async def test_a_missing_command_is_said() -> None:
