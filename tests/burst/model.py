@@ -173,8 +173,14 @@ class Cluster:
         name = f"pod-{next(self.made)}"
         labels = dict(job["spec"]["template"]["metadata"]["labels"])
         self.pods[name] = {
-            "metadata": {"name": name, "labels": labels},
-            "spec": {},
+            "metadata": {
+                "name": name,
+                "uid": f"{self.name}-{name}",
+                "namespace": job["metadata"]["namespace"],
+                "labels": labels,
+                "ownerReferences": [{"kind": "Job", "uid": job["metadata"]["uid"], "controller": True}],
+            },
+            "spec": copy.deepcopy(job["spec"]["template"].get("spec") or {}),
             "status": {"phase": "Pending"},
         }
 
