@@ -17,18 +17,23 @@ from aiohttp import web
 from carico_agent.burst.choice import BadPrices, Prices, parse_prices
 from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import EventLog
+from carico_agent.burst.families import families
+from carico_agent.burst.feeds import target_watch, watches
 from carico_agent.burst.lease import LeaderLease
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
-from carico_agent.burst.mover import Mover, Target, probe, suspends, target_watch, watches
+from carico_agent.burst.mover import Mover
 from carico_agent.burst.multikueue import Dispatcher
 from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import Policy
 from carico_agent.burst.protocol import Suspends, Wish
 from carico_agent.burst.provisioner import Provisioner
-from carico_agent.burst.service import BurstService, Site, rounds
+from carico_agent.burst.report import status
+from carico_agent.burst.service import BurstService, rounds
+from carico_agent.burst.site import Site
 from carico_agent.burst.steps import Outcome, Route, jobs_path
+from carico_agent.burst.target import Target, probe, suspends
 from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
@@ -258,46 +263,14 @@ class BurstDaemon:
     async def _status(self, request: web.BaseRequest) -> web.StreamResponse:
         if self.service is None:
             raise ApiError(503, "the home cluster is not known yet")
-        return answer({**self.service.status(), "leads": self.lease.leads, "leader": self.lease.holder})
+        return answer({**status(self.service), "leads": self.lease.leads, "leader": self.lease.holder})
+
+    def families(self) -> list[metrics.Family]:
+        return families(self.service, self.lease, self.clients.home, self._cost, self.events.dropped)
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        text = metrics.render(self._families())
+        text = metrics.render(self.families())
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
-
-    def _families(self) -> list[metrics.Family]:
-        Family = metrics.Family
-        cost = [
-            Family("process_cpu_seconds_total", "counter", "CPU time of the service.").add(self._cost.cpu_s()),
-            Family("process_resident_memory_bytes", "gauge", "Resident memory.").add(self._cost.resident_bytes()),
-            Family("carico_burst_leads", "gauge", "1 while this process leads.").add(float(self.lease.leads)),
-        ]
-        if self.service is None:
-            return cost
-        mover = self.service.mover
-        states = Family("carico_burst_jobs", "gauge", "Jobs that may move, by state.")
-        counts: dict[str, int] = {}
-        for job in mover.jobs.values():
-            counts[job.ledger.state] = counts.get(job.ledger.state, 0) + 1
-        for state, count in sorted(counts.items()):
-            states.add(count, state=state)
-        answers = Family("carico_burst_target_answers", "gauge", "1 while the target's API server answers.")
-        nodes = Family("carico_burst_target_nodes", "gauge", "Nodes of the target.")
-        sent = Family("carico_burst_requests_total", "counter", "Requests sent to an API server.")
-        sent.add(self.clients.home.requests, cluster="home")
-        for name, site in self.service.sites.items():
-            answers.add(float(site.target.silent_since_s is None), target=name)
-            nodes.add(len(site.view.nodes), target=name)
-            sent.add(site.target.client.requests, cluster=name)
-        return [
-            *cost,
-            states,
-            answers,
-            nodes,
-            sent,
-            Family("carico_burst_moved_total", "counter", "Jobs released at a target.").add(mover.moved),
-            Family("carico_burst_finished_total", "counter", "Jobs that ended at a target.").add(mover.finished),
-            Family("carico_burst_events_dropped_total", "counter", "Events not posted.").add(self.events.dropped),
-        ]
 
 
 async def look(settings: Settings, most_s: float = 9.0) -> dict[str, Any]:
@@ -314,7 +287,7 @@ async def look(settings: Settings, most_s: float = 9.0) -> dict[str, Any]:
                 await site.provisioner.load()
         await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
         await service.round(acts=False)
-        return service.status()
+        return status(service)
     except TimeoutError as error:
         raise KubeError(f"{daemon.clients.home.access.server} does not answer within {most_s:g} s") from error
     finally:

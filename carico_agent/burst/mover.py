@@ -7,18 +7,18 @@ have happened, and every RESYNC_S anyway.
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from carico_agent.burst.events import EVENTS, EventLog
 from carico_agent.burst.link import WAITS, Link, drive
-from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, State, copy_job, home_job
+from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
 from carico_agent.burst.protocol import Action, Wish
 from carico_agent.burst.requirements import cannot_leave, needed
-from carico_agent.burst.steps import Outcome, Route, collect, jobs_path, reconcile
-from carico_agent.kube.client import KubeClient, Object
+from carico_agent.burst.steps import Outcome, collect, jobs_path, reconcile
+from carico_agent.burst.target import Key, Target
+from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.health import Health
-from carico_agent.kube.watch import ResourceWatch
 
 log = logging.getLogger(__name__)
 
@@ -38,30 +38,6 @@ _FULFILS: dict[Wish, tuple[State, ...]] = {
     Wish.FORGET: (),
 }
 """States from which a Job goes on without anybody wishing."""
-
-Key = tuple[str, str]
-"""Namespace and name of a Job at home."""
-
-
-@dataclass
-class Target:
-    """One cluster to move to: its client, what is there, and how it answers."""
-
-    route: Route
-    client: KubeClient
-    prober: KubeClient
-    host_paths: tuple[str, ...] = ()
-    copies: dict[Key, CopyJob] = field(default_factory=dict)
-    health: Health = field(default_factory=lambda: Health("target"))
-    silent_since_s: float | None = None
-    """Since when it does not answer (monotonic)."""
-    known: bool = False
-    """It has answered once, so it is known how it holds Jobs; before that nothing is done there."""
-    exists: dict[str, float] = field(default_factory=dict)
-
-    @property
-    def name(self) -> str:
-        return self.route.to
 
 
 @dataclass
@@ -295,82 +271,3 @@ class Mover:
 
 def _older(one: str, other: str) -> bool:
     return one.isdigit() and other.isdigit() and int(one) < int(other)
-
-
-def watches(mover: Mover, selector: str, namespaces: tuple[str, ...]) -> list[ResourceWatch[HomeJob | None]]:
-    """The watches of the home Jobs with this label, in these namespaces or everywhere."""
-    paths = [jobs_path(namespace) for namespace in namespaces] or ["/apis/batch/v1/jobs"]
-    return [_home_watch(mover, path, selector) for path in paths]
-
-
-def _home_watch(mover: Mover, path: str, selector: str) -> ResourceWatch[HomeJob | None]:
-    prefix = path.removeprefix("/apis/batch/v1/namespaces/").partition("/")[0] if "/namespaces/" in path else ""
-
-    def snapshot(jobs: list[HomeJob | None]) -> None:
-        there = {(job.namespace, job.name) for job in jobs if job is not None}
-        for key in [key for key in mover.jobs if key not in there and prefix in ("", key[0])]:
-            mover.lost(key)
-        for job in jobs:
-            event(False, job)
-
-    def event(gone: bool, job: HomeJob | None) -> None:
-        if job is None:
-            return
-        if gone:
-            mover.lost((job.namespace, job.name))
-            mover.look((job.namespace, job.name))  # it may only have lost its label
-        else:
-            mover.saw(job)
-
-    return ResourceWatch(mover.home, path, read_home, snapshot, event, mover.home_health, labels=selector)
-
-
-def read_home(job: Object) -> HomeJob | None:
-    """A Job of a watch; one whose ledger nobody understands is left alone, and said so once per change."""
-    try:
-        return home_job(job)
-    except ValueError as error:
-        log.warning("%s", error)
-        return None
-
-
-def target_watch(mover: Mover, target: Target) -> ResourceWatch[CopyJob]:
-    """The copies at one target that came from this home cluster."""
-
-    def snapshot(copies: list[CopyJob]) -> None:
-        target.copies.clear()
-        for copy in copies:
-            mover.saw_copy(target, copy)
-
-    def event(gone: bool, copy: CopyJob) -> None:
-        mover.saw_copy(target, copy, gone)
-
-    labels = f"{HOME_LABEL}={target.route.home_id}"
-    return ResourceWatch(target.client, "/apis/batch/v1/jobs", copy_job, snapshot, event, target.health, labels=labels)
-
-
-def suspends(version: Object) -> bool:
-    """Whether a server of this /version holds Jobs by `suspend`: from 1.22 on, where it is no longer alpha.
-
-    >>> suspends({"major": "1", "minor": "22+"}), suspends({"major": "1", "minor": "20"})
-    (True, False)
-    """
-    digits = "".join(c for c in str(version.get("minor", "")) if c.isdigit())
-    return (str(version.get("major")), int(digits or 0)) >= ("1", 22)
-
-
-async def probe(target: Target, period_s: float = 3.0) -> None:
-    """Ask a target every few seconds whether it is there, so that `status` knows within 10 s that it is not.
-
-    With a client of its own: the other one pauses when the target does not answer.
-    """
-    while True:
-        try:
-            version = await target.prober.get("/version")
-            by_suspend = replace(target.route.suspends, target=suspends(version))
-            target.route = replace(target.route, suspends=by_suspend)
-            target.silent_since_s, target.known = None, True
-        except KubeError:
-            if target.silent_since_s is None:
-                target.silent_since_s = time.monotonic()
-        await asyncio.sleep(period_s)

@@ -56,7 +56,7 @@ def nominate(workload: Object, service: BurstService, rooms: dict[str, list[Node
         trial = list(rooms[name])
         fits = all(take(trial, "", one) for one in pods)
         ready_s = 0.0 if fits else (site.autoscales_s or float("inf"))
-        obstacle = service.obstacle(site, now_s)
+        obstacle = site.obstacle(now_s)
         offers.append(TargetOffer(name, site.region, site.price_per_h, 1, ready_s, site.image_s, 0.0, obstacle))
     policy = service.policy
     needs = JobNeeds(service.history.duration_s(""))

@@ -4,19 +4,19 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from carico_agent.burst.choice import REGIONS, Data, JobNeeds
 from carico_agent.burst.cluster import ClusterView, PodSeen, asked_of, take
 from carico_agent.burst.models import Models
-from carico_agent.burst.mover import IN_FLIGHT, Key, Mover, Target
+from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, State
 from carico_agent.burst.overflow import NodeRoom, Waiting, kind_of_job
 from carico_agent.burst.planner import Candidate, Growth, Plan, Policy, TargetState, plan
 from carico_agent.burst.protocol import RECALLED, Wish
-from carico_agent.burst.provisioner import Provisioner, ProvisionerError
+from carico_agent.burst.provisioner import ProvisionerError
+from carico_agent.burst.site import Site
+from carico_agent.burst.target import Key
 from carico_agent.burst.waits import Arrivals, History
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.times import parse_rfc3339
@@ -29,25 +29,6 @@ OUT_OF = ("OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage")
 
 GONE_S = 20.0
 """A target that is silent for this long is asked for at its provisioner [s]."""
-
-
-@dataclass
-class Site:
-    """A target as the planner sees it: what is there, what it costs, how it grows."""
-
-    target: Target
-    view: ClusterView
-    region: str = ""
-    price_per_h: float | None = None
-    image_s: float = 0.0
-    data_s_per_gb: float = 0.0
-    autoscales_s: float | None = None
-    provisioner: Provisioner | None = None
-    new_node: NodeRoom = field(default_factory=lambda: NodeRoom("new"))
-    boot_s: float = 300.0
-    most_nodes: int = 0
-    ordered_s: float = 0.0
-    idle_since_s: float | None = None
 
 
 DataOf = Callable[[HomeJob], tuple[Data, ...]]
@@ -146,21 +127,12 @@ class BurstService:
             site.autoscales_s,
             site.image_s,
             site.data_s_per_gb,
-            self.obstacle(site, now_s),
+            site.obstacle(now_s),
         )
 
     def rooms(self) -> dict[str, list[NodeRoom]]:
         """What is free at every target now."""
         return {name: site.view.room(time.time()) for name, site in self.sites.items()}
-
-    def obstacle(self, site: Site, now_s: float) -> str:
-        """Why a target cannot be used now."""
-        silent_s = site.target.silent_since_s
-        if silent_s is not None and not (site.provisioner is not None and site.provisioner.report.state == "absent"):
-            return f"does not answer for {now_s - silent_s:.0f} s"
-        if not site.view.synced and site.provisioner is None:
-            return "is not known yet"
-        return ""
 
     def _reserve(self, site: Site, rooms: list[NodeRoom]) -> None:
         """Room for Jobs on their way: wished or away, and not bound there yet."""
@@ -288,63 +260,6 @@ class BurstService:
             return
         if isfinite(took_s) and took_s >= 0:
             self.history.finished(kind_of_job(job.whole), took_s)
-
-    # ---- what is said
-
-    def status(self) -> dict[str, Any]:
-        """For /v1/burst and `carico burst status`."""
-        now_s = time.monotonic()
-        return {
-            "jobs": [self._job_status(key, job) for key, job in sorted(self.mover.jobs.items())],
-            "targets": {name: self._target_status(site, now_s) for name, site in self.sites.items()},
-            "moved": self.mover.moved,
-            "finished": self.mover.finished,
-            "home": self.mover.home_health.condition,
-        }
-
-    def _job_status(self, key: Key, job: HomeJob) -> dict[str, Any]:
-        ledger = job.ledger
-        why = self.mover.reasons.get(key, "") or ledger.note
-        site = self.sites.get(ledger.to)
-        if ledger.state in IN_FLIGHT and site is not None and site.target.silent_since_s is not None:
-            silent_s = time.monotonic() - site.target.silent_since_s
-            why = (
-                f"{ledger.to} does not answer for {silent_s:.0f} s: the Job is not started at home, since it may run "
-                "there; if it is certain that it does not: carico burst forget --fenced"
-            )
-        if job.deleting and ledger.state in IN_FLIGHT:
-            why = f"being deleted, its copy at {ledger.to} first. {why}".strip()
-        state = job.finished or str(ledger.state)
-        return {
-            "namespace": key[0],
-            "name": key[1],
-            "state": state,
-            "to": ledger.to if ledger.state != State.HOME else self.plan.moves.get(key, ""),
-            "epoch": ledger.epoch,
-            "why": why,
-            "options": [option.__dict__ for option in self.plan.options.get(key, []) if isfinite(option.cost)],
-        }
-
-    def _target_status(self, site: Site, now_s: float) -> dict[str, Any]:
-        provisioner = site.provisioner
-        return {
-            "answers": site.target.silent_since_s is None,
-            "condition": self.obstacle(site, now_s) or "fine",
-            "region": site.region,
-            "price_per_h": site.price_per_h,
-            "nodes": len(site.view.nodes),
-            "copies": len(site.target.copies),
-            "add": self.plan.add.get(site.target.name, 0),
-            "provisioner": None
-            if provisioner is None
-            else {
-                "state": provisioner.report.state,
-                "nodes": provisioner.report.nodes,
-                "trouble": provisioner.trouble,
-                "order": f"{provisioner.order.verb} {provisioner.order.nodes}",
-                "open": provisioner.order.open,
-            },
-        }
 
 
 def _created(job: HomeJob) -> tuple[str, str]:

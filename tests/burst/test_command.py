@@ -8,6 +8,7 @@ import pytest
 from carico_agent.burst.lease import LeaderLease
 from carico_agent.burst.multikueue import nominate, waits
 from carico_agent.burst.overflow import NodeRoom
+from carico_agent.burst.report import status
 from carico_agent.cli import main
 from carico_agent.cli.burst import describe
 from tests.burst.fake_client import FakeClient
@@ -91,7 +92,7 @@ async def test_the_status_is_readable() -> None:
     stage.wait_at_home("a")
     stage.wait_at_home("b", 1.0)
     await stage.service.round(acts=False)
-    text = describe(stage.service.status(), True)
+    text = describe(status(stage.service), True)
     assert "target cloud: fine; 1 nodes, 0.5/h" in text
     assert "default/a: home → cloud" in text
     assert "default/b: home  (unschedulable for 1 s, of 5 s)" in text

@@ -6,10 +6,11 @@ from typing import Any
 import pytest
 
 from carico_agent.burst.events import EventLog
-from carico_agent.burst.mover import Key, Mover, Target
+from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import copy_job, home_job
 from carico_agent.burst.protocol import Wish
 from carico_agent.burst.steps import Request
+from carico_agent.burst.target import Key, Target
 from tests.burst.fake_client import FakeClient
 from tests.burst.model import Object, job, ledger
 from tests.burst.world import ROUTE, World

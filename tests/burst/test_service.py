@@ -15,7 +15,9 @@ from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.burst.planner import Policy
 from carico_agent.burst.protocol import Wish
 from carico_agent.burst.provisioner import Provisioner
-from carico_agent.burst.service import BurstService, Site
+from carico_agent.burst.report import status
+from carico_agent.burst.service import BurstService
+from carico_agent.burst.site import Site
 from carico_agent.kube.health import Health
 from tests.burst.model import ledger
 from tests.burst.test_mover import Stage, fit
@@ -78,7 +80,7 @@ async def test_plan_does_nothing() -> None:
     await stage.service.round(acts=False)
     assert stage.service.plan.moves == {key: "cloud"}
     assert stage.home.requests + stage.cloud.requests == before
-    (job,) = stage.service.status()["jobs"]
+    (job,) = status(stage.service)["jobs"]
     assert job["to"] == "cloud"
     assert job["options"][0]["target"] == "cloud"
 
@@ -121,7 +123,7 @@ async def test_a_target_proven_gone_gives_its_jobs_back_and_a_silent_one_does_no
     stage.cloud.silent, stage.target.silent_since_s = True, time.monotonic() - 60.0
     await stage.service.round(acts=True)
     assert not stage.mover.wished(key)  # its provisioner says: ready
-    (job,) = stage.service.status()["jobs"]
+    (job,) = status(stage.service)["jobs"]
     assert "does not answer" in job["why"]
     assert "forget --fenced" in job["why"]
     (tmp_path / "state").write_text(json.dumps({"nodes": 0, "done": [], "orders": 0}))
