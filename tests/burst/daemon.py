@@ -19,7 +19,11 @@ PRICES = "[machines.west]\nbig = 0.68\n"
 class BurstProcess:
     """Started at once; `kill` and `start` again as often as wanted."""
 
-    def __init__(self, folder: Path, home: Plane, cloud: Plane, token: str = "burst-token", **settings: Any) -> None:
+    def __init__(
+        self, folder: Path, home: Plane, cloud: Plane, target: dict[str, Any] | None = None, **settings: Any
+    ) -> None:
+        """`target`: more settings of the target; `settings`: of the service."""
+        token = "burst-token"
         self.port, self.config, self.log = free_port(), folder / "burst.toml", folder / "burst.log"
         (folder / "prices.toml").write_text(PRICES)
         rows = {
@@ -31,9 +35,15 @@ class BurstProcess:
             "prices": str(folder / "prices.toml"),
             **settings,
         }
-        target = {"kubeconfig": str(cloud.kubeconfig(token)), "region": "west", "machine": "big", "image_s": 0.0}
+        there = {
+            "kubeconfig": str(cloud.kubeconfig(token)),
+            "region": "west",
+            "machine": "big",
+            "image_s": 0.0,
+            **(target or {}),
+        }
         text = "[burst]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in rows.items())
-        text += "[burst.targets.cloud]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in target.items())
+        text += "[burst.targets.cloud]\n" + "".join(f"{key} = {json.dumps(value)}\n" for key, value in there.items())
         self.config.write_text(text)
         self.process: subprocess.Popen[bytes] | None = None
 

@@ -85,7 +85,8 @@ class Scene:
 
     def _counted(self, names: list[str]) -> bool:
         jobs = {job["metadata"]["name"]: job for job in self.home.admin.get(jobs_path("default"))["items"]}
-        return all((jobs[name].get("status") or {}).get("active") for name in names)
+        statuses = [jobs[name].get("status") or {} for name in names]
+        return all(status.get("active") or status.get("succeeded") for status in statuses)
 
     def uid(self, name: str) -> str:
         return str(self.home.admin.get(jobs_path("default", name))["metadata"]["uid"])

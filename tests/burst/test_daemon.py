@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import random
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,8 +70,7 @@ async def test_a_target_that_is_away_is_said_and_nothing_is_started(
         started.append(service.start().ready())
         await asyncio.to_thread(wait_for, lambda: len(scene.runs) == 3, "all run at the target", 120)
         assert "carico_burst_moved_total 3" in service.get("/metrics")
-        events = scene.home.admin.get("/api/v1/namespaces/default/events")["items"]
-        assert [event["message"] for event in events if event["reason"] == "BurstMoved"] == ["runs at cloud"] * 3
+        await asyncio.to_thread(wait_for, lambda: moved_events(scene) == {"runs at cloud": 3}, "events say so")
         scene.cloud.stop_api()
         try:
             await asyncio.to_thread(wait_for, lambda: said_away(service), "status says it", 60)
@@ -95,6 +95,13 @@ async def test_a_target_that_is_away_is_said_and_nothing_is_started(
         await asyncio.to_thread(
             wait_for, lambda: not scene.cloud.admin.get(jobs_path("default"))["items"], "no copy is left", 60
         )
+
+
+def moved_events(scene: Scene) -> Counter[str]:
+    uids = {job["metadata"]["uid"] for job in scene.home.admin.get(jobs_path("default"))["items"]}
+    events = scene.home.admin.get("/api/v1/namespaces/default/events")["items"]
+    ours = [event for event in events if event["involvedObject"].get("uid") in uids]
+    return Counter(event["message"] for event in ours if event["reason"] == "BurstMoved")
 
 
 def said_away(service: BurstProcess) -> bool:
