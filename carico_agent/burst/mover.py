@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 from carico_agent.burst.events import EVENTS, EventLog
 from carico_agent.burst.link import WAITS, Link, drive
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
-from carico_agent.burst.protocol import Action, Wish
+from carico_agent.burst.protocol import UNREAD, Action, Wish
 from carico_agent.burst.requirements import cannot_leave, needed
-from carico_agent.burst.steps import Outcome, collect, jobs_path, reconcile
+from carico_agent.burst.steps import Outcome, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
@@ -188,12 +188,14 @@ class Mover:
             return
         outcome = await self._reconcile(target, job, wish)
         self._after(key, target, outcome)
-        if (copy := target.copies.get(key)) is not None and outcome.verdict.action == Action.NOTHING:
+        if (copy := target.copies.get(key)) is not None and orphan(copy, outcome.job):
             await self._collect(target, key, copy)
 
     async def _reconcile(self, target: Target, job: HomeJob, wish: Wish) -> Outcome:
         try:
-            outcome = await drive(reconcile(job, wish, target.route), Link(self.home, target.client).send)
+            copy = target.copies.get((job.namespace, job.name), UNREAD)
+            steps = reconcile(job, wish, target.route, copy)
+            outcome = await drive(steps, Link(self.home, target.client).send)
         except KubeError:
             self.jobs.pop((job.namespace, job.name), None)  # a write may have been applied: read it again
             raise

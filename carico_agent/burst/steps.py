@@ -10,7 +10,7 @@ from typing import Any
 
 from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, Ledger, Object, State, copy_job, home_job
-from carico_agent.burst.protocol import UNREAD, Action, Pods, Seen, Suspends, Verdict, Wish, next_action
+from carico_agent.burst.protocol import UNREAD, Action, Pods, Seen, Suspends, Unread, Verdict, Wish, next_action
 
 MOST_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
@@ -66,9 +66,15 @@ def jobs_path(namespace: str, name: str = "") -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
 
 
-def reconcile(home: HomeJob, wish: Wish, route: Route) -> Generator[Request, Answer, Outcome]:
-    """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused."""
-    seen, uid = Seen(home), home.uid
+def reconcile(
+    home: HomeJob, wish: Wish, route: Route, copy: CopyJob | Unread = UNREAD
+) -> Generator[Request, Answer, Outcome]:
+    """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
+
+    `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
+    guarded by its version, or (its result) does not change any more.
+    """
+    seen, uid = Seen(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
     for _ in range(MOST_ACTIONS):

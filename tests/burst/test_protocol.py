@@ -44,11 +44,17 @@ class Moves(RuleBasedStateMachine):
 
     # ---- movers
 
-    @rule(who=st.integers(0, 1), number=st.integers(0, 1), wish=st.sampled_from(list(Wish)), old=st.integers(1, 4))
-    def begin(self, who: int, number: int, wish: Wish, old: int) -> None:
-        """A mover (again): what was under way is dropped. It may know an old version. Nobody is fenced here."""
+    @rule(
+        who=st.integers(0, 1),
+        number=st.integers(0, 1),
+        wish=st.sampled_from(list(Wish)),
+        old=st.integers(1, 4),
+        old_copy=st.integers(0, 3),
+    )
+    def begin(self, who: int, number: int, wish: Wish, old: int, old_copy: int) -> None:
+        """A mover (again): what was under way is dropped. It may know old versions. Nobody is fenced here."""
         wish = Wish.MOVE if wish == Wish.FORGET else wish
-        self.movers[who] = self.world.mover(f"default/j{number}", wish, -old)
+        self.movers[who] = self.world.mover(f"default/j{number}", wish, -old, -old_copy)
 
     @rule(who=st.integers(0, 1), count=st.integers(1, 8))
     def go_on(self, who: int, count: int) -> None:

@@ -4,8 +4,8 @@ from collections.abc import Generator, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
-from carico_agent.burst.objects import FINALIZER, copy_job, home_job
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.objects import FINALIZER, CopyJob, copy_job, home_job
+from carico_agent.burst.protocol import UNREAD, Unread, Wish
 from carico_agent.burst.steps import Answer, Outcome, Request, Route, collect, reconcile
 from tests.burst.model import Cluster, Object
 
@@ -58,13 +58,17 @@ class World:
             mover.answer(self.apply(mover.request))
         return None
 
-    def mover(self, key: str, wish: Wish, version: int = -1) -> Mover | None:
-        """A mover that has seen the home Job as it was `version` writes ago."""
-        job = self.home.jobs.get(key)
+    def mover(self, key: str, wish: Wish, version: int = -1, copy_version: int = 0) -> Mover | None:
+        """A mover that has seen the home Job as it was `version` writes ago, and the copy (0: not at all)."""
+        job, copy = self.home.jobs.get(key), self.cloud.jobs.get(key)
         if job is None:
             return None
         past = self.home.history[job["metadata"]["uid"]]
-        return Mover(reconcile(home_job(past[max(-len(past), version)]), wish, ROUTE))
+        known: CopyJob | Unread = UNREAD
+        if copy is not None and copy_version:
+            copies = self.cloud.history[copy["metadata"]["uid"]]
+            known = copy_job(copies[max(-len(copies), copy_version)])
+        return Mover(reconcile(home_job(past[max(-len(past), version)]), wish, ROUTE, known))
 
     def collector(self, key: str) -> Mover | None:
         job = self.cloud.jobs.get(key)
