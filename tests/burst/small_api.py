@@ -188,7 +188,9 @@ class SmallApi:
             return web.json_response(body)
         if path.startswith("/api/v1/namespaces/") and path.count("/") == 4:
             return web.json_response({"metadata": {"uid": f"{self.cluster.name}-id"}})
-        key = f"{path}/{body['metadata']['name']}" if method == "POST" else path
+        if path.endswith("/workloads") and method == "GET":
+            return web.json_response({"items": [one for key, one in self.plain.items() if "/workloads/" in key]})
+        key = f"{path}/{body['metadata']['name']}" if method == "POST" else path.removesuffix("/status")
         old = self.plain.get(key)
         if old is None and method != "POST":
             return web.json_response({"message": "not found"}, status=404)
@@ -199,6 +201,8 @@ class SmallApi:
             return web.json_response({"message": "conflict"}, status=409)
         self.version += 1
         kept = {**(old or {}), **body}
+        if path.endswith("/status"):
+            kept["status"] = {**(old or {}).get("status", {}), **body["status"]}
         kept["metadata"] = {**(old or {}).get("metadata", {}), **body["metadata"], "resourceVersion": str(self.version)}
         self.plain[key] = kept
         return web.json_response(kept)

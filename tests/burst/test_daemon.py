@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.burst.objects import copy_job
 from carico_agent.burst.steps import jobs_path
 from tests.burst.daemon import BurstProcess
 from tests.burst.planes import BurstPlane, job_body
@@ -36,7 +37,7 @@ def all_done(scene: Scene, names: list[str]) -> bool:
 async def test_killed_again_and_again(planes: Planes, tmp_path: Path, started: list[BurstProcess]) -> None:
     """Home has two places and keeps taking Jobs, the rest moves; two services at once, one of them killed often."""
     async with Scene(planes, home_places=2) as scene:
-        names = await scene.submit([job_body(f"job-{n}", 0.7) for n in range(JOBS)])
+        names = await scene.submit([job_body(f"job-{n}", 2.0) for n in range(JOBS)])
         for folder in (tmp_path / "one", tmp_path / "two"):
             folder.mkdir()
             started.append(BurstProcess(folder, *planes).start())
@@ -92,9 +93,14 @@ async def test_a_target_that_is_away_is_said_and_nothing_is_started(
         await asyncio.to_thread(wait_for, lambda: gone(scene, names[0]), "the deleted one is gone", 60)
         recalled = await asyncio.to_thread(service.command, "recall", f"default/{names[2]}")
         assert recalled.returncode == 0, recalled.stderr
-        await asyncio.to_thread(
-            wait_for, lambda: not scene.cloud.admin.get(jobs_path("default"))["items"], "no copy is left", 60
-        )
+        await asyncio.to_thread(wait_for, lambda: names[2] not in epochs(scene), "its copy is gone", 60)
+        # the forgotten one may have moved again, as another copy
+        await asyncio.to_thread(wait_for, lambda: epochs(scene).get(names[1]) != 1, "the old copy is gone", 60)
+
+
+def epochs(scene: Scene) -> dict[str, int]:
+    copies = map(copy_job, scene.cloud.admin.get(jobs_path("default"))["items"])
+    return {copy.name: copy.epoch for copy in copies}
 
 
 def moved_events(scene: Scene) -> Counter[str]:

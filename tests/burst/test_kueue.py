@@ -1,12 +1,16 @@
-"""Engine `multikueue` on a real API server that knows Workloads (a definition of our own, without Kueue)."""
+"""Engine `multikueue`: Workloads get the clusters with room, on a small API server and, where its version can, on a
+real one that knows Workloads by a definition of our own."""
 
 import asyncio
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from tests.burst.daemon import BurstProcess
 from tests.burst.planes import BurstPlane
 from tests.burst.test_crashes import Scene
+from tests.burst.test_whole import TwoClusters, daemon, until
 from tests.kube.plane import ApiError, wait_for
 
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
@@ -30,6 +34,8 @@ def condition(kind: str) -> dict[str, str]:
 
 async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, BurstPlane], tmp_path: Path) -> None:
     home = planes[0]
+    if home.version < (1, 22):
+        pytest.skip("1.20 built with Go 1.19 crashes on custom resources (its json-iterator); set KUBEBUILDER_ASSETS")
     home.apply(Path(__file__).parent / "workload-crd.yaml")
 
     def served() -> bool:
@@ -59,3 +65,29 @@ async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, Bu
         finally:
             service.kill()
             home.admin.delete(WORKLOADS)
+
+
+async def test_the_same_on_a_small_server(tmp_path: Path) -> None:
+    async with TwoClusters(tmp_path) as pair:
+        for name, cpu, status in (
+            ("fits", "1", {"conditions": [condition("QuotaReserved")]}),
+            ("huge", "200", {"conditions": [condition("QuotaReserved")]}),
+            ("no-quota", "1", {}),
+            ("placed", "1", {"conditions": [condition("QuotaReserved")], "clusterName": "other"}),
+            ("ended", "1", {"conditions": [condition("QuotaReserved"), condition("Finished")]}),
+        ):
+            body = {**workload(name, cpu), "status": status}
+            body["metadata"] |= {"namespace": "default", "resourceVersion": "1"}
+            pair.home.plain[f"{WORKLOADS}/{name}"] = body
+
+        def nominated(name: str) -> Any:
+            return pair.home.plain[f"{WORKLOADS}/{name}"]["status"].get("nominatedClusterNames")
+
+        async with daemon(pair.settings(engine="multikueue")) as service:
+            await until(lambda: nominated("fits") == ["cloud"], "it is nominated")
+            assert [nominated(name) for name in ("huge", "no-quota", "placed", "ended")] == [None] * 4
+            assert service.dispatcher is not None
+            written = service.dispatcher.nominated
+            await service.dispatcher.round(0.0)
+            assert service.dispatcher.nominated == written  # nothing has changed: nothing is written
+        assert not pair.cloud.cluster.jobs
