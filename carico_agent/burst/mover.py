@@ -167,7 +167,7 @@ class Mover:
     async def _one(self, key: Key) -> None:
         job = self.jobs.get(key) or await self._fetch(key)
         for other in self.targets.values():
-            if (copy := other.copies.get(key)) is not None and (job is None or job.uid != copy.origin):
+            if other.silent_since_s is None and (copy := other.copies.get(key)) is not None and orphan(copy, job):
                 await self._collect(other, key, copy)
         if job is None:
             return
@@ -188,8 +188,6 @@ class Mover:
             return
         outcome = await self._reconcile(target, job, wish)
         self._after(key, target, outcome)
-        if (copy := target.copies.get(key)) is not None and orphan(copy, outcome.job):
-            await self._collect(target, key, copy)
 
     async def _reconcile(self, target: Target, job: HomeJob, wish: Wish) -> Outcome:
         try:

@@ -158,6 +158,22 @@ async def test_a_silent_target_starts_nothing_at_home() -> None:
     assert not stage.world.cloud.jobs
 
 
+async def test_the_copy_of_a_forgotten_job_is_deleted_when_its_target_is_back() -> None:
+    """Nobody wishes anything of that Job any more: it runs at home."""
+    stage = Stage()
+    key = stage.submit(fit("a"))
+    stage.mover.wish(key, Wish.MOVE, "cloud")
+    await stage.go(6, work=False)
+    stage.cloud.silent, stage.target.silent_since_s = True, 0.0
+    stage.mover.wish(key, Wish.FORGET, "cloud")
+    await stage.go(4, work=False)
+    assert ledger(stage.world.home, "a")["state"] == "home"
+    assert "default/a" in stage.world.cloud.jobs
+    stage.cloud.silent, stage.target.silent_since_s = False, None
+    await stage.go(4, work=False)
+    assert not stage.world.cloud.jobs
+
+
 async def test_a_target_that_was_never_seen_is_not_written_to() -> None:
     stage = Stage()
     stage.target.known = False
