@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from lab.burst_sim import SYSTEMS, World, simulate, text
+from lab.burst_sim import SYSTEMS, measures, simulate, text
+from lab.burst_world import World
 
 TARGETS = """Document: 3244 s at home (5.2), 1847 s naive (5.3), 1847 s with 3300 node-seconds (5.4).
 The simulated `hcs` has that system's boot times; `naive` is paid from 0 to the last Job, `ours` until the last node is
@@ -14,11 +15,15 @@ deleted. Money counts from the order of a node (a booting node is paid too) and 
 def write(folder: Path, table: dict[str, Any], seeds: list[int]) -> None:
     """Both files."""
     seed = seeds[0]
+    runs = [measures(simulate("ours", one)) for one in seeds]
+    within = sum(run["makespan_s"] <= 1900 and run["node_s"] <= 2000 for run in runs)
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results/burst.md").write_text(
         f"# Burst: the document's 90 Jobs, simulated\n\n`python -m lab.burst_sim --write`: mean ± standard deviation "
         f"of {len(seeds)} seeds.\n\n{text(table)}\n\n{TARGETS}\nThe fit (3 Jobs at once per worker, 200 and 61 s) is "
-        "not unique: the runs with a cloud are bound by the last arrival.\n\n![seed "
+        "not unique: the runs with a cloud are bound by the last arrival.\n\nOur bounds, 1,900 s and 2,000 node-seconds, "
+        f"hold for the means; {within} of {len(seeds)} seeds keep both. The value of time (0.3 USD per hour and Job) was "
+        "chosen on these seeds.\n\n![seed "
         f"{seed}](../figures/burst.png)\n"
     )
     _figure(folder / "figures/burst.png", {name: simulate(name, seed) for name in SYSTEMS})
