@@ -33,6 +33,9 @@ MASTER_NEAR_PER_H, MASTER_CHEAP_PER_H = 0.0552, 0.0464
 """One t2.medium, likewise: the document's 16 %."""
 
 
+FIRST_SEED = 1000
+"""Seeds 0 to 24 were used to choose what `Ours` believes; results are of others."""
+
 System = Callable[[World, float], None]
 
 
@@ -232,10 +235,10 @@ def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--json", action="store_true", help="the table as JSON, [mean, standard deviation] each")
     parser.add_argument("--seed", type=int, help="this seed only")
-    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="seeds 0 to N - 1 (default 50)")
+    parser.add_argument("--seeds", type=int, default=50, metavar="N", help="this many seeds from 1000 on (default 50)")
     parser.add_argument("--write", action="store_true", help="write lab/results/burst.md and lab/figures/burst.png")
     given = parser.parse_args(argv)
-    seeds = list(range(given.seeds)) if given.seed is None else [given.seed]
+    seeds = list(range(FIRST_SEED, FIRST_SEED + given.seeds)) if given.seed is None else [given.seed]
     table: dict[str, Any] = summary(seeds)
     print(json.dumps(table, indent=2) if given.json else text(table))
     if given.write:

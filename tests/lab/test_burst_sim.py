@@ -7,7 +7,7 @@ import pytest
 
 from lab import burst_sim
 
-SEEDS = list(range(12))
+SEEDS = list(range(burst_sim.FIRST_SEED, burst_sim.FIRST_SEED + 50))
 
 
 @pytest.fixture(scope="module")
@@ -31,7 +31,7 @@ def test_naive_and_hcs_are_bound_by_arrivals(table: dict[str, Any]) -> None:
     for name in ("naive", "hcs"):
         assert abs(table[name]["makespan_s"][0] - 1847) < 2 * 21
     assert table["hcs"]["node_s"][0] == pytest.approx(3300, rel=0.08)
-    assert table["hcs"]["nodes_left"][0] == 3
+    assert table["hcs"]["nodes_left"][0] == pytest.approx(3, abs=0.2)
 
 
 def test_ours_is_as_fast_for_less_and_leaves_nothing_behind(table: dict[str, Any]) -> None:
