@@ -36,10 +36,14 @@ class ResourceWatch(Generic[T]):
         event: Callable[[bool, T], None],
         health: Health,
         select: str = "",
+        labels: str = "",
     ) -> None:
+        """`select` and `labels` are a field and a label selector."""
         self._client, self._path, self._pick = client, path, pick
         self._snapshot, self._event, self._health = snapshot, event, health
         self._select = {"fieldSelector": select} if select else {}
+        if labels:
+            self._select["labelSelector"] = labels
         self._version = ""
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
         self.lists = 0

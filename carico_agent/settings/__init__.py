@@ -14,6 +14,7 @@ from typing import Any, get_type_hints
 from carico_agent.net.address import BadAddress, is_loopback, split
 from carico_agent.plugin_api.declare import Range
 from carico_agent.settings.access import BudgetSettings, ClientsSettings, ListenSettings
+from carico_agent.settings.burst import BurstSettings, BurstTargetSettings
 from carico_agent.settings.declare import BadSettings, build, example_table
 from carico_agent.settings.federation import AggregatorSettings, FederationSettings
 from carico_agent.settings.kube import ExtenderSettings, KubernetesSettings
@@ -33,6 +34,8 @@ __all__ = [
     "AggregatorSettings",
     "BadSettings",
     "BudgetSettings",
+    "BurstSettings",
+    "BurstTargetSettings",
     "ClientsSettings",
     "ContainerdSettings",
     "ExtenderSettings",
@@ -96,6 +99,7 @@ class Settings:
     plugins: PluginsSettings = field(default_factory=PluginsSettings)
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     extender: ExtenderSettings = field(default_factory=ExtenderSettings)
+    burst: BurstSettings = field(default_factory=BurstSettings)
 
     @property
     def state_path(self) -> Path:

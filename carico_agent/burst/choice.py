@@ -1,0 +1,151 @@
+"""Where a Job goes: the target of least cost, time included, among those its data and its owner allow. Pure.
+
+cost = price · node-seconds / Jobs per node + egress · GB + value of time · (boot + image + data + run)
+
+`hcs` is the rule of the thesis (4.2), for comparison: the cheapest hourly price, whatever else.
+"""
+
+import re
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from math import inf, isfinite
+
+DATA, REGIONS = "carico.dev/data", "carico.dev/regions"
+
+
+class BadPrices(ValueError):
+    """The file of prices cannot be used."""
+
+
+@dataclass(frozen=True)
+class Data:
+    """Something a Job reads: `NAME=URL,REGION` or `NAME=URL,REGION,GB`."""
+
+    name: str
+    url: str
+    region: str = ""
+    gb: float = 1.0
+
+
+@dataclass(frozen=True)
+class Prices:
+    """What machines and traffic cost, by region."""
+
+    per_h: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
+    """Region → machine → price per hour."""
+    egress_per_gb: Mapping[str, float] = field(default_factory=dict)
+    """Region that the data leaves → price per GB; missing is 0."""
+
+
+@dataclass(frozen=True)
+class TargetOffer:
+    """What a target is to a Job now."""
+
+    name: str
+    region: str
+    price_per_h: float | None
+    places: int = 1
+    """Jobs like this one per node."""
+    ready_s: float = 0.0
+    """Until there is room: 0 with a free node, else its boot [s]; inf: never."""
+    image_s: float = 0.0
+    data_s_per_gb: float = 0.0
+    obstacle: str = ""
+    """Why it cannot be used at all: not reachable, refuses this Job."""
+
+
+@dataclass(frozen=True)
+class JobNeeds:
+    """What a Job will do and what it reads."""
+
+    duration_s: float
+    data: tuple[Data, ...] = ()
+    regions: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Option:
+    """One target judged: its cost and time, or why not."""
+
+    target: str
+    cost: float = inf
+    elsewhere_s: float = inf
+    """Until the Job would start there."""
+    why_not: str = ""
+
+
+def parse_data(text: str) -> tuple[Data, ...]:
+    """
+    >>> [(one.name, one.region, one.gb) for one in parse_data("churn=s3://models/churn,us-west-2,2.5; base=gs://b/x,eu")]
+    [('churn', 'us-west-2', 2.5), ('base', 'eu', 1.0)]
+    """
+    found = []
+    for item in filter(None, (part.strip() for part in re.split(r"[;\s]+", text))):
+        name, equals, rest = item.partition("=")
+        url, *more = rest.split(",")
+        if not equals or not name or not url or len(more) > 2:
+            raise ValueError(f"{DATA}: {item!r} is not NAME=URL,REGION or NAME=URL,REGION,GB")
+        gb = float(more[1]) if len(more) == 2 else 1.0
+        if not isfinite(gb) or gb < 0:
+            raise ValueError(f"{DATA}: {item!r}: {gb} GB")
+        found.append(Data(name, url, more[0] if more else "", gb))
+    return tuple(found)
+
+
+def parse_prices(text: str) -> Prices:
+    """A TOML file: `[machines.REGION]` with `MACHINE = price per hour`, `[egress_per_gb]` with `REGION = price`."""
+    try:
+        table = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise BadPrices(f"not TOML: {error}") from error
+    if unknown := set(table) - {"machines", "egress_per_gb"}:
+        raise BadPrices(f"unknown: {', '.join(sorted(unknown))}; known are machines and egress_per_gb")
+    machines, egress = table.get("machines", {}), table.get("egress_per_gb", {})
+    tables = {**machines, "egress_per_gb": egress} if isinstance(machines, dict) else {"machines": machines}
+    for where, prices in tables.items():
+        if not isinstance(prices, dict):
+            raise BadPrices(f"{where}: {prices!r} is not a table of prices")
+        for name, price in prices.items():
+            if not isinstance(price, int | float) or isinstance(price, bool) or not 0 <= price < inf:
+                raise BadPrices(f"{where}.{name}: {price!r} is not a price")
+    return Prices(machines, egress)
+
+
+def judge(needs: JobNeeds, target: TargetOffer, prices: Prices, value_per_h: float) -> Option:
+    """Cost and time of one target, or why it cannot be."""
+    if target.obstacle:
+        return Option(target.name, why_not=target.obstacle)
+    if target.price_per_h is None:
+        return Option(target.name, why_not="no price is known for it")
+    if needs.regions and target.region not in needs.regions:
+        return Option(target.name, why_not=f"region {target.region or '(none)'} is not allowed ({REGIONS})")
+    if not isfinite(target.ready_s):
+        return Option(target.name, why_not="it has no room and cannot grow")
+    away = [data for data in needs.data if data.region and data.region != target.region]
+    egress = sum(prices.egress_per_gb.get(data.region, 0.0) * data.gb for data in away)
+    elsewhere_s = target.ready_s + target.image_s + target.data_s_per_gb * sum(data.gb for data in away)
+    machine = target.price_per_h * needs.duration_s / 3600 / max(1, target.places)
+    cost = machine + egress + value_per_h * (elsewhere_s + needs.duration_s) / 3600
+    return Option(target.name, cost, elsewhere_s)
+
+
+def least_cost(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:
+    """Every target, best first; those that cannot be come last with the reason.
+
+    >>> fast, slow = TargetOffer("fast", "a", 2.0), TargetOffer("slow", "b", 0.5, ready_s=600.0)
+    >>> [option.target for option in least_cost(JobNeeds(600.0), [slow, fast], Prices(), 3.0)]
+    ['fast', 'slow']
+    """
+    options = [judge(needs, target, prices, value_per_h) for target in targets]
+    return sorted(options, key=lambda option: (bool(option.why_not), option.cost))
+
+
+def hcs(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:
+    """The cheapest price per hour first, as the thesis chooses its region."""
+    by_name = {target.name: target for target in targets}
+    options = least_cost(needs, by_name.values(), prices, 0.0)
+    return sorted(options, key=lambda o: (bool(o.why_not), by_name[o.target].price_per_h or inf))
+
+
+POLICIES = {"least-cost": least_cost, "hcs": hcs}

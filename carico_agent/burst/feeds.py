@@ -1,0 +1,64 @@
+"""The watches that tell a mover what has changed: Jobs at home, copies at the targets."""
+
+import logging
+
+from carico_agent.burst.mover import Mover
+from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, copy_job, home_job
+from carico_agent.burst.steps import jobs_path
+from carico_agent.burst.target import Target
+from carico_agent.kube.client import Object
+from carico_agent.kube.watch import ResourceWatch
+
+log = logging.getLogger(__name__)
+
+
+def watches(mover: Mover, selector: str, namespaces: tuple[str, ...]) -> list[ResourceWatch[HomeJob | None]]:
+    """The watches of the home Jobs with this label, in these namespaces or everywhere."""
+    paths = [jobs_path(namespace) for namespace in namespaces] or ["/apis/batch/v1/jobs"]
+    return [_home_watch(mover, path, selector) for path in paths]
+
+
+def _home_watch(mover: Mover, path: str, selector: str) -> ResourceWatch[HomeJob | None]:
+    prefix = path.removeprefix("/apis/batch/v1/namespaces/").partition("/")[0] if "/namespaces/" in path else ""
+
+    def snapshot(jobs: list[HomeJob | None]) -> None:
+        there = {(job.namespace, job.name) for job in jobs if job is not None}
+        for key in [key for key in mover.jobs if key not in there and prefix in ("", key[0])]:
+            mover.lost(key)
+        for job in jobs:
+            event(False, job)
+
+    def event(gone: bool, job: HomeJob | None) -> None:
+        if job is None:
+            return
+        if gone:
+            mover.lost((job.namespace, job.name))
+            mover.look((job.namespace, job.name))  # it may only have lost its label
+        else:
+            mover.saw(job)
+
+    return ResourceWatch(mover.home, path, read_home, snapshot, event, mover.home_health, labels=selector)
+
+
+def read_home(job: Object) -> HomeJob | None:
+    """A Job of a watch; one whose ledger nobody understands is left alone, and said so once per change."""
+    try:
+        return home_job(job)
+    except ValueError as error:
+        log.warning("%s", error)
+        return None
+
+
+def target_watch(mover: Mover, target: Target) -> ResourceWatch[CopyJob]:
+    """The copies at one target that came from this home cluster."""
+
+    def snapshot(copies: list[CopyJob]) -> None:
+        target.copies.clear()
+        for copy in copies:
+            mover.saw_copy(target, copy)
+
+    def event(gone: bool, copy: CopyJob) -> None:
+        mover.saw_copy(target, copy, gone)
+
+    labels = f"{HOME_LABEL}={target.route.home_id}"
+    return ResourceWatch(target.client, "/apis/batch/v1/jobs", copy_job, snapshot, event, target.health, labels=labels)

@@ -1,0 +1,74 @@
+"""Requests of a move, sent: the generator of `steps` on two API servers."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator
+from typing import TypeVar
+
+from carico_agent.burst.objects import State, home_job
+from carico_agent.burst.protocol import Action, Wish
+from carico_agent.burst.steps import Answer, Outcome, Request, Route, jobs_path, reconcile
+from carico_agent.kube.client import MERGE, KubeClient
+from carico_agent.kube.errors import Refused
+from carico_agent.supervise.backoff import Backoff
+
+T = TypeVar("T")
+Send = Callable[[Request], Awaitable[Answer]]
+
+WAITS = Backoff(first_s=0.2, factor=1.6, most_s=3.0)
+"""Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
+
+ANSWERS = (404, 409)
+"""Statuses that are part of the protocol. For a copy that is refused also those of CREATE_ANSWERS."""
+CREATE_ANSWERS = (400, 403, 404, 409, 422)
+
+
+class Link:
+    """A pair of API servers. Raises KubeError when one does not answer, or answers what the protocol does not know."""
+
+    def __init__(self, home: KubeClient, target: KubeClient) -> None:
+        self._home, self._target = home, target
+
+    async def send(self, request: Request) -> Answer:
+        client = self._home if request.home else self._target
+        headers = {"Content-Type": MERGE} if request.method == "PATCH" else None
+        try:
+            body = await client.request(request.method, request.path, request.body, headers, request.params or None)
+        except Refused as refused:
+            if refused.status in (CREATE_ANSWERS if request.method == "POST" else ANSWERS):
+                return Answer(refused.status, {"message": str(refused)})
+            raise
+        return Answer(200, body)
+
+
+async def drive(steps: Generator[Request, Answer, T], send: Send) -> T:
+    """Run a generator of requests to its end."""
+    try:
+        request = next(steps)
+        while True:
+            request = steps.send(await send(request))
+    except StopIteration as end:
+        value: T = end.value
+        return value
+    finally:
+        steps.close()
+
+
+async def carry(namespace: str, name: str, wish: Wish, route: Route, send: Send, until: set[State]) -> Outcome | None:
+    """Look at one Job again and again until its ledger has one of these states; None when it is gone.
+
+    What stands in the way for good (not: what others still have to do) is the outcome too.
+    """
+    waits = 0
+    while True:
+        answer = await send(Request(True, "GET", jobs_path(namespace, name)))
+        if answer.status == 404:
+            return None
+        outcome = await drive(reconcile(home_job(answer.body), wish, route), send)
+        if outcome.job is None:
+            return None
+        if outcome.job.ledger.state in until:
+            return outcome
+        if outcome.verdict.action == Action.NOTHING and outcome.verdict.why:
+            return outcome
+        waits = 0 if outcome.done else waits + 1
+        await asyncio.sleep(WAITS.delay_s(max(1, waits)))

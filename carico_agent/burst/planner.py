@@ -1,0 +1,202 @@
+"""One round of thinking: which Jobs move where, why the others stay, how many nodes each target should have. Pure.
+
+The service carries the answer out, `carico burst plan` prints it.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from math import inf
+
+from carico_agent.burst.choice import POLICIES, JobNeeds, Option, Prices, TargetOffer
+from carico_agent.burst.cluster import take
+from carico_agent.burst.overflow import NodeRoom, Waiting, stays
+from carico_agent.burst.sizing import Demand, NodeOffer, nodes_to_add
+from carico_agent.burst.waits import starts
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A Job that waits at home, in order of its creation."""
+
+    waiting: Waiting
+    needs: JobNeeds
+    refusals: Mapping[str, str] = field(default_factory=dict)
+    """Target → why it does not take this Job."""
+
+
+@dataclass(frozen=True)
+class Growth:
+    """How a target can grow: by whole nodes, through its provisioner."""
+
+    node: NodeRoom
+    """What a new node has."""
+    boot_s: float
+    more: int
+    """Nodes that may still be added."""
+    coming: Sequence[float] = ()
+    """In how many seconds each ordered node is there."""
+
+
+@dataclass(frozen=True)
+class TargetState:
+    """One target now."""
+
+    name: str
+    region: str = ""
+    price_per_h: float | None = None
+    rooms: Sequence[NodeRoom] = ()
+    left_s: Sequence[float] = ()
+    """How long each Job that runs there will still run."""
+    growth: Growth | None = None
+    autoscales_s: float | None = None
+    """It makes nodes by itself for Pods that wait, in this time."""
+    image_s: float = 0.0
+    data_s_per_gb: float = 0.0
+    obstacle: str = ""
+
+
+@dataclass(frozen=True)
+class Policy:
+    """What the operator wants."""
+
+    name: str = "least-cost"
+    unschedulable_s: float = 30.0
+    value_per_h: float = 0.3
+    prices: Prices = field(default_factory=Prices)
+
+
+@dataclass
+class Plan:
+    """Job → target, Job → why it stays (and what the targets were judged), target → nodes to add."""
+
+    moves: dict[tuple[str, str], str] = field(default_factory=dict)
+    reasons: dict[tuple[str, str], str] = field(default_factory=dict)
+    options: dict[tuple[str, str], list[Option]] = field(default_factory=dict)
+    add: dict[str, int] = field(default_factory=dict)
+
+
+def plan(
+    candidates: Sequence[Candidate],
+    home: Sequence[NodeRoom],
+    home_left_s: Sequence[float],
+    targets: Sequence[TargetState],
+    policy: Policy,
+    expected: Sequence[tuple[float, float]] = (),
+) -> Plan:
+    """`expected`: (in how many seconds, duration) of Jobs that will come."""
+    made = Plan()
+    rooms = {target.name: list(target.rooms) for target in targets}
+    waits_s = starts(home_left_s, [(0.0, one.needs.duration_s) for one in candidates])
+    wanted: dict[str, list[Candidate]] = {}
+    for candidate, wait_s in zip(candidates, waits_s, strict=True):
+        key = candidate.waiting.key
+        if why := stays(candidate.waiting, home, policy.unschedulable_s):
+            made.reasons[key] = why
+            continue
+        options = _options(candidate, targets, rooms, policy)
+        made.options[key] = options
+        best = options[0] if options else Option("", why_not="there is no target")
+        if best.why_not:
+            made.reasons[key] = "; ".join(f"{option.target}: {option.why_not}" for option in options) or best.why_not
+        elif policy.name != "hcs" and wait_s <= best.elsewhere_s:
+            made.reasons[key] = f"starts at home in about {wait_s:.0f} s, at {best.target} in {best.elsewhere_s:.0f} s"
+        else:
+            _place(candidate, best, targets, rooms, made, wanted)
+    for target in targets:
+        if target.growth is not None and (waiting := wanted.get(target.name)):
+            made.add[target.name] = _nodes(waiting, home_left_s, target, target.growth, policy, expected)
+    return made
+
+
+def _options(
+    candidate: Candidate, targets: Sequence[TargetState], rooms: dict[str, list[NodeRoom]], policy: Policy
+) -> list[Option]:
+    offers = [_offer(candidate, target, rooms[target.name]) for target in targets]
+    return POLICIES[policy.name](candidate.needs, offers, policy.prices, policy.value_per_h)
+
+
+def _offer(candidate: Candidate, target: TargetState, rooms: list[NodeRoom]) -> TargetOffer:
+    waiting = candidate.waiting
+    ready_s = 0.0 if _fits(rooms, waiting) else inf
+    places = 1
+    if target.growth is not None:
+        places = places_of(target.growth.node, waiting)
+        if ready_s and places and target.growth.coming:
+            ready_s = min(target.growth.coming)
+        elif ready_s and places and target.growth.more:
+            ready_s = target.growth.boot_s
+    if target.autoscales_s is not None:
+        ready_s = min(ready_s, target.autoscales_s)
+    return TargetOffer(
+        target.name,
+        target.region,
+        target.price_per_h,
+        max(1, places),
+        ready_s,
+        target.image_s,
+        target.data_s_per_gb,
+        target.obstacle or candidate.refusals.get(target.name, ""),
+    )
+
+
+def _fits(rooms: list[NodeRoom], waiting: Waiting) -> bool:
+    trial = list(rooms)
+    return all(take(trial, waiting.kind, waiting.asked) for _ in range(waiting.pods))
+
+
+def places_of(node: NodeRoom, waiting: Waiting) -> int:
+    """How many Jobs like this one a node takes.
+
+    >>> from carico_agent.burst.overflow import Asked
+    >>> places_of(NodeRoom("new", cpu=16.0, memory=16e9), Waiting(("d", "a"), "k", Asked(2.0, 2.5e9), 40.0))
+    6
+    """
+    asked = waiting.asked
+    by_cpu = node.cpu / asked.cpu if asked.cpu else inf
+    by_memory = node.memory / asked.memory if asked.memory else inf
+    return int(min(by_cpu, by_memory, node.pods) / max(1, waiting.pods))
+
+
+def _place(
+    candidate: Candidate,
+    best: Option,
+    targets: Sequence[TargetState],
+    rooms: dict[str, list[NodeRoom]],
+    made: Plan,
+    wanted: dict[str, list[Candidate]],
+) -> None:
+    """Move it where there is room; where there will be, it waits at home, which may still take it."""
+    waiting, target = candidate.waiting, next(one for one in targets if one.name == best.target)
+    if _fits(rooms[target.name], waiting):
+        for _ in range(waiting.pods):
+            take(rooms[target.name], waiting.kind, waiting.asked)
+        made.moves[waiting.key] = target.name
+    elif target.autoscales_s is not None:
+        made.moves[waiting.key] = target.name
+    else:
+        wanted.setdefault(target.name, []).append(candidate)
+        made.reasons[waiting.key] = f"waits for a node at {target.name}"
+
+
+def _nodes(
+    waiting: Sequence[Candidate],
+    home_left_s: Sequence[float],
+    target: TargetState,
+    growth: Growth,
+    policy: Policy,
+    expected: Sequence[tuple[float, float]],
+) -> int:
+    places = max(1, min(places_of(growth.node, one.waiting) for one in waiting))
+    coming = [in_s for in_s in growth.coming for _ in range(places)]
+    if policy.name == "hcs":
+        return 0 if growth.coming else min(1, growth.more)
+    jobs = [(0.0, one.needs.duration_s) for one in waiting]
+    demand = Demand(sorted([*jobs, *expected]), [*home_left_s, *target.left_s, *coming])
+    if not demand.free_s:
+        demand = replace(demand, free_s=[growth.boot_s] * places)
+        return 1 + nodes_to_add(demand, _offered(growth, places, target), policy.value_per_h, growth.more - 1)
+    return nodes_to_add(demand, _offered(growth, places, target), policy.value_per_h, growth.more)
+
+
+def _offered(growth: Growth, places: int, target: TargetState) -> NodeOffer:
+    return NodeOffer(places, growth.boot_s, target.price_per_h or 0.0)

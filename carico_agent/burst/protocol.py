@@ -1,0 +1,245 @@
+"""Every transition of a move, in one function without I/O.
+
+A Job is at home, held, away, recalled, returned or done; that is written on the home Job and nowhere else. Whoever
+reads it can go on where another mover stopped: `next_action` looks at the home Job and at the copy and names the one
+thing to do. Every write is a compare-and-swap, so two movers, a mover that died and one that woke up late do no harm.
+
+    hold ─► drained ─► copy (held) ─► away ─► release ─► mirror ─► the copy is deleted ─► the finalizer
+                                       the commit point: before it only home can run the Job, after it only the copy
+
+Why nothing runs twice:
+- home runs Pods only while it is not held, and *away* is written only on a home Job that was held, that its controller
+  has stopped (it wrote active = 0 after it had counted Pods) and that had no Pod in a consistent LIST afterwards;
+- a copy is created held, and released only by a write on the version that was read **before** the home Job was read
+  as away with the same epoch. A recall makes the home Job *recalling* first and writes on the copy second, so a
+  release that was under way meets another version;
+- every hold and every return raises the epoch: an old copy is never the copy of today's move.
+Why nothing is lost: the finalizer keeps the home Job until the copy is gone, and the copy has no time to live.
+A target that does not answer is never answered by a start at home. Only a recall, or a human who says that it is
+fenced (`forget`), brings a Job back.
+"""
+
+from dataclasses import dataclass
+from enum import Enum, StrEnum, auto
+
+from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, State
+
+RECALLED = "recalled by hand"
+"""Note in the ledger of a Job that somebody wanted back: it is not moved again by itself."""
+
+
+class Wish(StrEnum):
+    """What somebody wants of a Job. STAY undoes a move that is not committed; KEEP goes on with whatever is begun."""
+
+    KEEP = "keep"
+    MOVE = "move"
+    STAY = "stay"
+    RECALL = "recall"
+    FORGET = "forget"
+
+
+class Action(Enum):
+    """The one thing to do next. READ_* only look; WAIT is for somebody else: a controller, a kubelet."""
+
+    NOTHING = auto()
+    WAIT = auto()
+    READ_COPY = auto()
+    LIST_HOME_PODS = auto()
+    LIST_COPY_PODS = auto()
+    HOLD = auto()
+    HOLD_AGAIN = auto()
+    UNDO = auto()
+    CREATE_COPY = auto()
+    COMMIT = auto()
+    RELEASE = auto()
+    MIRROR = auto()
+    BEGIN_RECALL = auto()
+    CANCEL_RECALL = auto()
+    SEAL = auto()
+    RETURN = auto()
+    ABANDON = auto()
+    DELETE_COPY = auto()
+    CLEAR = auto()
+
+
+@dataclass(frozen=True)
+class Pods:
+    """A consistent LIST of a Job's Pods, Terminating ones included."""
+
+    count: int
+    bound: int
+    """Of them, on a node."""
+
+
+class Unread(Enum):
+    """Not looked at yet, as opposed to None: not there."""
+
+    UNREAD = auto()
+
+
+UNREAD = Unread.UNREAD
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What was read, oldest first: the copy must have been read before the home Job is read for its release."""
+
+    home: HomeJob
+    copy: CopyJob | Unread | None = UNREAD
+    home_pods: Pods | None = None
+    copy_pods: Pods | None = None
+    refusal: str = ""
+    """Why the target does not take the copy."""
+
+
+@dataclass(frozen=True)
+class Suspends:
+    """Which side holds Jobs by `suspend`; the other does by `parallelism: 0`."""
+
+    home: bool = False
+    target: bool = False
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """An action and why, in words for events and `carico burst status`."""
+
+    action: Action
+    why: str = ""
+
+
+def next_action(seen: Seen, wish: Wish, suspends: Suspends) -> Verdict:
+    """What to do next about one Job."""
+    home = seen.home
+    state = home.ledger.state
+    if state in (State.HOME, State.DONE):
+        return _at_home(seen, wish, suspends.home)
+    if wish == Wish.FORGET and not home.deleting and state in (State.AWAY, State.RECALLING):
+        return Verdict(Action.ABANDON, "the target is fenced: the Job starts at home again")
+    if home.deleting or state == State.RETURNED or (home.finished and state != State.HOLDING):
+        return _clean_up(seen)
+    if state == State.HOLDING:
+        return _holding(seen, wish)
+    if state == State.AWAY:
+        return _away(seen, wish)
+    return _recalling(seen, suspends.target)
+
+
+def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
+    """Why a Job cannot be held now, or nothing: only one that never started moves."""
+    if home.deleting or home.finished:
+        return "it is finished or being deleted"
+    if home.succeeded or home.failed:
+        return "some of its Pods have ended already"
+    if home.parallelism == 0 or home.suspended:
+        return "it is held by somebody else"
+    if not home.counted(by_suspend):
+        return "its controller has not counted its Pods yet"
+    if pods is not None and pods.bound:
+        return f"{pods.bound} of its Pods have a node already"
+    return ""
+
+
+def _at_home(seen: Seen, wish: Wish, by_suspend: bool) -> Verdict:
+    home = seen.home
+    if home.guarded:
+        return Verdict(Action.CLEAR)  # a finalizer without a move: somebody edited the ledger
+    if wish != Wish.MOVE or home.ledger.state == State.DONE:
+        return Verdict(Action.NOTHING)
+    if why := may_hold(home, seen.home_pods, by_suspend):
+        return Verdict(Action.NOTHING, why)
+    return Verdict(Action.LIST_HOME_PODS if seen.home_pods is None else Action.HOLD)
+
+
+def _clean_up(seen: Seen) -> Verdict:
+    """The copy first, then the finalizer."""
+    if seen.copy is UNREAD:
+        return Verdict(Action.READ_COPY)
+    if _ours(seen):
+        assert isinstance(seen.copy, CopyJob)
+        if seen.copy.deleting:
+            return Verdict(Action.WAIT, "the copy's Pods are being deleted")
+        return Verdict(Action.DELETE_COPY)
+    return Verdict(Action.CLEAR)
+
+
+def _ours(seen: Seen) -> bool:
+    return isinstance(seen.copy, CopyJob) and seen.copy.origin == seen.home.uid
+
+
+def _holding(seen: Seen, wish: Wish) -> Verdict:
+    home, ledger = seen.home, seen.home.ledger
+    if home.finished or home.succeeded or home.failed:
+        return Verdict(Action.UNDO, "a Pod ended at home while the Job was being held")
+    if not home.held(ledger.suspend):
+        return Verdict(Action.UNDO, "somebody started it while it was being held")
+    if wish in (Wish.STAY, Wish.RECALL, Wish.FORGET):
+        return Verdict(Action.UNDO, "it shall stay at home")
+    if seen.refusal:
+        return Verdict(Action.UNDO, f"{ledger.to} does not take it: {seen.refusal}")
+    if not home.stopped(ledger.suspend):
+        return Verdict(Action.WAIT, "its controller has not deleted its Pods yet")
+    if seen.home_pods is None:
+        return Verdict(Action.LIST_HOME_PODS)
+    if seen.home_pods.count:
+        return Verdict(Action.WAIT, f"{seen.home_pods.count} of its Pods are still there")
+    if seen.copy is UNREAD or seen.copy is None:
+        return Verdict(Action.CREATE_COPY)  # fails where there is one, and then it is read
+    assert isinstance(seen.copy, CopyJob)
+    if not _ours(seen):
+        return Verdict(Action.UNDO, f"{ledger.to} has another Job of this name")
+    if seen.copy.deleting:
+        return Verdict(Action.WAIT, "an old copy is being deleted")
+    if seen.copy.epoch != ledger.epoch:
+        return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
+    return Verdict(Action.COMMIT)
+
+
+def _away(seen: Seen, wish: Wish) -> Verdict:
+    home, ledger, copy = seen.home, seen.home.ledger, seen.copy
+    if not home.held(ledger.suspend):
+        return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")
+    if copy is UNREAD:
+        return Verdict(Action.READ_COPY)
+    if copy is None or not _ours(seen):
+        if wish == Wish.RECALL:
+            return Verdict(Action.BEGIN_RECALL, f"{RECALLED}: the copy was gone")
+        return Verdict(Action.NOTHING, f"its copy at {ledger.to} was deleted by somebody; recall it to start it here")
+    assert isinstance(copy, CopyJob)
+    if copy.deleting:
+        return Verdict(Action.WAIT, f"its copy at {ledger.to} is being deleted by somebody")
+    if copy.epoch != ledger.epoch:
+        return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
+    if copy.finished:
+        return Verdict(Action.MIRROR)
+    if wish == Wish.RECALL:
+        if copy.succeeded:
+            return Verdict(Action.NOTHING, f"{copy.succeeded} of its Pods have succeeded there already")
+        return Verdict(Action.BEGIN_RECALL, RECALLED)
+    return Verdict(Action.NOTHING if copy.state == CopyState.RELEASED else Action.RELEASE)
+
+
+def _recalling(seen: Seen, by_suspend: bool) -> Verdict:
+    copy = seen.copy
+    if not seen.home.held(seen.home.ledger.suspend):
+        return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")
+    if copy is UNREAD:
+        return Verdict(Action.READ_COPY)
+    if isinstance(copy, CopyJob) and _ours(seen):
+        if copy.finished:
+            return Verdict(Action.MIRROR)
+        if copy.succeeded and not copy.deleting:
+            return Verdict(Action.CANCEL_RECALL, f"{copy.succeeded} of its Pods have succeeded there already")
+        if copy.deleting:
+            return Verdict(Action.WAIT, "its copy is being deleted")
+        if copy.state != CopyState.SEALED:
+            if copy.state == CopyState.RELEASED and not copy.counted(by_suspend):
+                return Verdict(Action.WAIT, "the target's controller has not counted its Pods yet")
+            return Verdict(Action.SEAL)
+        if not copy.stopped(by_suspend):
+            return Verdict(Action.WAIT, "the target's controller has not deleted its Pods yet")
+    if seen.copy_pods is None:
+        return Verdict(Action.LIST_COPY_PODS)
+    if seen.copy_pods.count:
+        return Verdict(Action.WAIT, f"{seen.copy_pods.count} of its Pods are still at the target")
+    return Verdict(Action.RETURN)

@@ -1,0 +1,97 @@
+"""What a Job needs at its target beside room: objects it names, and things that cannot be had elsewhere. Pure."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from carico_agent.burst.objects import Object
+
+
+@dataclass(frozen=True, order=True)
+class Needed:
+    """One object that must exist at the target, by its collection and name."""
+
+    kind: str
+    name: str
+
+    def path(self, namespace: str) -> str:
+        """
+        >>> Needed("namespace", "a").path("a"), Needed("secret", "s").path("a")
+        ('/api/v1/namespaces/a', '/api/v1/namespaces/a/secrets/s')
+        """
+        if self.kind == "namespace":
+            return f"/api/v1/namespaces/{self.name}"
+        if self.kind == "priority class":
+            return f"/apis/scheduling.k8s.io/v1/priorityclasses/{self.name}"
+        return f"/api/v1/namespaces/{namespace}/{_COLLECTIONS[self.kind]}/{self.name}"
+
+
+_COLLECTIONS = {
+    "secret": "secrets",
+    "config map": "configmaps",
+    "volume claim": "persistentvolumeclaims",
+    "service account": "serviceaccounts",
+}
+
+
+def needed(job: Object, namespace: str) -> list[Needed]:
+    """Every object that the Job's Pods name and that is not optional, the namespace first."""
+    spec = job["spec"]["template"].get("spec") or {}
+    found = {*_of_volumes(spec), *_of_containers(spec), *_of_pod(spec)}
+    return [Needed("namespace", namespace), *sorted(found)]
+
+
+def _of_pod(spec: Object) -> Iterator[Needed]:
+    for secret in spec.get("imagePullSecrets") or ():
+        yield Needed("secret", secret["name"])
+    account = spec.get("serviceAccountName") or "default"
+    if account != "default":
+        yield Needed("service account", account)
+    if spec.get("priorityClassName") and not spec["priorityClassName"].startswith("system-"):
+        yield Needed("priority class", spec["priorityClassName"])
+
+
+def _of_volumes(spec: Object) -> Iterator[Needed]:
+    for volume in spec.get("volumes") or ():
+        sources = [volume, *((volume.get("projected") or {}).get("sources") or ())]
+        for source in sources:
+            secret, config = source.get("secret") or {}, source.get("configMap") or {}
+            if secret and not secret.get("optional"):
+                yield Needed("secret", secret.get("secretName") or secret["name"])
+            if config and not config.get("optional"):
+                yield Needed("config map", config["name"])
+        if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
+            yield Needed("volume claim", claim)
+
+
+def _of_containers(spec: Object) -> Iterator[Needed]:
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        sources = [
+            *(container.get("envFrom") or ()),
+            *(one.get("valueFrom") or {} for one in container.get("env") or ()),
+        ]
+        for source in sources:
+            secret = source.get("secretRef") or source.get("secretKeyRef") or {}
+            config = source.get("configMapRef") or source.get("configMapKeyRef") or {}
+            if secret and not secret.get("optional"):
+                yield Needed("secret", secret["name"])
+            if config and not config.get("optional"):
+                yield Needed("config map", config["name"])
+
+
+def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
+    """Why this Job must stay at home wherever it could go, or nothing. `host_paths`: folders the target's nodes have.
+
+    >>> cannot_leave({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
+    'container c has no requests: nobody knows how much room it needs'
+    """
+    spec = job["spec"]["template"].get("spec") or {}
+    for container in spec.get("containers") or ():
+        if not (container.get("resources") or {}).get("requests"):
+            return f"container {container['name']} has no requests: nobody knows how much room it needs"
+    for volume in spec.get("volumes") or ():
+        path = (volume.get("hostPath") or {}).get("path")
+        if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):
+            return f"volume {volume['name']} is hostPath {path}, which the target does not offer (host_paths)"
+    if job["spec"].get("managedBy") not in (None, "kubernetes.io/job-controller"):
+        return f"it is managed by {job['spec']['managedBy']}"
+    return ""

@@ -1,0 +1,274 @@
+"""The rounds of `carico burst`: look at both sides, plan, move, order nodes, remove idle ones."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Sequence
+from math import isfinite
+
+from carico_agent.burst.choice import REGIONS, Data, JobNeeds
+from carico_agent.burst.cluster import ClusterView, PodSeen, asked_of, take
+from carico_agent.burst.models import Models
+from carico_agent.burst.mover import IN_FLIGHT, Mover
+from carico_agent.burst.objects import ORIGIN, HomeJob, State
+from carico_agent.burst.overflow import NodeRoom, Waiting, kind_of_job
+from carico_agent.burst.planner import Candidate, Growth, Plan, Policy, TargetState, plan
+from carico_agent.burst.protocol import RECALLED, Wish
+from carico_agent.burst.provisioner import ProvisionerError
+from carico_agent.burst.site import Site
+from carico_agent.burst.target import Key
+from carico_agent.burst.waits import Arrivals, History
+from carico_agent.kube.errors import KubeError
+from carico_agent.net.times import parse_rfc3339
+
+log = logging.getLogger(__name__)
+
+OUT_OF = ("OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage")
+"""Reasons of Pods that a kubelet refused because kube-scheduler was faster than the node's count. Nothing ran."""
+
+
+GONE_S = 20.0
+"""A target that is silent for this long is asked for at its provisioner [s]."""
+
+
+DataOf = Callable[[HomeJob], tuple[Data, ...]]
+"""What a Job reads; raises ValueError with the reason why that is not known."""
+
+
+class BurstService:
+    """`round` once per period. `acts` is false for `plan` and `status`, and while another one leads."""
+
+    def __init__(
+        self,
+        mover: Mover,
+        home: ClusterView,
+        sites: dict[str, Site],
+        policy: Policy,
+        idle_delete_s: float,
+        data: DataOf,
+    ) -> None:
+        self.mover, self.home, self.sites = mover, home, sites
+        self.policy, self._idle_delete_s, self._data = policy, idle_delete_s, data
+        self.history, self.arrivals = History(), Arrivals()
+        self.plan = Plan()
+        self._known: set[str] = set()
+
+    # ---- one round
+
+    async def round(self, acts: bool) -> None:
+        now_s, wall_s = time.monotonic(), time.time()
+        self._count_arrivals(now_s)
+        self.plan = self._plan(now_s, wall_s)
+        self.mover.reasons.update(self.plan.reasons)
+        if not acts:
+            return
+        for key, to in self.plan.moves.items():
+            self.mover.wish(key, Wish.MOVE, to)
+        for name, site in self.sites.items():
+            if site.provisioner is not None:
+                await self._size(site, self.plan.add.get(name, 0), now_s)
+            if site.target.copies:
+                await self._replace_refused(site)
+
+    def _plan(self, now_s: float, wall_s: float) -> Plan:
+        pods = self.home.of_jobs()
+        candidates, made = [], Plan()
+        for key, job in sorted(self.mover.jobs.items(), key=lambda item: _created(item[1])):
+            try:
+                candidate = self._candidate(key, job, pods.get(job.uid, []), wall_s)
+            except ValueError as error:
+                made.reasons[key] = str(error)
+                continue
+            if candidate is not None:
+                candidates.append(candidate)
+        running = [pod for own in pods.values() for pod in own if pod.node]
+        states = [self._state(site, now_s, wall_s) for site in self.sites.values()]
+        horizon_s = max((site.boot_s for site in self.sites.values()), default=0.0)
+        coming = self.arrivals.expected(now_s, horizon_s)
+        expected = [(in_s, self.history.duration_s(kind)) for in_s, kind in coming]
+        thought = plan(candidates, self.home.room(wall_s), self._left(running, wall_s), states, self.policy, expected)
+        thought.reasons.update(made.reasons)
+        return thought
+
+    def _candidate(self, key: Key, job: HomeJob, pods: list[PodSeen], wall_s: float) -> Candidate | None:
+        ledger = job.ledger
+        if ledger.state != State.HOME or job.finished or job.deleting or self.mover.wished(key) or not pods:
+            return None
+        if any(pod.node for pod in pods) or ledger.note.startswith(RECALLED):
+            return None
+        since = [pod.unschedulable_since_s for pod in pods]
+        waited_s = min((wall_s - at_s if at_s is not None else 0.0) for at_s in since)
+        kind = kind_of_job(job.whole)
+        spec = job.whole["spec"]["template"].get("spec") or {}
+        waiting = Waiting(key, kind, asked_of(spec), max(0.0, waited_s), len(pods))
+        annotations = job.whole["metadata"].get("annotations") or {}
+        regions = tuple(filter(None, annotations.get(REGIONS, "").replace(" ", "").split(",")))
+        needs = JobNeeds(self.history.duration_s(kind), self._data(job), regions)
+        refusals = {name: why for name in self.sites if (why := self.mover.refusal(job.uid, name))}
+        return Candidate(waiting, needs, refusals)
+
+    def _left(self, running: Sequence[PodSeen], wall_s: float) -> list[float]:
+        """How long the Pods of Jobs that have a node will still run."""
+        kinds = {job.uid: kind_of_job(job.whole) for job in self.mover.jobs.values()}
+        return [self.history.left_s(kinds.get(pod.job, ""), max(0.0, wall_s - pod.started_s)) for pod in running]
+
+    def _state(self, site: Site, now_s: float, wall_s: float) -> TargetState:
+        rooms = site.view.room(wall_s)
+        self._reserve(site, rooms)
+        running = [pod for pod in site.view.pods.values() if pod.node and pod.job]
+        growth = self._growth(site, now_s)
+        return TargetState(
+            site.target.name,
+            site.region,
+            site.price_per_h,
+            rooms,
+            self._left(running, wall_s),
+            growth,
+            site.autoscales_s,
+            site.image_s,
+            site.data_s_per_gb,
+            site.obstacle(now_s),
+        )
+
+    def rooms(self) -> dict[str, list[NodeRoom]]:
+        """What is free at every target now."""
+        return {name: site.view.room(time.time()) for name, site in self.sites.items()}
+
+    def _reserve(self, site: Site, rooms: list[NodeRoom]) -> None:
+        """Room for Jobs on their way: wished or away, and not bound there yet."""
+        bound = {pod.job for pod in site.view.pods.values() if pod.node}
+        for key, job in self.mover.jobs.items():
+            going = job.ledger.state in IN_FLIGHT and job.ledger.to == site.target.name
+            if not going and self.mover.wished_target(key) != site.target.name:
+                continue
+            copy = site.target.copies.get(key)
+            if job.finished or (copy is not None and (copy.uid in bound or copy.finished)):
+                continue
+            spec = job.whole["spec"]["template"].get("spec") or {}
+            for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
+                take(rooms, kind_of_job(job.whole), asked_of(spec))
+
+    def _growth(self, site: Site, now_s: float) -> Growth | None:
+        provisioner = site.provisioner
+        if provisioner is None:
+            return None
+        order = provisioner.order
+        ordered = order.nodes if order.verb == "scale" else 0
+        missing = max(0, ordered - len([node for node in site.view.nodes.values() if node.open])) if order.open else 0
+        in_s = max(5.0, site.boot_s - (now_s - site.ordered_s))
+        more = max(0, site.most_nodes - max(ordered, provisioner.report.nodes))
+        return Growth(site.new_node, site.boot_s, 0 if provisioner.trouble else more, [in_s] * missing)
+
+    # ---- nodes
+
+    async def _size(self, site: Site, add: int, now_s: float) -> None:
+        provisioner = site.provisioner
+        assert provisioner is not None
+        try:
+            if not provisioner.loaded:
+                await provisioner.load()
+            busy = site.view.busy()
+            unsure = provisioner.report.state in ("working", "unknown")
+            if provisioner.order.open or provisioner.trouble or unsure:
+                await provisioner.poll(busy)
+            elif add:
+                have = provisioner.report.nodes if provisioner.report.state == "ready" else 0
+                await provisioner.ask("scale", min(site.most_nodes, have + add))
+                site.ordered_s = now_s
+            elif (fewer := self._fewer(site, busy, now_s)) is not None:
+                await provisioner.ask("scale" if fewer else "delete", fewer)
+            await self._forget_if_gone(site, now_s)
+        except (ProvisionerError, KubeError) as error:
+            log.warning("%s: %s", site.target.name, error)
+
+    async def _forget_if_gone(self, site: Site, now_s: float) -> None:
+        """A target that does not answer and whose provisioner, asked now, proves that nothing of it exists any more:
+        only then do its Jobs start at home again by themselves."""
+        provisioner, target = site.provisioner, site.target
+        assert provisioner is not None
+        away = [
+            key
+            for key, job in self.mover.jobs.items()
+            if job.ledger.to == target.name and job.ledger.state in (State.AWAY, State.RECALLING)
+        ]
+        if (
+            not away
+            or target.silent_since_s is None
+            or now_s - target.silent_since_s < GONE_S
+            or provisioner.order.open
+        ):
+            return
+        if (await provisioner.poll()).state == "absent":
+            for key in away:
+                self.mover.wish(key, Wish.FORGET, target.name)
+
+    def _fewer(self, site: Site, busy: set[str], now_s: float) -> int | None:
+        """The number of nodes to shrink to, or None: nodes that no Job uses, after `idle_delete_s`."""
+        provisioner = site.provisioner
+        assert provisioner is not None
+        name = site.target.name
+        in_flight = any(
+            job.ledger.state in IN_FLIGHT and job.ledger.to == name and not job.finished
+            for job in self.mover.jobs.values()
+        )
+        wanted = len(busy) if in_flight or busy else 0
+        idle = provisioner.report.state == "ready" and wanted < provisioner.report.nodes
+        if not idle or (in_flight and not busy):
+            site.idle_since_s = None
+            return None
+        site.idle_since_s = now_s if site.idle_since_s is None else site.idle_since_s
+        return wanted if now_s - site.idle_since_s >= self._idle_delete_s else None
+
+    async def _replace_refused(self, site: Site) -> None:
+        """Pods of our copies that a kubelet refused for room are deleted, so that the Job controller makes new ones
+        and does not count them as failures. Everything else that failed is left as it is."""
+        selector = {"labelSelector": ORIGIN, "fieldSelector": "status.phase=Failed"}
+        try:
+            found = await site.target.client.get("/api/v1/pods", selector)
+            for pod in found.get("items") or ():
+                if str((pod.get("status") or {}).get("reason")) in OUT_OF:
+                    meta = pod["metadata"]
+                    await site.target.client.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
+        except KubeError as error:
+            site.target.health.bad("refused Pods", error)
+
+    # ---- learning
+
+    def _count_arrivals(self, now_s: float) -> None:
+        """New Jobs, and how long Pods ran that have ended on either side. Jobs that had ended before we came: by
+        their own times, which include their waiting."""
+        for job in self.mover.jobs.values():
+            if job.uid not in self._known and not job.finished:
+                self.arrivals.came(kind_of_job(job.whole), now_s)
+            elif job.uid not in self._known:
+                self._learn_from_status(job)
+        self._known = {job.uid for job in self.mover.jobs.values()}
+        kinds = {job.uid: kind_of_job(job.whole) for job in self.mover.jobs.values()}
+        for site in self.sites.values():
+            kinds |= {copy.uid: kinds.get(copy.origin, "") for copy in site.target.copies.values()}
+        for view in [self.home, *(site.view for site in self.sites.values())]:
+            while view.ended:
+                uid, took_s = view.ended.popleft()
+                if kind := kinds.get(uid):
+                    self.history.finished(kind, took_s)
+
+    def _learn_from_status(self, job: HomeJob) -> None:
+        status = job.whole.get("status") or {}
+        try:
+            took_s = parse_rfc3339(status["completionTime"]) - parse_rfc3339(status["startTime"])
+        except (KeyError, ValueError, TypeError):
+            return
+        if isfinite(took_s) and took_s >= 0:
+            self.history.finished(kind_of_job(job.whole), took_s)
+
+
+def _created(job: HomeJob) -> tuple[str, str]:
+    return str(job.whole["metadata"].get("creationTimestamp", "")), job.name
+
+
+async def rounds(service: BurstService, leads: Callable[[], bool], period_s: float, models: Models) -> None:
+    """For ever. The command that knows the newest models is asked beside the event loop."""
+    while True:
+        await asyncio.to_thread(models.prepare, list(service.mover.jobs.values()))
+        await service.round(leads())
+        await asyncio.sleep(period_s)

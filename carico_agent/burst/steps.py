@@ -1,0 +1,269 @@
+"""From actions to requests: one Job's move as a generator that yields requests and is sent answers. No I/O.
+
+The same code is driven by the mover against API servers and by the tests against a model that kills it after every
+request. It keeps nothing between two runs: everything is read again or guarded by the version that was read.
+"""
+
+from collections.abc import Generator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from carico_agent.burst import objects
+from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, Ledger, Object, State, copy_job, home_job
+from carico_agent.burst.protocol import UNREAD, Action, Pods, Seen, Suspends, Unread, Verdict, Wish, next_action
+
+MOST_ACTIONS = 25
+"""A move has 9; conflicts with other writers make it more. Then it is tried again later."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """One request to an API server. `home`: to which."""
+
+    home: bool
+    method: str
+    path: str
+    body: Object | None = None
+    params: dict[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the server said. Conflicts and missing objects are answers, other failures end the generator."""
+
+    status: int
+    body: Object = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Route:
+    """Between which clusters."""
+
+    home_id: str
+    to: str
+    suspends: Suspends = field(default_factory=Suspends)
+    namespaces: dict[str, str] = field(default_factory=dict)
+    """Namespace at home → at the target, where they differ."""
+
+    def namespace(self, home: str) -> str:
+        return self.namespaces.get(home, home)
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """Where it stands when there is nothing to do now. `job` is None when the home Job is gone."""
+
+    job: HomeJob | None
+    verdict: Verdict
+    done: tuple[Action, ...] = ()
+    """What was written in this run."""
+
+
+Steps = Generator[Request, Answer, Any]
+
+
+def jobs_path(namespace: str, name: str = "") -> str:
+    return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
+
+
+def reconcile(
+    home: HomeJob, wish: Wish, route: Route, copy: CopyJob | Unread = UNREAD
+) -> Generator[Request, Answer, Outcome]:
+    """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
+
+    `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
+    guarded by its version, or (its result) does not change any more.
+    """
+    seen, uid = Seen(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
+    done: list[Action] = []
+    verdict = Verdict(Action.NOTHING)
+    for _ in range(MOST_ACTIONS):
+        verdict = next_action(seen, wish, route.suspends)
+        if verdict.action in (Action.NOTHING, Action.WAIT):
+            break
+        after = yield from _act(seen, verdict, route)
+        if after is None or after.home.uid != uid:
+            return Outcome(None, verdict, tuple(done))
+        if after.home.version != seen.home.version or verdict.action in _ELSEWHERE:
+            done.append(verdict.action)
+        seen = after
+    return Outcome(seen.home, verdict, tuple(done))
+
+
+_ELSEWHERE = (Action.CREATE_COPY, Action.RELEASE, Action.SEAL, Action.DELETE_COPY)
+
+
+def _act(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:
+    match verdict.action:
+        case Action.READ_COPY:
+            return replace(seen, copy=(yield from _read_copy(seen.home, route)))
+        case Action.LIST_HOME_PODS:
+            return replace(seen, home_pods=(yield from _home_pods(seen.home)))
+        case Action.LIST_COPY_PODS:
+            return replace(seen, copy_pods=(yield from _copy_pods(seen.home, route)))
+        case Action.CREATE_COPY:
+            return (yield from _create(seen, route))
+        case Action.RELEASE:
+            return (yield from _release(seen, route))
+        case Action.SEAL:
+            return (yield from _write_copy(seen, CopyState.SEALED, route))
+        case Action.DELETE_COPY:
+            return (yield from _delete(seen, route))
+        case Action.MIRROR:
+            return (yield from _mirror(seen))
+        case _:
+            return (yield from _write_ledger(seen, verdict, route))
+
+
+# ---- at home
+
+
+def _read_home(home: HomeJob) -> Generator[Request, Answer, HomeJob | None]:
+    answer = yield Request(True, "GET", jobs_path(home.namespace, home.name))
+    return None if answer.status == 404 else home_job(answer.body)
+
+
+def _home_pods(home: HomeJob) -> Generator[Request, Answer, Pods]:
+    labels = ((home.whole["spec"].get("selector") or {}).get("matchLabels")) or {"controller-uid": home.uid}
+    return (yield from _list_pods(True, home.namespace, labels))
+
+
+def _list_pods(at_home: bool, namespace: str, labels: dict[str, str]) -> Generator[Request, Answer, Pods]:
+    """Without a resourceVersion: the server asks etcd, so the answer is not older than the question."""
+    selector = ",".join(f"{key}={value}" for key, value in labels.items())
+    path = f"/api/v1/namespaces/{namespace}/pods"
+    answer = yield Request(at_home, "GET", path, params={"labelSelector": selector})
+    pods = answer.body.get("items") or []
+    return Pods(len(pods), sum(1 for pod in pods if (pod.get("spec") or {}).get("nodeName")))
+
+
+def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bool | None, bool]:
+    """The ledger to write, whether the Job is held (None: as it is), whether it keeps our finalizer."""
+    home, ledger = seen.home, seen.home.ledger
+    match verdict.action:
+        case Action.HOLD:
+            by_suspend = route.suspends.home
+            new = Ledger(State.HOLDING, route.to, ledger.epoch + 1, home.parallelism, by_suspend)
+            return new, True, True
+        case Action.HOLD_AGAIN:
+            parallelism = ledger.parallelism if ledger.suspend else home.parallelism
+            return replace(ledger, parallelism=parallelism, note=verdict.why), True, True
+        case Action.COMMIT | Action.CANCEL_RECALL:
+            return replace(ledger, state=State.AWAY, note=verdict.why), True, True
+        case Action.BEGIN_RECALL:
+            return replace(ledger, state=State.RECALLING, note=verdict.why), True, True
+        case Action.UNDO:
+            kept = home.parallelism if home.parallelism else ledger.parallelism
+            new = replace(ledger, state=State.RETURNED, epoch=ledger.epoch + 1, parallelism=kept, note=verdict.why)
+            return new, False, True
+        case Action.RETURN:
+            return replace(ledger, state=State.RETURNED, epoch=ledger.epoch + 1), False, True
+        case Action.ABANDON:
+            return replace(ledger, state=State.HOME, epoch=ledger.epoch + 1, note=verdict.why), False, False
+        case Action.CLEAR:
+            state = State.DONE if home.finished and ledger.state != State.RETURNED else State.HOME
+            return replace(ledger, state=state), False if home.finished else None, False
+    raise AssertionError(verdict.action)
+
+
+def _write_ledger(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:
+    """Refused because somebody else wrote: read again, look again. A copy in hand stays: it is older, as it must be."""
+    home = seen.home
+    ledger, hold, guard = _next_ledger(seen, verdict, route)
+    body = objects.ledger_patch(home, ledger, hold, guard)
+    answer = yield Request(True, "PATCH", jobs_path(home.namespace, home.name), body)
+    if answer.status < 300:
+        return Seen(home_job(answer.body), seen.copy)
+    fresh = yield from _read_home(home)
+    return None if fresh is None else Seen(fresh)
+
+
+def _mirror(seen: Seen) -> Generator[Request, Answer, Seen | None]:
+    home, copy = seen.home, seen.copy
+    assert isinstance(copy, CopyJob)
+    path = jobs_path(home.namespace, home.name) + "/status"
+    answer = yield Request(True, "PATCH", path, objects.final_status(home, copy))
+    if answer.status < 300:
+        return Seen(home_job(answer.body), copy)
+    fresh = yield from _read_home(home)
+    return None if fresh is None else Seen(fresh)
+
+
+# ---- at the target
+
+
+def _copy_path(home: HomeJob, route: Route) -> str:
+    return jobs_path(route.namespace(home.namespace), home.name)
+
+
+def _read_copy(home: HomeJob, route: Route) -> Generator[Request, Answer, CopyJob | None]:
+    answer = yield Request(False, "GET", _copy_path(home, route))
+    return None if answer.status == 404 else copy_job(answer.body)
+
+
+def _copy_pods(home: HomeJob, route: Route) -> Generator[Request, Answer, Pods]:
+    return (yield from _list_pods(False, route.namespace(home.namespace), {objects.ORIGIN: home.uid}))
+
+
+def _create(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
+    namespace = route.namespace(seen.home.namespace)
+    body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target)
+    answer = yield Request(False, "POST", jobs_path(namespace), body)
+    if answer.status < 300:
+        return replace(seen, copy=copy_job(answer.body))
+    if answer.status != 409:
+        return replace(seen, refusal=str(answer.body.get("message") or answer.status))
+    return replace(seen, copy=(yield from _read_copy(seen.home, route)))
+
+
+def _release(seen: Seen, route: Route) -> Generator[Request, Answer, Seen | None]:
+    """The copy was read before; now the home Job must be away, with the copy's epoch, and then the copy unchanged."""
+    copy = seen.copy
+    assert isinstance(copy, CopyJob)
+    fresh = yield from _read_home(seen.home)
+    if fresh is None:
+        return None
+    seen = Seen(fresh, copy)
+    if fresh.ledger.state != State.AWAY or fresh.ledger.epoch != copy.epoch or fresh.deleting or fresh.finished:
+        return seen
+    return (yield from _write_copy(seen, CopyState.RELEASED, route))
+
+
+def _write_copy(seen: Seen, state: CopyState, route: Route) -> Generator[Request, Answer, Seen]:
+    copy = seen.copy
+    assert isinstance(copy, CopyJob)
+    body = objects.copy_patch(copy, state, seen.home.ledger.parallelism, route.suspends.target)
+    answer = yield Request(False, "PATCH", _copy_path(seen.home, route), body)
+    return Seen(seen.home, copy_job(answer.body) if answer.status < 300 else UNREAD)
+
+
+def _delete(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
+    """Read again afterwards unless it was deleted at once: the finalizer goes only when the copy is not there."""
+    copy = seen.copy
+    assert isinstance(copy, CopyJob)
+    answer = yield Request(False, "DELETE", _copy_path(seen.home, route), objects.delete_options(copy))
+    gone = answer.status == 404 or (answer.status < 300 and answer.body.get("kind") == "Status")
+    return Seen(seen.home, None if gone else UNREAD)
+
+
+def orphan(copy: CopyJob, home: HomeJob | None) -> str:
+    """Why a copy has no origin any more, or nothing. A copy of a later epoch than the ledger's is left alone: then
+    the ledger was edited, and only a human knows."""
+    if home is None or home.uid != copy.origin:
+        return "its Job at home is gone"
+    if copy.epoch < home.ledger.epoch:
+        return "a copy of an earlier move"
+    settled = home.ledger.state in (State.HOME, State.DONE, State.RETURNED)
+    return "its Job is at home" if settled and copy.epoch == home.ledger.epoch else ""
+
+
+def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, Answer, str]:
+    """Delete a copy without an origin. `namespace`: of the Job at home. Returns why, or nothing if it has one."""
+    if not copy.origin or copy.home != route.home_id:
+        return ""  # somebody else's Job
+    answer = yield Request(True, "GET", jobs_path(namespace, copy.name))
+    why = orphan(copy, None if answer.status == 404 else home_job(answer.body))
+    if why and not copy.deleting:
+        path = jobs_path(copy.namespace, copy.name)
+        yield Request(False, "DELETE", path, objects.delete_options(copy))
+    return why

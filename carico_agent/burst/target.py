@@ -1,0 +1,62 @@
+"""One cluster to move to: its clients, what is there, and whether it answers."""
+
+import asyncio
+import time
+from dataclasses import dataclass, field, replace
+
+from carico_agent.burst.objects import CopyJob
+from carico_agent.burst.steps import Route
+from carico_agent.kube.client import KubeClient, Object
+from carico_agent.kube.errors import KubeError
+from carico_agent.kube.health import Health
+
+Key = tuple[str, str]
+"""Namespace and name of a Job at home."""
+
+
+@dataclass
+class Target:
+    """One cluster to move to: its client, what is there, and how it answers."""
+
+    route: Route
+    client: KubeClient
+    prober: KubeClient
+    host_paths: tuple[str, ...] = ()
+    copies: dict[Key, CopyJob] = field(default_factory=dict)
+    health: Health = field(default_factory=lambda: Health("target"))
+    silent_since_s: float | None = None
+    """Since when it does not answer (monotonic)."""
+    known: bool = False
+    """It has answered once, so it is known how it holds Jobs; before that nothing is done there."""
+    exists: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def name(self) -> str:
+        return self.route.to
+
+
+def suspends(version: Object) -> bool:
+    """Whether a server of this /version holds Jobs by `suspend`: from 1.22 on, where it is no longer alpha.
+
+    >>> suspends({"major": "1", "minor": "22+"}), suspends({"major": "1", "minor": "20"})
+    (True, False)
+    """
+    digits = "".join(c for c in str(version.get("minor", "")) if c.isdigit())
+    return (str(version.get("major")), int(digits or 0)) >= ("1", 22)
+
+
+async def probe(target: Target, period_s: float = 3.0) -> None:
+    """Ask a target every few seconds whether it is there, so that `status` knows within 10 s that it is not.
+
+    With a client of its own: the other one pauses when the target does not answer.
+    """
+    while True:
+        try:
+            version = await target.prober.get("/version")
+            by_suspend = replace(target.route.suspends, target=suspends(version))
+            target.route = replace(target.route, suspends=by_suspend)
+            target.silent_since_s, target.known = None, True
+        except KubeError:
+            if target.silent_since_s is None:
+                target.silent_since_s = time.monotonic()
+        await asyncio.sleep(period_s)

@@ -1,0 +1,94 @@
+"""How long Jobs will wait: first come, first served, on servers that become free at known times.
+
+kube-scheduler's queue is nearly that for Pods of one priority. Durations come from the history of a Job's kind.
+"""
+
+import heapq
+from collections import OrderedDict, deque
+from collections.abc import Iterable, Sequence
+
+
+def starts(free_s: Iterable[float], jobs: Sequence[tuple[float, float]]) -> list[float]:
+    """When each Job starts. `free_s`: when each place is free; `jobs`: (arrival, duration) in order of arrival [s].
+
+    >>> starts([0.0, 5.0], [(0.0, 10.0), (0.0, 10.0), (1.0, 1.0)])
+    [0.0, 5.0, 10.0]
+    >>> starts([], [(0.0, 1.0)])
+    [inf]
+    """
+    places = list(free_s)
+    heapq.heapify(places)
+    begun = []
+    for arrival_s, duration_s in jobs:
+        if not places:
+            begun.append(float("inf"))
+            continue
+        begin_s = max(arrival_s, heapq.heappop(places))
+        heapq.heappush(places, begin_s + duration_s)
+        begun.append(begin_s)
+    return begun
+
+
+class History:
+    """How long Jobs of each kind ran: the mean of the latest ones [s], weighted by 1/4. At most `kinds` kinds.
+
+    >>> history = History(default_s=60.0)
+    >>> history.finished("train", 200.0); history.finished("train", 240.0)
+    >>> history.duration_s("train"), history.duration_s("never seen")
+    (210.0, 60.0)
+    """
+
+    def __init__(self, default_s: float = 300.0, kinds: int = 1024) -> None:
+        self._default_s, self._most = default_s, kinds
+        self._mean_s: OrderedDict[str, float] = OrderedDict()
+
+    def finished(self, kind: str, took_s: float) -> None:
+        known_s = self._mean_s.pop(kind, took_s)
+        self._mean_s[kind] = known_s + (took_s - known_s) / 4
+        if len(self._mean_s) > self._most:
+            self._mean_s.popitem(last=False)
+
+    def duration_s(self, kind: str) -> float:
+        return self._mean_s.get(kind, self._default_s)
+
+    def left_s(self, kind: str, ran_s: float) -> float:
+        """How much longer a Job that has run for `ran_s` will run; one that is overdue: as long as it is late.
+
+        >>> History(60.0).left_s("a", 50.0), History(60.0).left_s("a", 90.0)
+        (10.0, 30.0)
+        """
+        return abs(self.duration_s(kind) - ran_s)
+
+
+class Arrivals:
+    """When Jobs of each kind came, to say when the next ones will: the latest eight of at most `kinds` kinds.
+
+    >>> arrivals = Arrivals()
+    >>> for time_s in (0.0, 60.0, 120.0): arrivals.came("infer", time_s)
+    >>> arrivals.expected(120.0, 150.0)
+    [(60.0, 'infer'), (120.0, 'infer')]
+    >>> arrivals.expected(400.0, 150.0)  # nothing for more than three intervals: the kind has ended
+    []
+    """
+
+    def __init__(self, kinds: int = 1024) -> None:
+        self._most = kinds
+        self._times_s: OrderedDict[str, deque[float]] = OrderedDict()
+
+    def came(self, kind: str, time_s: float) -> None:
+        self._times_s.setdefault(kind, deque(maxlen=8)).append(time_s)
+        self._times_s.move_to_end(kind)
+        if len(self._times_s) > self._most:
+            self._times_s.popitem(last=False)
+
+    def expected(self, now_s: float, horizon_s: float) -> list[tuple[float, str]]:
+        """(from now [s], kind) of the Jobs that will come within `horizon_s`, each kind at its own rate.
+
+        A kind is believed from its third Job on: two that came together are no rate.
+        """
+        coming = []
+        for kind, times_s in self._times_s.items():
+            every_s = (times_s[-1] - times_s[0]) / (len(times_s) - 1) if len(times_s) >= 3 else 0.0
+            if every_s > 0 and now_s - times_s[-1] <= 3 * every_s:
+                coming += [((k + 1) * every_s, kind) for k in range(min(1000, int(horizon_s / every_s)))]
+        return sorted(coming)

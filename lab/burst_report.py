@@ -1,0 +1,49 @@
+"""lab/results/burst.md and lab/figures/burst.png: the table of lab.burst_sim, and who ran where when, for one seed."""
+
+from pathlib import Path
+from typing import Any
+
+from lab.burst_sim import SYSTEMS, measures, simulate, text
+from lab.burst_world import World
+
+TARGETS = """Document: 3244 s at home (5.2), 1847 s naive (5.3), 1847 s with 3300 node-seconds (5.4).
+The simulated `hcs` has that system's boot times; `naive` is paid from 0 to the last Job, `ours` until the last node is
+deleted. Money counts from the order of a node (a booting node is paid too) and includes the control plane's own node.
+"""
+
+
+def write(folder: Path, table: dict[str, Any], seeds: list[int]) -> None:
+    """Both files."""
+    seed = seeds[0]
+    runs = [measures(simulate("ours", one)) for one in seeds]
+    within = sum(run["makespan_s"] <= 1900 and run["node_s"] <= 2000 for run in runs)
+    (folder / "results").mkdir(exist_ok=True)
+    (folder / "results/burst.md").write_text(
+        f"# Burst: the document's 90 Jobs, simulated\n\n`python -m lab.burst_sim --write`: mean ± standard deviation "
+        f"of {len(seeds)} seeds.\n\n{text(table)}\n\n{TARGETS}\nThe fit (3 Jobs at once per worker, 200 and 61 s) is "
+        "not unique: the runs with a cloud are bound by the last arrival.\n\nOf these seeds, "
+        f"{within} keep both 1,900 s and 2,000 node-seconds; the bounds are for the means. The value of time (0.3 USD "
+        "per hour and Job) and the rule for idle nodes were chosen on seeds 0 to 24.\n\n![seed "
+        f"{seed}](../figures/burst.png)\n"
+    )
+    _figure(folder / "figures/burst.png", {name: simulate(name, seed) for name in SYSTEMS})
+
+
+def _figure(path: Path, worlds: dict[str, World]) -> None:
+    import matplotlib
+
+    matplotlib.use("Agg")
+    from matplotlib import pyplot as plt
+
+    figure, axes = plt.subplots(len(worlds), 1, figsize=(9, 9), sharex=True, sharey=True, layout="constrained")
+    for axis, (name, world) in zip(axes, worlds.items(), strict=True):
+        now, home, cloud, waiting, queued, nodes = zip(*world.trace, strict=True)
+        axis.stackplot(now, home, cloud, labels=["run at home", "run in the cloud"], colors=["#4477aa", "#66ccee"])
+        axis.plot(now, [a + b for a, b in zip(waiting, queued, strict=True)], color="#ee6677", label="wait")
+        axis.step(now, [3 * count for count in nodes], where="post", color="black", lw=1, label="places in the cloud")
+        axis.set_title(name, loc="left", fontsize=10)
+        axis.set_ylabel("Jobs")
+    axes[0].legend(fontsize=8, ncols=4)
+    axes[-1].set_xlabel("time [s]")
+    figure.savefig(path, dpi=90)
+    plt.close(figure)

@@ -1,0 +1,215 @@
+"""Two real control planes with Job controllers and schedulers, and kubelets that only pretend to run containers.
+
+A pretended kubelet does what a real one does for the API: a Pod that is bound to it starts, runs for the time in its
+annotation `test/work-s`, succeeds (or fails, `test/fail`); a Pod that is being deleted is stopped first and removed
+afterwards. It writes down when the containers of which origin ran, which is what the tests judge.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from carico_agent.kube.access import from_kubeconfig
+from carico_agent.kube.client import KubeClient, Object
+from carico_agent.kube.errors import KubeError
+from carico_agent.net.buckets import TokenBucket
+from lab.support.control_plane import Plane, free_port, wait_for
+
+CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
+"""Without the node lifecycle controller: pretended nodes have no heartbeat."""
+
+
+class BurstPlane(Plane):
+    """A plane with a Job controller. TTLAfterFinished is alpha in 1.20."""
+
+    def _files(self) -> None:
+        super()._files()
+        user = "system:serviceaccount:carico:carico-burst"
+        with (self.folder / "tokens.csv").open("a") as tokens:
+            tokens.write(f'burst-token,{user},{user},"system:serviceaccounts"\n')
+
+    def _run(self, binary: str, *arguments: str, name: str = "") -> None:
+        if binary == "kube-apiserver" and self.version < (1, 23):
+            arguments = (*arguments, "--feature-gates=TTLAfterFinished=true")
+        super()._run(binary, *arguments, name=name)
+
+    def start_controllers(self) -> None:
+        config = self.kubeconfig("admin-token")
+        gates = ("--feature-gates=TTLAfterFinished=true", "--port=0") if self.version < (1, 23) else ()
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={config}",
+            f"--authentication-kubeconfig={config}",
+            f"--authorization-kubeconfig={config}",
+            f"--controllers={CONTROLLERS}",
+            f"--service-account-private-key-file={self.folder}/sa.key",
+            f"--cert-dir={self.folder}/controllers",
+            "--bind-address=127.0.0.1",
+            f"--secure-port={free_port()}",
+            "--leader-elect=false",
+            "--kube-api-qps=300",
+            "--kube-api-burst=500",
+            "--concurrent-gc-syncs=5",
+            *gates,
+        )
+        wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
+
+    def signal_api(self, number: int) -> None:
+        self._processes["kube-apiserver"].send_signal(number)
+
+    def client(self, token: str = "admin-token") -> KubeClient:
+        return KubeClient(from_kubeconfig(self.kubeconfig(token)), TokenBucket(per_s=2000.0, burst=2000))
+
+
+@dataclass
+class Run:
+    """One Pod's containers: of which origin, where, from when to when (monotonic [s]), and how it ended."""
+
+    origin: str
+    cluster: str
+    pod: str
+    start_s: float
+    end_s: float = float("inf")
+    ended: str = ""
+
+
+@dataclass
+class Kubelets:
+    """All pretended kubelets of one plane. `places`: Pods at once; the scheduler obeys the node's `pods`."""
+
+    name: str
+    plane: BurstPlane
+    runs: list[Run]
+    nodes: int = 2
+    places: int = 3
+    period_s: float = 0.1
+    live: dict[str, Run] = field(default_factory=dict)
+    _tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    _client: KubeClient | None = None
+
+    async def __aenter__(self) -> "Kubelets":
+        for number in range(self.nodes):
+            await asyncio.to_thread(self.plane.admin.add_node, f"{self.name}-{number}", 64, self.places)
+        self._client = self.plane.client()
+        self._tasks.append(asyncio.create_task(self._loop()))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        assert self._client is not None
+        await self._client.close()
+
+    async def _loop(self) -> None:
+        while True:
+            await asyncio.sleep(self.period_s)
+            try:
+                await self._round()
+            except KubeError:
+                continue  # the containers do not wait for an API server: each has its end from the beginning
+
+    async def _round(self) -> None:
+        assert self._client is not None
+        answer = await self._client.get("/api/v1/namespaces/default/pods", {"fieldSelector": "spec.nodeName!="})
+        pods = {pod["metadata"]["uid"]: pod for pod in answer.get("items") or ()}
+        now_s = time.monotonic()
+        for uid in [uid for uid in self.live if uid not in pods]:
+            self._stop(uid, "vanished")
+        writes = []
+        for uid, pod in pods.items():
+            meta, phase = pod["metadata"], pod["status"].get("phase")
+            if meta.get("deletionTimestamp"):
+                self._stop(uid, "killed")
+                writes.append(self._remove(pod))
+            elif phase == "Pending" and uid not in self.live:
+                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s)
+                self.live[uid].end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
+                self.runs.append(self.live[uid])
+                writes.append(self._phase(pod, "Running"))
+            elif uid in self.live and self.live[uid].end_s <= now_s and phase == "Running":
+                failed = "test/fail" in (meta.get("annotations") or {})
+                writes.append(self._ended(pod, "Failed" if failed else "Succeeded"))
+        results = await asyncio.gather(*writes, return_exceptions=True)
+        for result in results:
+            if isinstance(result, BaseException) and not isinstance(result, KubeError):
+                raise result
+
+    def _stop(self, uid: str, why: str) -> None:
+        run = self.live.get(uid)
+        if run is not None and run.end_s > time.monotonic():
+            run.end_s, run.ended = time.monotonic(), why
+
+    async def _phase(self, pod: Object, phase: str) -> Object:
+        assert self._client is not None
+        path = f"/api/v1/namespaces/default/pods/{pod['metadata']['name']}/status"
+        return await self._client.patch(path, {"status": {"phase": phase}})
+
+    async def _ended(self, pod: Object, phase: str) -> None:
+        """What counts is what the API server took before it had deleted the Pod: a result that comes later is one
+        that Kubernetes 1.20 itself does not count, with or without carico."""
+        answer = await self._phase(pod, phase)
+        late = bool((answer.get("metadata") or {}).get("deletionTimestamp"))
+        self.live[pod["metadata"]["uid"]].ended = "too late" if late else phase
+
+    async def _remove(self, pod: Object) -> None:
+        assert self._client is not None
+        meta = pod["metadata"]
+        options: dict[str, Any] = {"gracePeriodSeconds": 0, "preconditions": {"uid": meta["uid"]}}
+        await self._client.request("DELETE", f"/api/v1/namespaces/default/pods/{meta['name']}", options)
+
+
+def origin_of(pod: Object) -> str:
+    labels = pod["metadata"].get("labels") or {}
+    return str(labels.get("carico.dev/burst-origin") or labels.get("controller-uid") or pod["metadata"]["uid"])
+
+
+def overlaps(runs: list[Run]) -> list[tuple[Run, Run]]:
+    """Pairs of runs of one origin in two clusters at the same time."""
+    found = []
+    for index, one in enumerate(runs):
+        for other in runs[index + 1 :]:
+            apart = one.end_s <= other.start_s or other.end_s <= one.start_s
+            if one.origin == other.origin and one.cluster != other.cluster and not apart:
+                found.append((one, other))
+    return found
+
+
+def job_body(name: str, work_s: float = 1.0, **spec: Any) -> Object:
+    """A Job for the pretended kubelets; `spec` is merged into its spec."""
+    annotations = {"test/work-s": str(work_s)}
+    if spec.pop("fail", False):
+        annotations["test/fail"] = "yes"
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": "100m", "memory": "16Mi"}}}
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": name, "namespace": "default", "labels": {"carico.dev/burst": "yes"}},
+        "spec": {
+            "template": {
+                "metadata": {"annotations": annotations},
+                "spec": {
+                    "containers": [container],
+                    "restartPolicy": "Never",
+                    "terminationGracePeriodSeconds": 5,
+                    "automountServiceAccountToken": False,
+                },
+            },
+            **spec,
+        },
+    }
+
+
+def two_planes(folder: Path) -> tuple[BurstPlane, BurstPlane]:
+    """Home and target, each with controllers and scheduler; whoever calls must stop them."""
+    planes = []
+    for name in ("home", "cloud"):
+        (folder / name).mkdir()
+        plane = BurstPlane(folder / name)
+        plane.start()
+        plane.start_controllers()
+        plane.start_scheduler()
+        planes.append(plane)
+    return planes[0], planes[1]

@@ -1,0 +1,93 @@
+"""Engine `multikueue`: Workloads get the clusters with room, on a small API server and, where its version can, on a
+real one that knows Workloads by a definition of our own."""
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lab.support.control_plane import ApiError, wait_for
+from tests.burst.daemon import BurstProcess
+from tests.burst.planes import BurstPlane
+from tests.burst.test_crashes import Scene
+from tests.burst.test_whole import TwoClusters, daemon, until
+
+WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
+
+
+def workload(name: str, cpu: str) -> dict[str, Any]:
+    container = {"name": "c", "image": "x", "resources": {"requests": {"cpu": cpu}}}
+    pods = {"name": "main", "count": 2, "template": {"spec": {"containers": [container]}}}
+    return {
+        "apiVersion": "kueue.x-k8s.io/v1beta1",
+        "kind": "Workload",
+        "metadata": {"name": name},
+        "spec": {"active": True, "podSets": [pods]},
+    }
+
+
+def condition(kind: str) -> dict[str, str]:
+    now = "2024-01-01T00:00:00Z"
+    return {"type": kind, "status": "True", "lastTransitionTime": now, "reason": "Test", "message": ""}
+
+
+async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, BurstPlane], tmp_path: Path) -> None:
+    home = planes[0]
+    if home.version < (1, 22):
+        pytest.skip("1.20 built with Go 1.19 crashes on custom resources (its json-iterator); set KUBEBUILDER_ASSETS")
+    home.apply(Path(__file__).parent / "workload-crd.yaml")
+
+    def served() -> bool:
+        try:
+            return bool(home.admin.get(WORKLOADS))
+        except ApiError:
+            return False
+
+    await asyncio.to_thread(wait_for, served, "Workloads are served")
+    service = BurstProcess(tmp_path, *planes, engine="multikueue")
+    async with Scene(planes):
+        try:
+            for name, cpu in (("fits", "1"), ("huge", "200"), ("no-quota", "1"), ("placed", "1")):
+                home.admin.post(WORKLOADS, workload(name, cpu))
+            for name in ("fits", "huge", "placed"):
+                conditions = {"status": {"conditions": [condition("QuotaReserved")]}}
+                home.admin.merge(f"{WORKLOADS}/{name}/status", conditions)
+            home.admin.merge(f"{WORKLOADS}/placed/status", {"status": {"clusterName": "other"}})
+            service.start()
+
+            def nominated(name: str) -> list[str]:
+                status = home.admin.get(f"{WORKLOADS}/{name}").get("status") or {}
+                return list(status.get("nominatedClusterNames") or ())
+
+            await asyncio.to_thread(wait_for, lambda: nominated("fits") == ["cloud"], "it is nominated", 120)
+            assert [nominated(name) for name in ("huge", "no-quota", "placed")] == [[], [], []]
+        finally:
+            service.kill()
+            home.admin.delete(WORKLOADS)
+
+
+async def test_the_same_on_a_small_server(tmp_path: Path) -> None:
+    async with TwoClusters(tmp_path) as pair:
+        for name, cpu, status in (
+            ("fits", "1", {"conditions": [condition("QuotaReserved")]}),
+            ("huge", "200", {"conditions": [condition("QuotaReserved")]}),
+            ("no-quota", "1", {}),
+            ("placed", "1", {"conditions": [condition("QuotaReserved")], "clusterName": "other"}),
+            ("ended", "1", {"conditions": [condition("QuotaReserved"), condition("Finished")]}),
+        ):
+            body = {**workload(name, cpu), "status": status}
+            body["metadata"] |= {"namespace": "default", "resourceVersion": "1"}
+            pair.home.plain[f"{WORKLOADS}/{name}"] = body
+
+        def nominated(name: str) -> Any:
+            return pair.home.plain[f"{WORKLOADS}/{name}"]["status"].get("nominatedClusterNames")
+
+        async with daemon(pair.settings(engine="multikueue")) as service:
+            await until(lambda: nominated("fits") == ["cloud"], "it is nominated")
+            assert [nominated(name) for name in ("huge", "no-quota", "placed", "ended")] == [None] * 4
+            assert service.dispatcher is not None
+            written = service.dispatcher.nominated
+            await service.dispatcher.round(0.0)
+            assert service.dispatcher.nominated == written  # nothing has changed: nothing is written
+        assert not pair.cloud.cluster.jobs

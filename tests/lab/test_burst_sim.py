@@ -1,0 +1,56 @@
+"""The burst simulator gives the document's numbers, and ours are within the bounds we claim."""
+
+import json
+from typing import Any
+
+import pytest
+
+from lab import burst_sim
+
+SEEDS = list(range(burst_sim.FIRST_SEED, burst_sim.FIRST_SEED + 50))
+
+
+@pytest.fixture(scope="module")
+def table() -> dict[str, Any]:
+    return burst_sim.summary(SEEDS)
+
+
+def test_the_workload_is_the_documents() -> None:
+    jobs = burst_sim.workload(0)
+    assert len(jobs) == 90
+    assert sum(job.kind.startswith("train") for job in jobs) == 30
+    assert max(job.arrival_s for job in jobs) < 1800
+    assert sum(job.arrival_s == 0 for job in jobs) == 6
+
+
+def test_home_only_takes_what_the_document_measured(table: dict[str, Any]) -> None:
+    assert table["home"]["makespan_s"][0] == pytest.approx(3244, rel=0.01)
+
+
+def test_naive_and_hcs_are_bound_by_arrivals(table: dict[str, Any]) -> None:
+    for name in ("naive", "hcs"):
+        assert abs(table[name]["makespan_s"][0] - 1847) < 2 * 21
+    assert table["hcs"]["node_s"][0] == pytest.approx(3300, rel=0.08)
+    assert table["hcs"]["nodes_left"][0] == pytest.approx(3, abs=0.2)
+
+
+def test_ours_is_as_fast_for_less_and_leaves_nothing_behind(table: dict[str, Any]) -> None:
+    ours, hcs = table["ours"], table["hcs"]
+    assert ours["makespan_s"][0] <= 1900
+    assert ours["node_s"][0] <= 2000
+    assert ours["nodes_left"] == [0, 0]
+    assert ours["money_usd"][0] < hcs["money_usd"][0]
+
+
+@pytest.mark.parametrize("name", burst_sim.SYSTEMS)
+def test_every_job_runs_once_and_no_place_is_taken_twice(name: str) -> None:
+    world = burst_sim.simulate(name, 3)
+    assert sorted(map(id, world.done)) == sorted(map(id, world.jobs))
+    assert max(home for _, home, *_ in world.trace) <= burst_sim.PLACES
+    assert all(cloud <= burst_sim.PLACES * nodes for _, _, cloud, _, _, nodes in world.trace)
+    assert all(job.start_s >= job.arrival_s for job in world.jobs)
+
+
+def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
+    assert burst_sim.main(["--json", "--seed", "1"]) == 0
+    assert set(json.loads(capsys.readouterr().out)) == {"home", "naive", "hcs", "ours"}
