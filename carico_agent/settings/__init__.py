@@ -22,6 +22,7 @@ from carico_agent.settings.node import (
     ModelSettings,
     NodeSettings,
     PodsSettings,
+    ProcessesSettings,
     ReservationsSettings,
     SamplingSettings,
     SocketSettings,
@@ -42,6 +43,7 @@ __all__ = [
     "NodeSettings",
     "PluginsSettings",
     "PodsSettings",
+    "ProcessesSettings",
     "Range",
     "ReservationsSettings",
     "SamplingSettings",
@@ -83,6 +85,7 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     containerd: ContainerdSettings = field(default_factory=ContainerdSettings)
     pods: PodsSettings = field(default_factory=PodsSettings)
+    processes: ProcessesSettings = field(default_factory=ProcessesSettings)
     socket: SocketSettings = field(default_factory=SocketSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)
