@@ -192,7 +192,8 @@ class ProcessRuntime:
     def _find_commands(self) -> Iterator[Pod]:
         for pid, stat, glob in islice(find_commands(self._commands, self._proc), MOST_PODS):
             kind = kind_of(NAMESPACE, "", {KIND_LABEL: template_of(glob, stat.command)})
-            yield self.pods.get(f"{pid}-{stat.started}") or self._pod(pid, stat.started, stat.command, kind)
+            known = self.pods.get(f"{pid}-{stat.started}")
+            yield known or self._pod(pid, stat.started, f"{stat.command}-{pid}", kind)
 
     def _update(self, now_s: float, news: bool) -> None:
         """Publish what is known; whoever came or went is an event, and churn unless we only just began to look."""

@@ -170,7 +170,8 @@ def test_commands_by_their_line(fake):
     runtime = ProcessRuntime(commands=["postgres", "python3 train.py*"], root=fake.root)
     runtime.look()
     assert sorted(pod.pids for pod in runtime.pods.values()) == [(5,), (6,)]
-    assert {(pod.name, pod.kind) for pod in runtime.pods.values()} == {("python3", "processes/python3-train.py")}
+    assert {pod.name for pod in runtime.pods.values()} == {"python3-5", "python3-6"}
+    assert {pod.kind for pod in runtime.pods.values()} == {"processes/python3-train.py"}
 
 
 def test_the_agent_is_no_pod_of_its_own(child):
