@@ -6,13 +6,16 @@ TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run test test-kube test-burst test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo test test-kube test-burst test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
 
 run: $(VENV)/.run ## install into .venv and start the agent here, in the foreground
 	@$(BIN)/carico agent
+
+demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
+	@$(BIN)/carico demo
 
 test: $(VENV)/.dev tools ## set up all that the tests need, and run them
 	@$(BIN)/python -m pytest -m "not kube" -rs

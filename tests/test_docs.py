@@ -20,6 +20,7 @@ ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", ALL, re.MULTILINE | re.DOTALL)
 STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
+    "make demo": "make -n demo",  # tests/cli/test_demo.py runs it
     "make test": "make -n test",
     "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
         f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source"

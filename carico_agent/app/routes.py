@@ -124,6 +124,8 @@ def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:
         "name": pod.name,
         "namespace": pod.namespace,
         "uid": pod.uid,
+        "kind": pod.kind,
+        "daemon": pod.daemon,
         "counts": pod.counts,
         "started": pod.started_s,
         "cgroup": pod.cgroup,
@@ -134,6 +136,7 @@ def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:
 
 
 USAGE_FIELDS = (
+    "t",
     "cpu_usage_usec",
     "nr_periods",
     "nr_throttled",

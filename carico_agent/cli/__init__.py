@@ -11,6 +11,7 @@ COMMANDS = tuple(name for _, name, _ in pkgutil.iter_modules(__path__) if not na
 """Every module here is a command, except those whose name begins with an underscore."""
 
 EXAMPLES = """examples:
+  carico demo                           the number beside the truth, on this machine, in a minute
   carico agent                          run here, print a line a second
   carico status                         how many more Pods fit, now
   carico top                            the same, live

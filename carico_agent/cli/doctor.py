@@ -96,13 +96,15 @@ def _cgroups(settings: Settings) -> Finding:
 def _containerd(settings: Settings) -> Finding:
     from carico_agent.runtime.watch import find_socket
 
+    if settings.processes.units or settings.processes.commands:
+        return Finding("containerd", "ok", "not asked: Pods are the processes named in [processes]")
     found = find_socket(settings) if settings.containerd.enabled else ""
     if not found:
         return Finding(
             "containerd",
             "optional",
             "no socket found: Pods are looked for in the cgroup tree",
-            "set containerd.socket if it is in an unusual place",
+            "set containerd.socket if it is in an unusual place; without containers, name commands in [processes]",
         )
     if not os.access(found, os.R_OK | os.W_OK):
         return Finding(

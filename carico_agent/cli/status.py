@@ -9,10 +9,14 @@ examples:
 
 import argparse
 import json
+from collections.abc import Sequence
 
 from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.publish.status import Status, from_json
+from carico_agent.publish.status import KindStatus, Status, from_json
+from carico_agent.publish.words import interval, next_kinds, room_sentence, takes
+
+LEARNING = "nothing that works was seen here yet: the number is a guess, one Pod keeps one core busy"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -34,11 +38,14 @@ def run(given: argparse.Namespace) -> int:
 def describe(status: Status, age_s: float) -> str:
     """The status for humans."""
     lines = [f"{status.node}: {headline(status, age_s)}"]
+    if status.mode == "learning" and status.pod_capacity is not None:
+        lines.append(f"  learning {LEARNING}")
     for name, value in status.usage.items():
-        cost = status.cost_vector.get(name)
-        used = "unknown" if value is None else f"{value:.1%} used"
-        lines.append(f"  {name:8} {used}" + (f", a Pod takes {cost:.1%}" if cost else ""))
+        lines.append(f"  {name:8} {_used(status, name, value)}")
+    if host := takes(status.host, status.sizes):
+        lines.append(f"  host     takes {host}")
     lines.append(f"  Pods     {status.pods} running, slots {number(status.slots)}  ({status.runtime})")
+    lines += [f"  {line}" for line in kinds_table(status, next_kinds(status) + daemons(status))]
     lines += [f"  missing  {why}" for why in status.absent.values()]
     return "\n".join(lines)
 
@@ -46,11 +53,35 @@ def describe(status: Status, age_s: float) -> str:
 def headline(status: Status, age_s: float) -> str:
     if age_s > status.ttl_s:
         return f"no valid number: the last one is {age_s:.0f} s old (it is void after {status.ttl_s:g} s)"
-    if status.pod_capacity is None:
-        return "Pod-Capacity unknown"
-    limited = f", limited by {status.limiting}" if status.limiting else ""
-    interval = f"{number(status.low)} to {number(status.high)}"
-    return f"room for {status.pod_capacity:.1f} more Pods ({interval}; {status.mode}{limited})"
+    return "Pod-Capacity unknown" if status.pod_capacity is None else room_sentence(status)
+
+
+def _used(status: Status, name: str, value: float | None) -> str:
+    if value is None:
+        return "unknown"
+    cost = {name: status.cost_vector.get(name) or None}
+    amount = f" ({takes({name: value}, status.sizes)})" if status.sizes.get(name) and name in ("cpu", "memory") else ""
+    next_pod = takes(cost, status.sizes).removeprefix(f"{name} ")
+    return f"{value:.1%} used{amount}" + (f", the next Pod takes {next_pod}" if next_pod else "")
+
+
+def daemons(status: Status) -> list[KindStatus]:
+    return sorted((kind for kind in status.kinds if kind.daemon), key=lambda kind: kind.kind)
+
+
+def kinds_table(status: Status, kinds: Sequence[KindStatus]) -> list[str]:
+    """One line per kind, below a heading; nothing where no kind is known."""
+    if not kinds:
+        return []
+    wide = max(len("kind"), *(len(kind.kind) for kind in kinds))
+    lines = [f"{'kind':{wide}}  Pods  more fit          one takes               comes next"]
+    for kind in kinds:
+        fits = interval(kind.fits, kind.low, kind.high) if kind.trusted else "learning"
+        comes = "daemon" if kind.daemon else f"{kind.arrivals:.0%}"
+        one = takes(kind.cost, status.sizes) or "?"
+        limits = f", limited by {kind.limiting}" if kind.trusted and kind.limiting else ""
+        lines.append(f"{kind.kind:{wide}}  {kind.pods:4d}  {fits:16}  {one:22}  {comes}{limits}")
+    return lines
 
 
 def number(value: float | None) -> str:

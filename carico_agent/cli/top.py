@@ -1,25 +1,33 @@
-"""live view of this node: usage, Pods, Pod-Capacity
+"""live view of this node: what fits, kinds, Pods, the last minutes
 
-Press Ctrl-C to leave.
+Keys: q quits; a, c, m and n sort by arrivals, cpu, memory and name. Without a terminal: one line per update.
 
 examples:
   carico top
   carico top --once
+  carico top | tee log
 """
 
 import argparse
-import shutil
+import queue
 import sys
+import threading
+import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import islice
 
 from carico_agent.cli._common import add_socket, ask, complain
-from carico_agent.cli.status import headline, number
-from carico_agent.client import AgentError, AgentUnavailable
+from carico_agent.cli._screen import SORTS, PodRates, PodRow, View, printable, screen
+from carico_agent.cli._terminal import Terminal
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
+from carico_agent.publish.line import human_line
 from carico_agent.publish.status import Status, from_json
 
-SPARKS = " ▁▂▃▄▅▆▇█"
-CLEAR, HOME, ERASE_LINE, HIDE, SHOW = "\x1b[2J", "\x1b[H", "\x1b[K", "\x1b[?25l", "\x1b[?25h"
+HISTORY = 600
+"""Updates kept for the line of the last minutes: ten minutes at one a second."""
+ONCE_COLUMNS, ONCE_UPDATES = 120, 3
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,54 +36,90 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    history: deque[float] = deque(maxlen=240)
-    live = sys.stdout.isatty() and not given.once
+    agent = ask(given)
     try:
-        if live:
-            sys.stdout.write(CLEAR + HIDE)
-        for body in ask(given).watch():
-            status = from_json(body)
-            history.append(status.pod_capacity or 0.0)
-            lines = view(status, float(body["age_s"]), history, shutil.get_terminal_size().columns)
-            print(HOME + "\n".join(line + ERASE_LINE for line in lines) if live else "\n".join(lines), flush=True)
-            if given.once:
-                return 0
-        complain("the agent stopped")
+        if given.once:
+            return once(agent)
+        return live(agent) if sys.stdout.isatty() else lines(agent)
     except (AgentError, AgentUnavailable) as error:
         complain(str(error))
-    finally:
-        if live:
-            sys.stdout.write(SHOW)
     return 1
 
 
-def view(status: Status, age_s: float, history: Iterable[float], columns: int) -> list[str]:
-    """The screen as lines."""
-    width = max(10, min(60, columns - 30))
-    lines = [f"carico  {status.node}  {status.time}  #{status.sequence}", ""]
-    for name, value in status.usage.items():
-        mark = " ◄ limits" if status.limiting == name else ""
-        lines.append(f"{name:>10} {bar(value, width)} {'   ?' if value is None else f'{value:6.1%}'}{mark}")
-    lines += ["", f"      Pods {status.pods}   slots {number(status.slots)}   {status.runtime}", ""]
-    recent = list(history)[-width:]
-    lines += [f"           {spark(recent)}", f"           {headline(status, age_s)}", ""]
-    return [line[: columns - 1] for line in lines]
+def once(agent: AgentClient) -> int:
+    """One view, as soon as it is known what Pods use: that is what lies between two readings."""
+    rates, shown = PodRates(), list[str]()
+    columns = Terminal.size()[0] if sys.stdout.isatty() else ONCE_COLUMNS
+    for body in islice(agent.watch(), ONCE_UPDATES):
+        rows = rates.rows(agent.pods())
+        *shown, _keys = screen(View(from_json(body), float(body["age_s"]), pods=rows), columns, rows=10_000)
+        if all(row.cores is not None for row in rows):
+            break
+    print("\n".join(shown))
+    return 0 if shown else 1
 
 
-def bar(value: float | None, width: int) -> str:
-    """
-    >>> bar(0.5, 4)
-    '██░░'
-    """
-    full = round((value or 0.0) * width)
-    return "█" * full + "░" * (width - full)
+def lines(agent: AgentClient) -> int:
+    for body in agent.watch():
+        print(printable(human_line(from_json(body))), flush=True)
+    complain("the agent stopped")
+    return 1
 
 
-def spark(values: list[float]) -> str:
-    """Recent values as a line of blocks, from 0 to the largest.
+@dataclass(frozen=True, slots=True)
+class Update:
+    status: Status
+    age_s: float
+    pods: Sequence[PodRow]
 
-    >>> spark([0.0, 4.0, 8.0])
-    ' ▄█'
-    """
-    most = max(values, default=0.0) or 1.0
-    return "".join(SPARKS[round(value / most * (len(SPARKS) - 1))] for value in values)
+
+class Feed(threading.Thread):
+    """Follows the agent beside the keyboard: puts updates, then the reason why there are no more, into `queue`."""
+
+    def __init__(self, agent: AgentClient, terminal: Terminal) -> None:
+        super().__init__(name="feed", daemon=True)
+        self.queue: queue.SimpleQueue[Update | str] = queue.SimpleQueue()
+        self._agent, self._terminal = agent, terminal
+
+    def run(self) -> None:
+        rates, ended = PodRates(), "the agent stopped"
+        try:
+            for body in self._agent.watch():
+                self.queue.put(Update(from_json(body), float(body["age_s"]), rates.rows(self._agent.pods())))
+                self._terminal.wake()
+        except (AgentError, AgentUnavailable) as error:
+            ended = str(error)
+        self.queue.put(ended)
+        self._terminal.wake()
+
+
+def live(agent: AgentClient) -> int:
+    agent.status()  # nobody there: say so on the screen that stays
+    with Terminal() as terminal:
+        ended = follow(terminal, agent)
+    if ended:
+        complain(ended)
+    return 1 if ended else 0
+
+
+def follow(terminal: Terminal, agent: AgentClient) -> str:
+    """Draw until q is pressed; or the reason why there is nothing more to show."""
+    feed = Feed(agent, terminal)
+    feed.start()
+    history: deque[tuple[float, float]] = deque(maxlen=HISTORY)
+    view: View | None = None
+    sort = "a"
+    while True:
+        keys = terminal.wait()
+        sort = next((key for key in reversed(keys) if key in SORTS), sort)
+        if "q" in keys:
+            return ""
+        while not feed.queue.empty():
+            update = feed.queue.get()
+            if isinstance(update, str):
+                return update
+            history.append((time.monotonic(), update.status.pod_capacity or 0.0))
+            view = View(update.status, update.age_s, pods=update.pods)
+        if view is not None:
+            values, span_s = [value for _, value in history], history[-1][0] - history[0][0]
+            terminal.draw(screen(replace(view, sort=sort, history=values, span_s=span_s), *terminal.size()))

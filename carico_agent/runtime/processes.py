@@ -1,11 +1,12 @@
 """Plain processes as Pods: on machines without containers, and for `carico demo`. Needs no root.
 
 Three ways to become a Pod: a program registers a process it has started (`register`); a systemd unit whose name matches
-(`units`, globs; its cgroup is the Pod's); a running command whose name matches (`commands`, globs: the topmost process
-of each tree of them). A process is its pid and its start time, so a pid that is used again is another Pod.
+(`units`, globs; its cgroup is the Pod's); a running command that matches (`commands`, globs, see commands.py). A
+process is its pid and its start time, so a pid that is used again is another Pod.
 
-Why commands are looked for every 10 s only: that means reading /proc/PID/stat of every process, 26 to 36 µs each; 300
-of them once a second would be 0.9 % of a core. Registered processes and units are looked at once a second.
+Why commands are looked for every 10 s only: that means reading stat and cmdline of every process, 25 to 36 µs each; 300
+of them once a second would be 0.9 % of a core. And in a thread: 3,000 of them would stop the event loop for 0.1 s.
+Registered processes and units are looked at once a second.
 """
 
 import asyncio
@@ -14,23 +15,28 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 
-from carico_agent.core.kind_names import kind_of
+from carico_agent.core.kind_names import KIND_LABEL, kind_of
 from carico_agent.runtime.cgroups import Locator
+from carico_agent.runtime.commands import find_commands, template_of
 from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.meter import Open, Readable, open_cgroups
 from carico_agent.runtime.pods import Member, Pod, Selector
-from carico_agent.runtime.process_counters import ProcessCounters, read_stat, start_ticks
+from carico_agent.runtime.process_counters import ProcessCounters, start_ticks
 from carico_agent.runtime.usage import PodUsage
 
 NAMESPACE = "processes"
 SCAN_S = 1.0
 COMMANDS_S = 10.0
-SLICES = ("system.slice", "user.slice")
 MOST_PODS = 500
+DEEPEST = 8
+"""Slices within slices: a user's own services are at user.slice/user-1000.slice/user@1000.service/app.slice/."""
+NOT_OURS = frozenset({"kubepods.slice"})
+"""Without units, and full of cgroups."""
 
 
 class ProcessRuntime:
@@ -48,7 +54,7 @@ class ProcessRuntime:
         self.count = 0
         self.churn_until_s = 0.0
         self.source = "processes"
-        self.condition = "no process is registered yet"
+        self.condition = "no process is a Pod yet"
         self.pods: Mapping[str, Pod] = MappingProxyType({})
         self.log = EventLog()
         self._units, self._commands, self._churn_s = tuple(units), tuple(commands), churn_s
@@ -56,7 +62,8 @@ class ProcessRuntime:
         self._locator = Locator(root)
         self._proc = f"{str(root).rstrip('/')}/proc"
         self._registered: dict[str, Pod] = {}
-        self._found: dict[str, Pod] = {}
+        self._by_unit: dict[str, Pod] = {}
+        self._by_command: dict[str, Pod] = {}
         self._commands_due_s = 0.0
         self._looked = False
         self._listeners: list[Callable[[Event], None]] = []
@@ -80,23 +87,31 @@ class ProcessRuntime:
 
     def look(self) -> None:
         """Look once: who has ended, which units and commands run."""
-        now_s = time.monotonic()
-        for pods in (self._registered, self._found):
-            for key, pod in tuple(pods.items()):
-                if pod.pids and start_ticks(pod.pids[0], self._proc) != _ticks(key):
-                    del pods[key]
-        units = {pod.key: pod for pod in self._find_units()} if self._units else {}
-        if self._commands and now_s >= self._commands_due_s:
-            self._commands_due_s = now_s + COMMANDS_S
-            self._found = {pod.key: pod for pod in self._find_commands()}
-        self._found = {key: pod for key, pod in self._found.items() if pod.pids} | units
-        self._update(now_s, news=self._looked)
-        self._looked = True
+        self._look_for_commands()
+        self._look_for_the_rest()
 
     async def run(self) -> None:
         while True:
-            self.look()
+            if self._commands and time.monotonic() >= self._commands_due_s:
+                await asyncio.to_thread(self._look_for_commands)
+            self._look_for_the_rest()
             await asyncio.sleep(SCAN_S)
+
+    def _look_for_commands(self) -> None:
+        now_s = time.monotonic()
+        if self._commands and now_s >= self._commands_due_s:
+            self._by_command = {pod.key: pod for pod in self._find_commands()}
+            self._commands_due_s = now_s + COMMANDS_S
+
+    def _look_for_the_rest(self) -> None:
+        for pods in (self._registered, self._by_command):
+            for key, pod in tuple(pods.items()):
+                if start_ticks(pod.pids[0], self._proc) != _ticks(key):
+                    del pods[key]
+        if self._units:
+            self._by_unit = {pod.key: pod for pod in self._find_units()}
+        self._update(time.monotonic(), news=self._looked)
+        self._looked = True
 
     def listen(self, callback: Callable[[Event], None]) -> None:
         self._listeners.append(callback)
@@ -150,48 +165,49 @@ class ProcessRuntime:
         )
 
     def _find_units(self) -> Iterator[Pod]:
-        """Services in the slices of systemd, by the name of their cgroup."""
-        top = f"{self._locator.root}/{self._locator.layout.main}"
-        for slice_name in SLICES:
-            try:
-                names = [entry.name for entry in os.scandir(f"{top}/{slice_name}") if entry.is_dir()]
-            except OSError:
+        """Services and scopes of systemd, by the name of their cgroup."""
+        for path in self._unit_paths("", DEEPEST):
+            name = path.rpartition("/")[2]
+            unit = name.removesuffix(".service")
+            if not any(fnmatchcase(name, glob) or fnmatchcase(unit, glob) for glob in self._units):
                 continue
-            for name in names:
-                unit = name.removesuffix(".service")
-                if not any(fnmatchcase(name, glob) or fnmatchcase(unit, glob) for glob in self._units):
-                    continue
-                path = f"/{slice_name}/{name}"
-                known = self.pods.get(path)
-                if (group := self._locator.at(path)) is None:
-                    continue
-                if known is not None and known.inode == group.inode:
-                    yield known
-                    continue
-                counts = self._selector.counts(NAMESPACE, unit)
-                kind = kind_of(NAMESPACE, unit.partition("@")[0], {})
-                yield Pod(path, unit, NAMESPACE, counts=counts, cgroup=path, inode=group.inode, kind=kind)
+            if (group := self._locator.at(path)) is None:
+                continue
+            known = self.pods.get(path)
+            if known is not None and known.inode == group.inode:
+                yield known
+                continue
+            counts = self._selector.counts(NAMESPACE, unit)
+            kind = kind_of(NAMESPACE, unit.partition("@")[0], {})
+            yield Pod(path, unit, NAMESPACE, counts=counts, cgroup=path, inode=group.inode, kind=kind)
+
+    def _unit_paths(self, below: str, deepest: int) -> Iterator[str]:
+        """Instances of template units and users' own units are in slices within slices."""
+        try:
+            with os.scandir(f"{self._locator.root}/{self._locator.layout.main}{below}") as entries:
+                names = [entry.name for entry in entries if entry.is_dir() and entry.name not in NOT_OURS]
+        except OSError:
+            return
+        for name in names:
+            if name.endswith((".service", ".scope")):
+                yield f"{below}/{name}"
+            if deepest and (name.endswith(".slice") or name.startswith("user@")):
+                yield from self._unit_paths(f"{below}/{name}", deepest - 1)
 
     def _find_commands(self) -> Iterator[Pod]:
-        pids = [int(name) for name in os.listdir(self._proc) if name.isdigit()]
-        running = {pid: stat for pid in pids if (stat := read_stat(pid, self._proc))}
-        matching = {
-            pid: stat
-            for pid, stat in running.items()
-            if any(fnmatchcase(stat.command, glob) for glob in self._commands)
-        }
-        for pid, stat in list(matching.items())[:MOST_PODS]:
-            if stat.parent not in matching:
-                yield self.pods.get(f"{pid}-{stat.started}") or self._pod(pid, stat.started, stat.command)
+        for pid, stat, glob in islice(find_commands(self._commands, self._proc), MOST_PODS):
+            kind = kind_of(NAMESPACE, "", {KIND_LABEL: template_of(glob, stat.command)})
+            known = self.pods.get(f"{pid}-{stat.started}")
+            yield known or self._pod(pid, stat.started, f"{stat.command}-{pid}", kind)
 
     def _update(self, now_s: float, news: bool) -> None:
         """Publish what is known; whoever came or went is an event, and churn unless we only just began to look."""
-        before, now = self.pods, {**self._found, **self._registered}
+        before, now = self.pods, {**self._by_unit, **self._by_command, **self._registered}
         if before.keys() == now.keys() and all(before[key].inode == pod.inode for key, pod in now.items()):
             return
         self.pods = MappingProxyType(now)
         self.count = sum(pod.counts for pod in now.values())
-        self.condition = f"{len(now)} process groups counted as Pods"
+        self.condition = f"{len(now)} units and processes counted as Pods"
         if news:
             self.churn_until_s = now_s + self._churn_s
         gone = [pod for key, pod in before.items() if key not in now]

@@ -1,4 +1,5 @@
-"""Who is asked: containerd where there is one, else the cgroup tree, else nobody; and what others see of it.
+"""Who is asked: processes where they are configured, else containerd where there is one, else the cgroup tree, else
+nobody; and what others see of it.
 
 containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
@@ -25,6 +26,7 @@ from carico_agent.runtime.events import Event, EventLog
 from carico_agent.runtime.log_names import LogNames
 from carico_agent.runtime.meter import Open, open_cgroups
 from carico_agent.runtime.pods import Pod, PodChange, PodTable, Selector
+from carico_agent.runtime.processes import ProcessRuntime
 from carico_agent.runtime.tree import Scanner
 from carico_agent.runtime.usage import PodUsage, UsageReader
 from carico_agent.settings import Settings
@@ -66,7 +68,12 @@ class Runtime(Protocol):
 
 
 def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
-    """The runtime of this node; it finds out by itself, when run, what there is."""
+    """The runtime of this node: processes where some are configured to be Pods, else containers; which of those there
+    are it finds out by itself, when run."""
+    if settings.processes.units or settings.processes.commands:
+        selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
+        wanted, root = settings.processes, Path(settings.node.root)
+        return ProcessRuntime(wanted.units, wanted.commands, root, settings.pods.churn_s, selector)
     return RuntimeWatch(settings, backoff or Backoff(first_s=0.2, most_s=10.0))
 
 

@@ -23,6 +23,7 @@ from carico_agent.settings.node import (
     ModelSettings,
     NodeSettings,
     PodsSettings,
+    ProcessesSettings,
     ReservationsSettings,
     SamplingSettings,
     SocketSettings,
@@ -47,6 +48,7 @@ __all__ = [
     "PlaneSettings",
     "PluginsSettings",
     "PodsSettings",
+    "ProcessesSettings",
     "Range",
     "ReservationsSettings",
     "SamplingSettings",
@@ -88,6 +90,7 @@ class Settings:
     model: ModelSettings = field(default_factory=ModelSettings)
     containerd: ContainerdSettings = field(default_factory=ContainerdSettings)
     pods: PodsSettings = field(default_factory=PodsSettings)
+    processes: ProcessesSettings = field(default_factory=ProcessesSettings)
     socket: SocketSettings = field(default_factory=SocketSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)

@@ -143,6 +143,18 @@ class PodsSettings:
 
 
 @dataclass(frozen=True)
+class ProcessesSettings:
+    """Processes as Pods, for machines without containers. When one of these is given, containers are not looked for."""
+
+    units: tuple[str, ...] = ()
+    """systemd units that are a Pod each, running services or scopes. Globs: "nginx.service", "worker@*"."""
+
+    commands: tuple[str, ...] = ()
+    """Commands that are a Pod each, with all they have started. Globs, compared with the command's name and with its
+    whole command line: "postgres", "python3 train.py*". Looked for every 10 s."""
+
+
+@dataclass(frozen=True)
 class ReservationsSettings:
     """Room that local schedulers hold for Pods which are on their way."""
 

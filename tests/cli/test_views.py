@@ -1,11 +1,15 @@
 """What people see: status, top, events."""
 
 from dataclasses import replace
+from typing import Any
 
+import pytest
+
+from carico_agent.cli._screen import PodRates, PodRow, View, screen
 from carico_agent.cli.events import describe as describe_event
 from carico_agent.cli.status import describe
-from carico_agent.cli.top import view
-from carico_agent.publish.status import from_json
+from carico_agent.publish.line import human_line
+from carico_agent.publish.status import KindStatus, Status, from_json
 
 STATUS = from_json(
     {
@@ -31,8 +35,8 @@ STATUS = from_json(
 
 def test_status_for_humans() -> None:
     said = describe(STATUS, 0.5)
-    assert "n1: room for 3.2 more Pods (2.9 to unbounded; measured, limited by cpu)" in said
-    assert "a Pod takes 12.5%" in said
+    assert "n1: Pod-Capacity 3.2 [2.9–∞] measured, limited by cpu\n" in said
+    assert "52.0% used, the next Pod takes 12.5%\n" in said
     assert "memory   unknown" in said
     assert "boot with psi=1" in said
 
@@ -45,12 +49,112 @@ def test_an_unknown_number_is_called_unknown() -> None:
     assert "Pod-Capacity unknown" in describe(replace(STATUS, pod_capacity=None), 0.5)
 
 
+def kind(name: str, pods: int, cpu: float, fits: float, **more: Any) -> KindStatus:
+    cost = {"cpu": cpu, "memory": cpu / 2}
+    return KindStatus(name, pods, cost, fits, "cpu", low=fits - 0.4, high=fits + 0.4, **{"trusted": True, **more})
+
+
+MEASURED = replace(
+    STATUS,
+    pod_capacity=5.2,
+    low=4.8,
+    high=5.6,
+    usage={"cpu": 0.5, "memory": 0.25},
+    sizes={"cpu": 4.0, "memory": 4.0 * 2**30},
+    host={"cpu": 0.05, "memory": 0.125},
+    measured=True,
+    kinds=(
+        kind("shop/cache", 1, 0.02, 24.3, arrivals=0.1),
+        kind("shop/web", 2, 0.1, 5.3, arrivals=0.9),
+        kind("kube-system/proxy", 1, 0.01, 50.0, daemon=True),
+        kind("shop/new", 0, 0.25, 2.0, trusted=False),
+    ),
+)
+SENTENCE = "room for 5 more like shop/web, 24 like shop/cache; next Pod: 5.2 [4.8–5.6], measured, limited by cpu"
+
+
+def test_status_with_kinds() -> None:
+    first, *said = describe(MEASURED, 0.5).splitlines()
+    assert first == f"n1: {SENTENCE}"
+    assert "  cpu      50.0% used (2.00 cores), the next Pod takes 0.50 cores" in said
+    assert "  host     takes 0.20 cores, 512 MiB" in said
+    rows = [" ".join(line.split()) for line in said]
+    assert "shop/web 2 5.3 [4.9–5.7] 0.40 cores, 205 MiB 90%, limited by cpu" in rows
+    assert "kube-system/proxy 1 50.0 [49.6–50.4] 0.04 cores, 20 MiB daemon, limited by cpu" in rows
+    assert "shop/new 0 learning 1.00 cores, 512 MiB 0%" in rows
+
+
+def test_line_with_kinds() -> None:
+    assert human_line(MEASURED) == f"03:04:05  cpu 50.0%  memory 25.0%  Pods 3  {SENTENCE}"
+
+
+def test_more_kinds_than_a_sentence_holds() -> None:
+    many = tuple(kind(f"shop/{i}", 1, 0.1, 5.0, arrivals=0.2) for i in range(5))
+    assert "5 like shop/2, 2 other kinds; next Pod" in human_line(replace(MEASURED, kinds=many))
+
+
+def test_a_fresh_node_says_that_it_learns() -> None:
+    fresh = Status(node="n1", ttl_s=5.0, pod_capacity=4.0, low=1.3, high=110.0, mode="learning", limiting="cpu")
+    said = describe(fresh, 0.5)
+    assert "n1: Pod-Capacity 4.0 [1.3–110.0] learning, limited by cpu\n" in said
+    assert "the number is a guess" in said
+    assert "the number is a guess" not in describe(MEASURED, 0.5)
+
+
+PODS = [PodRow("shop/web-1", "shop/web", 0.25, 9e6), PodRow("shop/a\x1b[2J", "shop/cache", None, None)]
+
+
 def test_top_fits_the_terminal() -> None:
-    for columns in (40, 80, 200):
-        lines = view(STATUS, 0.5, [1.0, 2.0, 3.0], columns)
-        assert all(len(line) < columns for line in lines)
+    for columns in (20, 40, 80, 200):
+        for rows in (2, 5, 12, 60):
+            lines = screen(View(MEASURED, 0.5, [1.0, 2.0, 3.0], 3.0, PODS), columns, rows)
+            assert all(len(line) < columns for line in lines)
+            assert len(lines) <= rows
     assert any("◄ limits" in line for line in lines)
-    assert any("█" in line for line in lines)
+    assert any("▓▓▓██" in line for line in lines)
+    assert lines[-1].startswith("q quit")
+
+
+def test_top_shows_kinds_pods_and_minutes() -> None:
+    lines = screen(View(MEASURED, 0.5, [1.0, 2.0, 4.0], 150.0, PODS), 140, 50)
+    assert SENTENCE in lines
+    assert any("▂▄█" in line and "0 to 4.0, last 2 min" in line for line in lines)
+    rows = [" ".join(line.split()) for line in lines]
+    assert "shop/web-1 0.25 9 MiB shop/web" in rows
+    assert "shop/a?[2J ? ? shop/cache" in rows  # names do not move the cursor
+
+
+@pytest.mark.parametrize(
+    ("key", "kinds"),
+    [
+        ("a", ["shop/web", "shop/cache", "shop/new", "kube-system/proxy"]),
+        ("c", ["shop/web", "shop/cache", "kube-system/proxy", "shop/new"]),
+        ("n", ["kube-system/proxy", "shop/cache", "shop/new", "shop/web"]),
+    ],
+)
+def test_top_sorts(key: str, kinds: list[str]) -> None:
+    lines = screen(View(MEASURED, 0.5, sort=key), 120, 50)
+    shown = [line.split()[0] for line in lines if line.startswith(tuple(kinds))]
+    assert shown == kinds
+
+
+@pytest.mark.parametrize(
+    ("key", "names"), [("a", ["n/b", "n/c", "n/a"]), ("m", ["n/c", "n/a", "n/b"]), ("n", ["n/a", "n/b", "n/c"])]
+)
+def test_top_sorts_pods(key: str, names: list[str]) -> None:
+    pods = [PodRow("n/a", "k", 0.1, 2e6), PodRow("n/b", "k", 0.9, 1e6), PodRow("n/c", "k", 0.5, 3e6)]
+    lines = screen(View(STATUS, 0.5, pods=pods, sort=key), 120, 50)
+    assert [line.split()[0] for line in lines if line.startswith("n/")] == names
+
+
+def test_what_pods_use_lies_between_two_readings() -> None:
+    def body(t: float, usec: int | None, started: float = 1.0) -> dict[str, Any]:
+        usage = None if usec is None else {"t": t, "cpu_usage_usec": usec, "memory_current": 5}
+        return {"namespace": "shop", "name": "web", "kind": "shop/web", "started": started, "usage": usage}
+
+    rates = PodRates()
+    steps = [body(1.0, 0), body(3.0, 1_000_000), body(3.0, 1_000_000), body(4.0, None), body(5.0, 9, started=2.0)]
+    assert [rates.rows([one])[0].cores for one in steps] == [None, 0.5, 0.5, None, None]
 
 
 def test_event_line() -> None:

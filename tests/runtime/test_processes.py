@@ -1,12 +1,15 @@
 """Processes as Pods: real children of this test, fake /proc for the numbers, fake cgroups for units."""
 
 import asyncio
+import os
 import subprocess
 import sys
 from math import isnan
+from pathlib import Path
 
 import pytest
 
+from carico_agent.runtime.commands import find_commands
 from carico_agent.runtime.meter import PodMeters
 from carico_agent.runtime.pods import Selector
 from carico_agent.runtime.process_counters import PAGE_BYTES, TICKS_PER_S, ProcessCounters, parse_stat, start_ticks
@@ -26,12 +29,25 @@ class FakeProc:
     def __init__(self, root):
         self.root = root
 
-    def set(self, pid, ticks=0, started=77, command="busy", parent=1, pages=10, waited_ns=0, state="S", children=()):
+    def set(
+        self,
+        pid,
+        ticks=0,
+        started=77,
+        command="busy",
+        parent=1,
+        pages=10,
+        waited_ns=0,
+        state="S",
+        children=(),
+        line=(),
+    ):
         folder = self.root / f"proc/{pid}"
         task = folder / f"task/{pid}"
         task.mkdir(parents=True, exist_ok=True)
         fields = f"{state} {parent} 1 1 0 -1 0 0 0 0 0 {ticks} 0 0 0 20 0 1 0 {started} 0 0"
         (folder / "stat").write_text(f"{pid} ({command}) {fields}\n")
+        (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in line))
         (folder / "statm").write_text(f"99 {pages} 1 1 0 1 0\n")
         (folder / "schedstat").write_text(f"{ticks} {waited_ns} 1\n")
         (task / "children").write_text(" ".join(map(str, children)))
@@ -143,6 +159,38 @@ def test_commands(fake):
     assert runtime.count == 0 and runtime.churn_until_s > 0
 
 
+def test_commands_by_their_line(fake):
+    fake.set(5, command="python3", line=["/usr/bin/python3", "train.py", "--epochs", "9"])
+    fake.set(6, command="python3", line=["python3", "train.py"])
+    fake.set(7, command="python3", line=["python3", "serve.py"])
+    fake.set(8, command="python3", line=["python3", "train.py"], parent=9)
+    fake.set(9, command="sh", line=["sh", "-c", "python3 train.py"], parent=6)  # started by 6: part of it
+    fake.set(2, command="kthreadd")
+    (fake.root / "proc/10").mkdir()  # has just ended
+    runtime = ProcessRuntime(commands=["postgres", "python3 train.py*"], root=fake.root)
+    runtime.look()
+    assert sorted(pod.pids for pod in runtime.pods.values()) == [(5,), (6,)]
+    assert {pod.name for pod in runtime.pods.values()} == {"python3-5", "python3-6"}
+    assert {pod.kind for pod in runtime.pods.values()} == {"processes/python3-train.py"}
+
+
+def test_the_agent_is_no_pod_of_its_own(child):
+    found = {pid for pid, _, _ in find_commands([Path(f"/proc/{child.pid}/comm").read_text().strip()])}
+    assert os.getpid() not in found
+    assert child.pid in found
+
+
+def test_units_in_slices_within_slices(tmp_path):
+    tree = FakeRoot(tmp_path, "v2")
+    mine = "/user.slice/user-1000.slice/user@1000.service/app.slice/train.service"
+    paths = {"/system.slice/system-worker.slice/worker@1.service", mine, "/batch.slice/run-7.scope"}
+    for path in (*paths, "/kubepods.slice/worker@9.service", "/system.slice/worker@2.mount"):
+        tree.group(path, usage_usec=5000)
+    runtime = ProcessRuntime(units=["worker@*", "train.service", "run-*.scope"], root=tmp_path)
+    runtime.look()
+    assert runtime.pods.keys() == paths
+
+
 @pytest.mark.parametrize("kind", ["v2", "v1", "hybrid"])
 def test_units(tmp_path, kind):
     tree = FakeRoot(tmp_path, kind)
@@ -169,7 +217,8 @@ def test_run_looks_by_itself(fake):
 
     async def once():
         task = asyncio.create_task(runtime.run())
-        await asyncio.sleep(0)
+        while not runtime.count:
+            await asyncio.sleep(0)
         task.cancel()
 
     asyncio.run(once())

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from carico_agent import settings
-from carico_agent.runtime.watch import NOBODY, USUAL_SOCKETS, find_socket
+from carico_agent.runtime.watch import NOBODY, USUAL_SOCKETS, discover, find_socket
 
 from .conftest import running, until
 from .trees import POD_PATHS, UID, FakeRoot
@@ -71,3 +71,20 @@ def test_the_usual_places_below_the_root(tmp_path, monkeypatch, place):
 
 def test_the_settings_have_examples():
     assert "[containerd]" in settings.example() and "[pods]" in settings.example()
+
+
+def test_processes_where_they_are_configured(tmp_path):
+    tree = FakeRoot(tmp_path, "v2")
+    for name in ("nginx.service", "ssh.service", "worker@1.service"):
+        tree.group(f"/system.slice/{name}", usage_usec=5000)
+    tree.group("/".join(POD_PATHS["systemd"]))  # containers are not looked for
+    wanted = {"units": ["nginx.service", "worker@*"]}
+    pods = {"skip_names": ["worker@*"], "churn_s": 7.0}
+    runtime = discover(settings.parse({"node": {"root": str(tmp_path)}, "processes": wanted, "pods": pods}))
+    runtime.look()
+    assert (runtime.source, runtime.count, len(runtime.pods)) == ("processes", 1, 2)
+    before_s = time.monotonic()
+    shutil.rmtree(tmp_path / "sys/fs/cgroup/system.slice/nginx.service")
+    runtime.look()
+    assert runtime.count == 0
+    assert runtime.churn_until_s >= before_s + 7.0

@@ -1,0 +1,84 @@
+"""The words in which people read a status: how many more fit, of which kind, and what something takes.
+
+One place for the line in the foreground, `carico status` and `carico top`, so that all of them say the same.
+"""
+
+from collections.abc import Iterable
+
+from carico_agent.publish.status import Amounts, KindStatus, Status
+
+MOST_KINDS = 3
+"""Named in a sentence; the tables show all."""
+MIB, GIB = 2**20, 2**30
+
+
+def next_kinds(status: Status) -> list[KindStatus]:
+    """Kinds that may arrive, the likeliest first; daemons are on every node already."""
+    able = [kind for kind in status.kinds if not kind.daemon]
+    return sorted(able, key=lambda kind: (-kind.arrivals, -kind.pods, kind.kind))
+
+
+def room_sentence(status: Status) -> str:
+    """How many more Pods fit, by kind where kinds are known; the words of docs/number.md.
+
+    >>> web = KindStatus("shop/web", 2, {"cpu": 0.1}, 5.3, "cpu", arrivals=0.9, trusted=True)
+    >>> cache = KindStatus("shop/cache", 1, {"cpu": 0.02}, 24.9, "cpu", arrivals=0.1, trusted=True)
+    >>> status = Status(pod_capacity=5.24, low=4.8, high=5.6, mode="measured", limiting="cpu", kinds=(cache, web))
+    >>> room_sentence(status)
+    'room for 5 more like shop/web, 24 like shop/cache; next Pod: 5.2 [4.8–5.6], measured, limited by cpu'
+    """
+    named = [kind for kind in next_kinds(status) if kind.trusted and kind.fits is not None]
+    answer = interval(status.pod_capacity, status.low, status.high)
+    if not named:
+        return f"Pod-Capacity {answer} {how(status)}"
+    first, *others = (f"{int(kind.fits or 0)} {{}}like {kind.kind}" for kind in named[:MOST_KINDS])
+    like = [first.format("more "), *(other.format("") for other in others)]
+    more = len(named) - MOST_KINDS
+    return f"room for {', '.join(like)}{f', {more} other kinds' if more > 0 else ''}; next Pod: {answer}, {how(status)}"
+
+
+def how(status: Status) -> str:
+    """The mode and what limits."""
+    return f"{status.mode}, {f'limited by {status.limiting}' if status.limiting else 'no limit seen'}"
+
+
+def interval(value: float | None, low: float | None, high: float | None) -> str:
+    """
+    >>> interval(3.21, 2.5, None), interval(None, None, None)
+    ('3.2 [2.5–∞]', 'unknown')
+    """
+    if value is None:
+        return "unknown"
+    return f"{value:.1f} [{'?' if low is None else f'{low:.1f}'}–{'∞' if high is None else f'{high:.1f}'}]"
+
+
+def takes(amounts: Amounts, sizes: Amounts) -> str:
+    """Shares of the node in their own units.
+
+    >>> takes({"cpu": 0.125, "memory": 0.25, "io": 0.1}, {"cpu": 4.0, "memory": 2**30, "io": 1.0})
+    '0.50 cores, 256 MiB, io 10.0%'
+    >>> takes({"cpu": 0.125, "memory": None}, {})
+    'cpu 12.5%'
+    """
+    return ", ".join(_amounts(amounts, sizes))
+
+
+def _amounts(amounts: Amounts, sizes: Amounts) -> Iterable[str]:
+    for name, share in amounts.items():
+        size = sizes.get(name)
+        if share is None:
+            continue
+        if name == "cpu" and size:
+            yield f"{share * size:.2f} cores"
+        elif name == "memory" and size:
+            yield in_bytes(share * size)
+        else:
+            yield f"{name} {share:.1%}"
+
+
+def in_bytes(value: float) -> str:
+    """
+    >>> in_bytes(5 * 2**20), in_bytes(48 * 2**30)
+    ('5 MiB', '48.0 GiB')
+    """
+    return f"{value / GIB:.1f} GiB" if value >= 10 * GIB else f"{value / MIB:.0f} MiB"
