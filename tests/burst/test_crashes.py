@@ -196,7 +196,8 @@ async def test_two_movers_at_once(planes: tuple[BurstPlane, BurstPlane]) -> None
 async def test_recalls_that_die(planes: tuple[BurstPlane, BurstPlane]) -> None:
     """Moved, then recalled by movers that die at every request; home has room by then."""
     async with Scene(planes) as scene:
-        names = await scene.submit([job_body(f"job-{n}", 6.0) for n in range(JOBS // 2)])
+        # 30 s: none shall end in the moment its Pod is deleted, where Kubernetes 1.20 itself forgets the result
+        names = await scene.submit([job_body(f"job-{n}", 30.0) for n in range(JOBS // 2)])
         await all_of([until_done(name, Wish.MOVE, scene.send, {State.AWAY}) for name in names])
         scene.home.admin.merge("/api/v1/nodes/home-0/status", {"status": {"allocatable": {"pods": "110"}}})
         scene.cordon(False)
