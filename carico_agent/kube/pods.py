@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from carico_agent.core import kind_names
 from carico_agent.kube.client import Object
 from carico_agent.plugin_api.formats import parse_quantity
 
@@ -36,6 +37,10 @@ class PodFacts:
     """Its requests [cores]."""
     memory: float = 0.0
     """The same [bytes]."""
+    requested: bool = False
+    """Every container requests CPU: then they tell something about what the Pod takes."""
+    daemon: bool = False
+    """A DaemonSet's, or a static Pod."""
 
     @property
     def finished(self) -> bool:
@@ -55,30 +60,39 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
     1
     """
     meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
-    uid = str(meta.get("uid", ""))
+    uid, node = str(meta.get("uid", "")), str(spec.get("nodeName") or "")
     annotations = meta.get("annotations") or {}
     return PodFacts(
         uid,
         str(meta.get("name", "")),
         str(meta.get("namespace", "")),
-        str(spec.get("nodeName") or ""),
+        node,
         str((pod.get("status") or {}).get("phase") or ""),
-        kind_of(meta),
+        kind_of(meta, node),
         holds_of(spec, resource) if resource else 0,
         str(annotations.get(MIRROR) or uid),
         *requests_of(spec),
+        requested=has_requests(spec),
+        daemon=daemon_of(meta, node),
     )
 
 
-def kind_of(meta: Object) -> str:
-    """What made this Pod, so that alike ones are known: its controller, or nothing.
+def kind_of(meta: Object, node_name: str = "") -> str:
+    """The kind of this Pod, by the function that its node uses (core/kind_names.py). `node_name` where it is bound:
+    names of static Pods end in it.
 
-    A ReplicaSet has its template's hash in its name, which is what we want: another template, another kind.
+    >>> kind_of({"namespace": "shop", "name": "web-6c5d9b7f8d-x7k2p", "labels": {"pod-template-hash": "6c5d9b7f8d"}})
+    'shop/web'
     """
-    for owner in meta.get("ownerReferences") or ():
-        if owner.get("controller"):
-            return f"{meta.get('namespace', '')}/{owner.get('kind')}/{owner.get('name')}"
-    return ""
+    labels = meta.get("labels") or {}
+    return kind_names.kind_of(str(meta.get("namespace", "")), str(meta.get("name", "")), labels, node_name=node_name)
+
+
+def daemon_of(meta: Object, node_name: str = "") -> bool:
+    """Whether a DaemonSet or the kubelet made it: the owner decides where one is named."""
+    owners = (str(owner.get("kind")) for owner in meta.get("ownerReferences") or () if owner.get("controller"))
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    return kind_names.is_daemon(str(meta.get("name", "")), labels, next(owners, ""), annotations, node_name)
 
 
 def holds_of(spec: Object, resource: str) -> int:
@@ -100,6 +114,19 @@ def requests_of(spec: Object) -> tuple[float, float]:
         cpu += _quantity(requests.get("cpu"), UNREQUESTED_CPU)
         memory += _quantity(requests.get("memory"), UNREQUESTED_MEMORY)
     return cpu, memory
+
+
+def has_requests(spec: Object) -> bool:
+    """Whether every container says how much CPU it requests.
+
+    >>> one = {"resources": {"requests": {"cpu": "1"}}}
+    >>> has_requests({"containers": [one]}), has_requests({"containers": [one, {}]}), has_requests({})
+    (True, False, False)
+    """
+    containers = spec.get("containers") or ()
+    return bool(containers) and all(
+        "cpu" in ((container.get("resources") or {}).get("requests") or {}) for container in containers
+    )
 
 
 def _quantity(text: Any, default: float) -> float:

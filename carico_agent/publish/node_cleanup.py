@@ -1,7 +1,7 @@
 """Takes everything of ours off nodes again: for `carico kube remove` and for nodes whose agent is gone."""
 
 from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.names import POD_CAPACITY, RESOURCE, SLOTS, STATUS
+from carico_agent.kube.names import ANNOTATIONS, RESOURCE
 from carico_agent.kube.placement_lease import PlacementLeases
 from carico_agent.kube.pods import UNFINISHED, facts
 
@@ -10,7 +10,7 @@ def removal(resource: str) -> Object:
     """The patch that takes everything of ours off a node."""
     gone = {resource: None}
     return {
-        "metadata": {"annotations": dict.fromkeys((POD_CAPACITY, SLOTS, STATUS))},
+        "metadata": {"annotations": dict.fromkeys(ANNOTATIONS)},
         "status": {"capacity": gone, "allocatable": gone},
     }
 
@@ -38,7 +38,7 @@ async def marked(client: KubeClient, resource: str = RESOURCE) -> list[str]:
 def _is_marked(node: Object, resource: str) -> bool:
     annotations, status = node["metadata"].get("annotations") or {}, node.get("status") or {}
     return (
-        not annotations.keys().isdisjoint((POD_CAPACITY, SLOTS, STATUS))
+        not annotations.keys().isdisjoint(ANNOTATIONS)
         or resource in (status.get("capacity") or {})
         or resource in (status.get("allocatable") or {})
     )

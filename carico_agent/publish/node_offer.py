@@ -10,6 +10,9 @@ Why "those counted in it" and not all holders: a Pod that is bound but has not s
 Why never below: the kubelet refuses Pods at its next start if they hold more than the node has (OutOf<resource>).
 Why a Pod that is gone from the API server but still counted here goes on holding: it is still in Pod-Capacity. Without
 it the number dips by one at every end of a Pod, until the end is noticed here.
+
+What local reservations hold is offered to nobody else: the status that comes in here is already less that
+(node_kinds.less_reserved).
 """
 
 import json
@@ -18,7 +21,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.kube.client import Object
-from carico_agent.kube.names import POD_CAPACITY, SLOTS, STATUS
+from carico_agent.kube.kinds import NodeKinds, encode
+from carico_agent.kube.names import KINDS, POD_CAPACITY, SLOTS, STATUS
 from carico_agent.kube.placement_lease import Offer
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.times import rfc3339
@@ -68,7 +72,9 @@ def amount(low: float, held: HeldPods, published: int | None, config: ThrottleCo
     return max(held.holds, steady(low, published, config) or 0)
 
 
-def patch(status: Status, summary: Summary, offer: Offer, resource: str, ttl_s: float) -> Object:
+def patch(
+    status: Status, summary: Summary, offer: Offer, resource: str, ttl_s: float, kinds: NodeKinds | None = None
+) -> Object:
     """Annotations and the extended resource, as one merge patch of nodes/status."""
     known = summary.slots is not None and status.pod_capacity is not None
     body: Object = {
@@ -77,6 +83,7 @@ def patch(status: Status, summary: Summary, offer: Offer, resource: str, ttl_s: 
                 POD_CAPACITY: f"{status.pod_capacity:.2f}" if known else None,
                 SLOTS: str(summary.slots) if known else None,
                 STATUS: _status_annotation(status, summary, offer, ttl_s),
+                KINDS: encode(kinds) if known and kinds is not None else None,
             }
         }
     }

@@ -17,13 +17,16 @@ from math import inf, nan
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Unreachable
 from carico_agent.kube.health import Health
+from carico_agent.kube.kinds import NodeKinds
 from carico_agent.kube.names import RESOURCE, STATUS
 from carico_agent.kube.placement_lease import Offer
 from carico_agent.kube.pods import whole
 from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_kinds import less_reserved, moved, node_kinds, pods_by_kind
 from carico_agent.publish.node_mirror import NodeMirror
 from carico_agent.publish.node_offer import HeldPods, amount, held_pods, patch, places
 from carico_agent.publish.own_lease import OwnLease
+from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import Lowest, Summary, ThrottleConfig, WriteThrottle
 from carico_agent.supervise.backoff import Backoff
 
@@ -32,6 +35,10 @@ PODS_WITHIN_S = 3.0
 
 RETRY_DELAYS = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
 """After a refused write."""
+
+KINDS_INTERVAL_S = 30.0
+"""A kind that costs more or less than published is written after this long at the earliest [s]. Consumers subtract what
+they assign themselves, so an old cost is off by a tenth for half a minute, and a node writes once more at most."""
 
 Counted = Callable[[], Mapping[str, bool]]
 """UIDs of the Pods that run here → whether they are counted."""
@@ -62,6 +69,7 @@ class Published:
     """carico.dev/status, to notice that somebody else wrote it."""
     in_flight: int
     """Pods that were being bound at that moment."""
+    kinds: NodeKinds | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +78,8 @@ class Draft:
 
     summary: Summary
     offer: Offer
+    status: Status
+    kinds: NodeKinds | None = None
 
 
 class NodeWriter:
@@ -137,20 +147,25 @@ class NodeWriter:
         self._mirror.drop_ended(counted)
         self._held = held_pods(self._mirror.pods.values(), self._mirror.ended.values(), counted)
         if self._mirror.pods_synced.is_set():
-            status = self._board.valid
+            status = self._status()
             capacity = nan if status is None or status.pod_capacity is None else status.pod_capacity
             self._lowest.add(self._clock(), capacity + self._held.counted_holds)
 
+    def _status(self) -> Status | None:
+        """The newest valid one, without what local reservations hold."""
+        status = self._board.valid
+        return None if status is None else less_reserved(status)
+
     def draft(self) -> Draft:
         """What would be written now, as of the last `observe`."""
-        status = self._board.valid
+        status = self._status()
         if status is None or status.slots is None:
-            return Draft(self._throttle.summary(nan, "stale"), Offer(0, self._amount()))
-        summary = self._throttle.summary(status.slots, status.mode)
-        synced = self._mirror.pods_synced.is_set()
-        return Draft(
-            summary, Offer(places(summary.slots or 0, status.pods, self._held) if synced else None, self._amount())
-        )
+            return Draft(self._throttle.summary(nan, "stale"), Offer(0, self._amount()), self._board.status)
+        summary, amount = self._throttle.summary(status.slots, status.mode), self._amount()
+        if not self._mirror.pods_synced.is_set():
+            return Draft(summary, Offer(None, amount), status)
+        kinds = node_kinds(status, pods_by_kind(self._mirror.pods.values(), self._counted()))
+        return Draft(summary, Offer(places(summary.slots or 0, status.pods, self._held), amount), status, kinds)
 
     def _amount(self) -> int | None:
         """Of the extended resource; None when Pods are not known (yet), because then nothing is safe."""
@@ -170,7 +185,10 @@ class NodeWriter:
             return f"{published.in_flight} Pods were on their way"
         if self._retry_pending:  # also a server that is back but does not know our rights yet: 403 for a second or two
             return "the last write failed"
-        return self._throttle.reason(now_s, draft.summary) or self._overwritten(draft.offer.resource)
+        why = self._throttle.reason(now_s, draft.summary) or self._overwritten(draft.offer.resource)
+        if why is None and published is not None and now_s - self._wrote_s >= KINDS_INTERVAL_S:
+            why = moved(published.kinds, draft.kinds)
+        return why
 
     def _overwritten(self, resource: int | None) -> str | None:
         """The server has not what we would write: more is held, a kubelet restarted, somebody else wrote."""
@@ -214,9 +232,10 @@ class NodeWriter:
         owner = [] if node is None else node.owner_references()
         in_flight, holds = await self._lease.lower(draft.offer, owner, pods)
         offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
-        body = patch(self._board.status, draft.summary, offer, self._config.resource, self._config.throttle.ttl_s)
+        resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
+        body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.kinds)
         await self._client.patch(f"{self._config.path}/status", body)
-        self._published = Published(offer, body["metadata"]["annotations"][STATUS], in_flight)
+        self._published = Published(offer, body["metadata"]["annotations"][STATUS], in_flight, draft.kinds)
         await self._lease.raise_(draft.offer, owner)
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
@@ -226,4 +245,4 @@ class NodeWriter:
             return
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
-                await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held())))
+                await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held()), self._board.status))

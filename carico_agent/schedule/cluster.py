@@ -9,11 +9,13 @@ from math import inf, isfinite, nan
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
-from carico_agent.kube.names import SLOTS, STATUS
+from carico_agent.kube.kinds import UNKNOWN, Amounts, NodeKinds, decode
+from carico_agent.kube.names import KINDS, SLOTS, STATUS
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
+from carico_agent.schedule.kind_costs import ClusterCosts, KindTally, less
 from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
@@ -37,6 +39,8 @@ class Published:
     """Allocatable [cores]."""
     memory: float = nan
     """The same [bytes]."""
+    kinds: NodeKinds | None = None
+    """Its room and what kinds take of it."""
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
@@ -44,7 +48,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
     >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> read_node({"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, cpu=nan, memory=nan)
+    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, cpu=nan, memory=nan, kinds=None)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
@@ -70,7 +74,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     except (ValueError, KeyError, TypeError, AttributeError):  # malformed: somebody else wrote it
         return unpublished
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
-    return replace(unpublished, slots=slots, age_s=age_s, ttl_s=ttl_s)
+    return replace(unpublished, slots=slots, age_s=age_s, ttl_s=ttl_s, kinds=decode(annotations.get(KINDS) or ""))
 
 
 def _amount(amounts: Object, name: str, unknown: float = nan) -> float:
@@ -94,6 +98,7 @@ class Cluster:
         self.nodes: dict[str, NodeState] = {}
         self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
+        self.costs = ClusterCosts()
         self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._nodes_watch = ResourceWatch(
             client,
@@ -142,12 +147,14 @@ class Cluster:
             self.nodes.pop(node.name, None)
             self.table.drop(node.name)
             self.ledger.drop(node.name)
+            self.costs.put(node.name, None)
             return
         now_s = time.monotonic()
         state = self.nodes.setdefault(node.name, NodeState(node.name))
         state.slots, state.ttl_s, state.published_s = node.slots, node.ttl_s, now_s - node.age_s
         state.prior_slots, state.resource = 2 * node.cores, node.resource
-        state.cpu, state.memory = node.cpu, node.memory
+        state.cpu, state.memory, state.kinds = node.cpu, node.memory, node.kinds
+        self.costs.put(node.name, node.kinds)
         self._refresh(node.name, now_s)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
@@ -163,7 +170,8 @@ class Cluster:
 
     def assume(self, pod: PendingPod, node: str, until_s: float) -> None:
         """`pod` is about to be bound to `node`, and nowhere else; released at `until_s` unless that is confirmed."""
-        self._apply(PodEvent.ASSUME, pod.uid, Place(node, pod.kind, pod.holds, until_s, cpu=pod.cpu, memory=pod.memory))
+        place = Place(node, pod.kind, pod.holds, until_s, cpu=pod.cpu, memory=pod.memory, requested=pod.requested)
+        self._apply(PodEvent.ASSUME, pod.uid, place)
 
     def release(self, uid: str) -> None:
         """The Pod will not be bound where we assumed it."""
@@ -178,8 +186,13 @@ class Cluster:
         place = self.ledger.place(uid)
         if place is None or place.node != state.name:
             return state
+        left_cpu, left_memory, left_io, left_network = self._left_without(place, state)
         return replace(
             state,
+            left_cpu=left_cpu,
+            left_memory=left_memory,
+            left_io=left_io,
+            left_network=left_network,
             assigned=state.assigned - 1,
             held=state.held - place.holds,
             starting=max(0, state.starting - (place.state is not PodState.RUNNING)),
@@ -187,6 +200,12 @@ class Cluster:
             memory_requested=state.memory_requested - place.memory,
             unprofiled=max(0, state.unprofiled - (place.kind not in state.known)),
         )
+
+    def _left_without(self, place: Place, state: NodeState) -> Amounts:
+        if state.kinds is None:
+            return state.left
+        one = KindTally(1, int(not place.requested), place.cpu, place.memory)
+        return less(state.left, -1.0, self.costs.one_of(state.kinds, place.kind, one, time.monotonic()))
 
     def knows(self, uid: str, node: str) -> bool:
         """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""
@@ -216,10 +235,12 @@ class Cluster:
     def _refresh(self, name: str, now_s: float) -> None:
         if (state := self.nodes.get(name)) is not None:
             self.ledger.show(state, now_s)
+            kinds = state.kinds
+            state.left = UNKNOWN if kinds is None else self.costs.left(kinds, self.ledger.kinds(name), now_s)
             self.table.put(state)
             if state.unprofiled or state.starting:
                 self._unsettled[name] = None
 
 
 def _place(pod: PodFacts) -> Place:
-    return Place(pod.node, pod.kind, pod.holds, cpu=pod.cpu, memory=pod.memory)
+    return Place(pod.node, pod.kind, pod.holds, cpu=pod.cpu, memory=pod.memory, requested=pod.requested)

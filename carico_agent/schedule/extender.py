@@ -20,8 +20,9 @@ from typing import Any
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
-from carico_agent.kube.pods import holds_of, is_name, kind_of, requests_of
+from carico_agent.kube.pods import has_requests, holds_of, is_name, kind_of, requests_of
 from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.kind_costs import less
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.placement.lease import LeaseClaims
 from carico_agent.schedule.policy import Policy
@@ -110,7 +111,9 @@ class Extender:
         meta = pod.get("metadata") or {}
         spec = pod.get("spec") or {}
         holds, (cpu, memory) = holds_of(spec, self._config.resource), requests_of(spec)
-        pending = PendingPod(str(meta.get("uid", "")), kind_of(meta), holds, cpu, memory)
+        kind, requested = kind_of(meta), has_requests(spec)
+        elsewhere = self._cluster.costs.of(kind, time.monotonic())
+        pending = PendingPod(str(meta.get("uid", "")), kind, holds, cpu, memory, requested, elsewhere)
         if pending.uid:
             self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:
@@ -229,8 +232,9 @@ class Extender:
     def _leased(self, state: NodeState, offer: Offer, claims: dict[str, Claim]) -> NodeState:
         """The node with what its Lease offers, and with those who have claimed a place and are not known yet."""
         new = [claim for uid, claim in claims.items() if not self._cluster.knows(uid, state.name)]
+        behind = 0.0 if offer.places is None else max(0.0, state.slots - offer.places)
         return replace(
-            state,
+            _without_next(state, len(new) + behind),
             assigned=state.assigned + len(new),
             held=state.held + sum(claim.holds for claim in new),
             slots=state.slots if offer.places is None else min(state.slots, offer.places),
@@ -259,3 +263,12 @@ class Extender:
             self._cluster.expire(time.monotonic())
             if self._claims is not None:
                 self._claims.forget_others(self._cluster.nodes)
+
+
+def _without_next(state: NodeState, pods: float) -> NodeState:
+    """The node with that many Pods less room. A Lease counts Pods, not kinds: they are taken for the next to arrive."""
+    if state.kinds is None or not pods > 0:
+        return state
+    lower = replace(state)
+    lower.left = less(state.left, pods, state.kinds.next)
+    return lower

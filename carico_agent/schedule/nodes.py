@@ -12,7 +12,7 @@ Why names still become strings: decoding 5,000 and finding their rows is about h
 the body at its quotes instead, with the checks that make it safe, took longer than json.loads.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from math import inf, nan
 from operator import attrgetter
@@ -20,6 +20,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+
+from carico_agent.kube.kinds import Amounts, NodeKinds
+from carico_agent.schedule.kind_columns import KindColumns, column_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -37,6 +40,10 @@ class PendingPod:
     """Its requests [cores]."""
     memory: float = 0.0
     """The same [bytes]."""
+    requested: bool = False
+    """Every container requests CPU."""
+    elsewhere: Amounts | None = None
+    """What one of its kind takes on nodes that know it; None: none does."""
 
 
 @dataclass(slots=True)
@@ -74,6 +81,23 @@ class NodeState:
     """What the Pods here request [cores]."""
     memory_requested: float = 0.0
     """The same [bytes]."""
+    kinds: NodeKinds | None = None
+    """Its room and what kinds take of it, as published; None: it does not measure Pods one by one."""
+    left_cpu: float = nan
+    """What is left of its room after the Pods on their way [cores]; NaN: unknown, or no room is published."""
+    left_memory: float = nan
+    """The same [bytes]."""
+    left_io: float = nan
+    """The same [share]."""
+    left_network: float = nan
+
+    @property
+    def left(self) -> Amounts:
+        return self.left_cpu, self.left_memory, self.left_io, self.left_network
+
+    @left.setter
+    def left(self, amounts: Amounts) -> None:
+        self.left_cpu, self.left_memory, self.left_io, self.left_network = amounts
 
 
 class NodeColumns:
@@ -92,10 +116,17 @@ class NodeColumns:
     memory: Floats
     cpu_requested: Floats
     memory_requested: Floats
+    left_cpu: Floats
+    left_memory: Floats
+    left_io: Floats
+    left_network: Floats
 
-    def __init__(self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats) -> None:
-        """`numbers`: those of all `states`, a row for each of COLUMNS; `rows`: which of `states` these nodes are."""
-        self._states, self._rows, self._numbers = states, rows, numbers
+    def __init__(
+        self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats, costs: Callable[[str], Floats]
+    ) -> None:
+        """`numbers`: those of all `states`, a row for each of COLUMNS; `rows`: which of `states` these nodes are;
+        `costs`: of a kind, on all `states`."""
+        self._states, self._rows, self._numbers, self._costs = states, rows, numbers, costs
 
     if not TYPE_CHECKING:  # a misspelt column is still an error
 
@@ -113,13 +144,23 @@ class NodeColumns:
         array([6.])
         """
         columns = np.array([_numbers(state) for state in states], dtype=float).reshape(len(states), len(COLUMNS)).T
-        return cls(states, np.arange(len(states)), columns)
+        kinds = [state.kinds for state in states]
+        return cls(states, np.arange(len(states)), columns, lambda kind: column_of(kinds, kind))
 
     def __len__(self) -> int:
         return len(self._rows)
 
     def names(self) -> list[str]:
         return [self._states[row].name for row in self._rows.tolist()]
+
+    def left(self) -> tuple[Floats, Floats, Floats, Floats]:
+        """What is left per resource, in the order of kube.kinds.RESOURCES."""
+        return self.left_cpu, self.left_memory, self.left_io, self.left_network
+
+    def cost(self, kind: str) -> Floats:
+        """What one Pod of this kind takes, resources × nodes; NaN where the node does not know."""
+        found: Floats = self._costs(kind).take(self._rows, axis=1)
+        return found
 
     def caution(self) -> Floats:
         """How many places an unprofiled Pod counts for, at least one."""
@@ -159,6 +200,7 @@ class NodeTable:
         self._rows: dict[str, int] = {}
         self._states: list[NodeState] = []
         self._numbers = np.empty((len(COLUMNS), rows))
+        self._kinds = KindColumns(rows)
 
     def put(self, state: NodeState) -> None:
         row = self._rows.get(state.name)
@@ -167,8 +209,10 @@ class NodeTable:
             self._states.append(state)
             if row == self._numbers.shape[1]:
                 self._numbers = np.concatenate([self._numbers, np.empty_like(self._numbers)], axis=1)
+                self._kinds.grow(self._numbers.shape[1])
         self._states[row] = state
         self._numbers[:, row] = _numbers(state)
+        self._kinds.put(row, state.kinds)
 
     def drop(self, name: str) -> None:
         """The last row takes the place of the one that goes."""
@@ -185,7 +229,7 @@ class NodeTable:
 
     def at(self, rows: NDArray[np.intp]) -> NodeColumns:
         """The nodes in these rows. While no node is dropped, rows are in the order in which nodes came."""
-        return NodeColumns(self._states, rows, self._numbers)
+        return NodeColumns(self._states, rows, self._numbers, self._kinds.of)
 
     def all(self) -> NodeColumns:
         return self.at(np.arange(len(self._states)))

@@ -3,9 +3,10 @@
 Every change is an event (placement/lifecycle.py); `apply` is the only way in.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from math import nan
 
+from carico_agent.schedule.kind_costs import KindTally
 from carico_agent.schedule.nodes import NodeState
 from carico_agent.schedule.placement.lifecycle import PodEvent, PodState, after
 from carico_agent.schedule.placement.place import Place
@@ -104,6 +105,11 @@ class Ledger:
             return
         state.assigned = state.held = state.starting = state.unprofiled = 0
         state.starting_share, state.cpu_requested, state.memory_requested = nan, 0.0, 0.0
+
+    def kinds(self, node: str) -> Mapping[str, KindTally]:
+        """The Pods that hold a place on `node`, by kind."""
+        tally = self._tallies.get(node)
+        return {} if tally is None else tally.kinds
 
     def take_changed(self) -> list[str]:
         """The nodes whose Pods changed since this was last asked."""

@@ -21,10 +21,10 @@ class Place:
     """Its requests [cores]."""
     memory: float = 0.0
     """The same [bytes]."""
+    requested: bool = False
+    """Every container requests CPU."""
 
     def into(self, state: PodState) -> "Place":
-        return (
-            self
-            if state is self.state
-            else Place(self.node, self.kind, self.holds, self.until_s, state, self.cpu, self.memory)
-        )
+        if state is self.state:
+            return self
+        return Place(self.node, self.kind, self.holds, self.until_s, state, self.cpu, self.memory, self.requested)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from math import nan
 
+from carico_agent.schedule.kind_costs import KindTally
 from carico_agent.schedule.nodes import NodeState
 from carico_agent.schedule.placement.lifecycle import PodState
 from carico_agent.schedule.placement.place import Place
@@ -30,6 +31,7 @@ class NodeTally:
     held: int = 0
     cpu: float = 0.0  # requests [cores], [bytes]
     memory: float = 0.0
+    kinds: dict[str, KindTally] = field(default_factory=dict)  # those that have Pods here
     starting: dict[str, float] = field(default_factory=dict)  # since when [s], the oldest first
     running: dict[str, float] = field(default_factory=dict)  # the same, of Pods that were seen to start
     start_s: float = nan  # how long Pods take to start here, and to run: recent means
@@ -66,6 +68,13 @@ class NodeTally:
         self.held += sign * place.holds
         self.cpu = self.cpu + sign * place.cpu if self.pods else 0.0  # no rounding errors on an empty node
         self.memory = self.memory + sign * place.memory if self.pods else 0.0
+        kind = self.kinds.setdefault(place.kind, KindTally())
+        kind.pods += sign
+        kind.unrequested += 0 if place.requested else sign
+        kind.cpu += sign * place.cpu
+        kind.memory += sign * place.memory
+        if not kind.pods:
+            del self.kinds[place.kind]
 
     def ran(self, seconds: float) -> None:
         """A Pod that was seen to start has ended after so long; NaN: it was not seen."""

@@ -16,6 +16,11 @@ took 1.6 times as long) and let in 16 unmeasured ones at once where Pods of 20 s
 Why unprofiled Pods (of a kind that has not yet run here) count at the prior cost when that is higher: a node that has
 learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (*CARICO*, section
 5.9).
+
+On nodes that publish their room (kube/kinds.py) none of that is needed for a Pod whose kind somebody has measured: it
+fits as often as what is left (kind_costs.py) holds what it takes, which may be more or less often than slots say, for
+these are made for the next Pod to arrive. A Pod of a kind that nobody knows counts with its requests, or else one core,
+and gets no place that slots do not have.
 """
 
 from collections.abc import Iterator
@@ -25,7 +30,8 @@ from typing import Annotated, ClassVar
 import numpy as np
 
 from carico_agent.plugin_api.declare import Range
-from carico_agent.schedule.nodes import Floats, NodeColumns, PendingPod
+from carico_agent.schedule.kind_room import KindRoom, refusals, room_for
+from carico_agent.schedule.nodes import Floats, Mask, NodeColumns, PendingPod
 from carico_agent.schedule.policy import TOP_SCORE, Policy, Reason
 
 
@@ -76,7 +82,14 @@ class PodCapacity(Policy[PodCapacitySettings]):
             age_s = now_s - nodes.published_s
             stale = (age_s > nodes.ttl_s) & ~unknown
             yield Reason(stale, "stale: published {:.0f} s ago, valid for {:.0f} s", (np.round(age_s), nodes.ttl_s))
-        room = nodes.available()
+        of_kind = room_for(nodes, pod)
+        yield from self._full(nodes, pod) if of_kind is None else self._full_for_kind(nodes, pod, of_kind)
+        busy = (nodes.starting > 0) & (nodes.starting >= self._most_starting(nodes, of_kind))
+        yield Reason(busy, "busy: {:.0f} Pods are starting", (nodes.starting,))
+
+    def _full(self, nodes: NodeColumns, pod: PendingPod, known: Mask | None = None) -> Iterator[Reason]:
+        """By the number of places, except on nodes where room is `known`."""
+        room = nodes.available() if known is None else np.where(known, np.nan, nodes.available())
         yield Reason(room < self.settings.least, "no room: {:g} slots, {:.0f} Pods", (nodes.slots, nodes.assigned))
         narrow = (nodes.slots > nodes.prior_slots) & (room < nodes.caution()) & (room >= self.settings.least)
         yield Reason(
@@ -84,22 +97,41 @@ class PodCapacity(Policy[PodCapacitySettings]):
             "no room for an unprofiled Pod: {:g} slots, {:.0f} Pods, {:.0f} of them unprofiled",
             (nodes.slots, nodes.assigned, nodes.unprofiled),
         )
-        busy = (nodes.starting > 0) & (nodes.starting >= self._most_starting(nodes))
-        yield Reason(busy, "busy: {:.0f} Pods are starting", (nodes.starting,))
 
-    def _most_starting(self, nodes: NodeColumns) -> Floats:
-        """How many may be starting at once. Little's law: of full slots, `starting_share` are starting at any time."""
+    def _full_for_kind(self, nodes: NodeColumns, pod: PendingPod, of_kind: KindRoom) -> Iterator[Reason]:
+        """By what is left where that is known."""
+        if not of_kind.measured.all():
+            yield from self._full(nodes, pod, of_kind.measured)
+        if not of_kind.certain.all():
+            full = (nodes.slots - nodes.assigned < self.settings.least) & of_kind.measured & ~of_kind.certain
+            yield Reason(full, "no room: {:g} slots, {:.0f} Pods", (nodes.slots, nodes.assigned))
+        yield from refusals(of_kind, nodes, pod.kind, self.settings.least)
+
+    def _most_starting(self, nodes: NodeColumns, of_kind: KindRoom | None) -> Floats:
+        """How many may be starting at once. Little's law: of full slots, `starting_share` are starting at any time.
+        Where more Pods of this kind fit than slots say, those are the slots."""
+        slots = nodes.slots
+        if of_kind is not None:
+            slots = np.where(of_kind.certain, np.fmax(slots, np.floor(nodes.assigned + of_kind.fits)), slots)
         if self.settings.starting_ratio >= 1:
             return np.full(len(nodes), np.inf)
         ratio = np.minimum(1.0, self.settings.starting_headroom * nodes.starting_share)
-        most: Floats = np.ceil(np.where(np.isnan(ratio), self.settings.starting_ratio, ratio) * nodes.slots)
+        most: Floats = np.ceil(np.where(np.isnan(ratio), self.settings.starting_ratio, ratio) * slots)
         return most
 
     def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
-        room = nodes.available()
+        room = self._room(nodes, pod)
         most = np.fmax.reduce(room, initial=0.0)
         if not most > 0:
             return [0] * len(room)
         # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
         scores: list[int] = np.fmax(0.0, TOP_SCORE * room / most).astype(int).tolist()
         return scores
+
+    def _room(self, nodes: NodeColumns, pod: PendingPod) -> Floats:
+        """How many more Pods like this one fit."""
+        of_kind = room_for(nodes, pod)
+        if of_kind is None:
+            return nodes.available()
+        bounded = np.fmin(of_kind.fits, nodes.slots - nodes.assigned)
+        return np.where(of_kind.measured, np.where(of_kind.certain, of_kind.fits, bounded), nodes.available())

@@ -1,0 +1,133 @@
+"""The annotation `carico.dev/kinds`: what is left on a node, and what one Pod of each kind takes of it.
+
+In absolute units, so that nodes of different sizes can compare: cores of CPU demand, bytes, and shares of the node for
+io and network. A node's cpu ends at twice its cores (usage and waiting together), so an idle node with 4 cores has room
+for 8 cores of demand.
+
+Bounded to 16 kinds and 4 kB: all annotations of an object together may have 256 kB, and every write of a Node goes to
+everybody who watches nodes. `pods` counts the Pods of a kind that are in `room` already, by the names of the API
+server's Pods; `other` those of all kinds that are not listed. With them a scheduler knows what is on its way: the
+Pods it has assigned, less these.
+"""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from math import isfinite, nan
+from typing import Any
+
+RESOURCES = ("cpu", "memory", "io", "network")
+"""The order of an Amounts."""
+
+MOST_KINDS, MOST_BYTES = 16, 4096
+MOST_NAME_CHARS = 253
+
+Amounts = tuple[float, float, float, float]
+"""One number per resource, NaN: unknown."""
+
+UNKNOWN: Amounts = (nan, nan, nan, nan)
+MOST: Amounts = (1e5, 1e15, 1.0, 1.0)
+"""No node has more of a resource: what claims to is damaged."""
+
+
+@dataclass(frozen=True, slots=True)
+class KindOnNode:
+    """One kind as one node knows it."""
+
+    cost: Amounts = UNKNOWN
+    """What one Pod takes; all NaN while the node has not learned it."""
+    fits: float = nan
+    """How many more of it fit."""
+    pods: int = 0
+    """Pods of this kind that `room` already accounts for."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeKinds:
+    """What a node tells about its room."""
+
+    room: Amounts = UNKNOWN
+    next: Amounts = UNKNOWN
+    """What the next Pod to arrive is believed to take."""
+    kinds: Mapping[str, KindOnNode] = field(default_factory=dict)
+    other: int = 0
+    """Pods of kinds that are not listed, in `room` like those that are."""
+
+
+def encode(given: NodeKinds) -> str:
+    """As JSON of at most 4 kB; the kinds that come last are left out first, and their Pods counted as others.
+
+    >>> encode(NodeKinds((5.2, 1e9, nan, nan), (1.0, 2e8, nan, nan), {"shop/web": KindOnNode(fits=5.2, pods=3)}))
+    '{"room":{"cpu":5.2,"memory":1000000000},"next":{"cpu":1,"memory":200000000},"kinds":{"shop/web":{"fits":5.2,"pods":3}}}'
+    """
+    rows = {name: _kind(kind) for name, kind in list(given.kinds.items())[:MOST_KINDS]}
+    other = given.other + sum(kind.pods for name, kind in given.kinds.items() if name not in rows)
+    while True:
+        body: dict[str, Any] = {"room": _named(given.room), "next": _named(given.next), "kinds": rows}
+        text = json.dumps(body | ({"other": other} if other else {}), separators=(",", ":"))
+        if len(text) <= MOST_BYTES or not rows:
+            return text
+        other += rows.popitem()[1]["pods"]
+
+
+def decode(text: str) -> NodeKinds | None:
+    """What a node wrote; None if that is no such annotation.
+
+    >>> decode('{"room":{"cpu":2},"next":{},"kinds":{"a":{"cpu":0.5,"pods":1}}}').kinds["a"]
+    KindOnNode(cost=(0.5, nan, nan, nan), fits=nan, pods=1)
+    >>> decode("[]"), decode('{"room":{"cpu":"much"}}')
+    (None, None)
+    """
+    if len(text) > MOST_BYTES:
+        return None
+    try:
+        body = json.loads(text)
+        kinds = {str(name)[:MOST_NAME_CHARS]: _read_kind(row) for name, row in body.get("kinds", {}).items()}
+        if len(kinds) > MOST_KINDS:
+            return None
+        room, following = _read(body.get("room", {})), _read(body.get("next", {}))
+        return NodeKinds(room, following, kinds, _count(body.get("other", 0)))
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        return None
+
+
+def _kind(kind: KindOnNode) -> dict[str, Any]:
+    fits = {"fits": round(kind.fits, 2)} if isfinite(kind.fits) else {}
+    return {**_named(kind.cost), **fits, "pods": kind.pods}
+
+
+def _named(amounts: Amounts) -> dict[str, float | int]:
+    return {name: _short(amount) for name, amount in zip(RESOURCES, amounts, strict=True) if isfinite(amount)}
+
+
+def _short(amount: float) -> float | int:
+    """Four digits, which is more than anybody knows."""
+    short = float(f"{amount:.4g}")
+    return int(short) if short == int(short) else short
+
+
+def _read(row: Mapping[str, Any]) -> Amounts:
+    values = [_amount(row.get(name), most) for name, most in zip(RESOURCES, MOST, strict=True)]
+    return values[0], values[1], values[2], values[3]
+
+
+def _amount(value: Any, most: float) -> float:
+    if value is None:
+        return nan
+    amount = float(value)
+    if not -most <= amount <= most or isinstance(value, str | bool):
+        raise ValueError
+    return amount
+
+
+def _read_kind(row: Mapping[str, Any]) -> KindOnNode:
+    cost, fits = _read(row), _amount(row.get("fits"), 1e6)
+    if any(c < 0 for c in cost):
+        raise ValueError
+    return KindOnNode(cost, fits, _count(row.get("pods", 0)))
+
+
+def _count(value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= 10_000:
+        raise ValueError
+    return value

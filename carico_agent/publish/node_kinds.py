@@ -1,0 +1,106 @@
+"""From a status to the annotation `carico.dev/kinds` (kube/kinds.py), and whether it is worth a write. Pure functions.
+
+Which kinds: those that arrive most often or make up most of the Pods that run. Daemons are counted only: they never are
+the next Pod, and their Pods come by themselves. A kind whose cost is not learned yet is listed with its Pods alone, so
+that they are not taken for Pods on their way.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from math import nan
+
+from carico_agent.kube.kinds import MOST_KINDS, RESOURCES, UNKNOWN, Amounts, KindOnNode, NodeKinds
+from carico_agent.kube.pods import PodFacts
+from carico_agent.publish import status as published
+from carico_agent.publish.status import KindStatus, Status
+
+MOVED_RATIO, LEAST_RATIO = 0.10, 0.05
+"""A kind's cost has changed when it is off by a tenth of itself and by a twentieth of the next Pod's cost: a tenth of
+what a sleeping Pod takes is nothing."""
+
+
+def less_reserved(status: Status) -> Status:
+    """The status as others should see it: what local reservations hold is not offered. `reserved` counts Pods of the
+    next kind, and never takes more than there is.
+
+    >>> seen = less_reserved(Status(pod_capacity=5.0, low=4.0, high=6.0, slots=8.0, pods=3, reserved=2))
+    >>> seen.pod_capacity, seen.low, seen.high, seen.slots
+    (3.0, 2.0, 4.0, 6.0)
+    """
+    if not status.reserved or status.pod_capacity is None:
+        return status
+    taken = min(float(status.reserved), status.pod_capacity)
+    return replace(
+        status,
+        pod_capacity=status.pod_capacity - taken,
+        low=None if status.low is None else max(0.0, status.low - taken),
+        high=None if status.high is None else max(0.0, status.high - taken),
+        slots=None if status.slots is None else status.slots - taken,
+        room={name: _less(amount, taken, status.cost_vector.get(name)) for name, amount in status.room.items()},
+    )
+
+
+def pods_by_kind(bound: Iterable[PodFacts], running: Mapping[str, bool]) -> dict[str, int]:
+    """The API server's Pods that run here, and so are in the node's room, by kind."""
+    found: dict[str, int] = {}
+    for pod in bound:
+        if pod.local_uid in running:
+            found[pod.kind] = found.get(pod.kind, 0) + 1
+    return found
+
+
+def node_kinds(status: Status, pods: Mapping[str, int]) -> NodeKinds | None:
+    """None until Pods are measured one by one: then there is no room to speak of. `pods`: see `pods_by_kind`."""
+    if not status.measured or not status.room:
+        return None
+    together = max(1, sum(pods.values()))
+
+    def weight(kind: KindStatus) -> float:
+        return max(kind.arrivals, pods.get(kind.kind, 0) / together)
+
+    matter = [kind for kind in status.kinds if not kind.daemon and weight(kind) > 0]
+    listed = sorted(matter, key=weight, reverse=True)[:MOST_KINDS]
+    rows = {kind.kind: _on_node(kind, status.sizes, pods.get(kind.kind, 0)) for kind in listed}
+    other = sum(count for name, count in pods.items() if name not in rows)
+    room, following = _absolute(status.room, status.sizes), _absolute(status.cost_vector, status.sizes)
+    return NodeKinds(room, following, rows, other)
+
+
+def moved(old: NodeKinds | None, new: NodeKinds | None) -> str | None:
+    """What has changed so much that consumers should know before the next heartbeat; None: nothing."""
+    if new is None or old is None:
+        return None if new is old else "room is known" if old is None else "room is unknown"
+    for name, kind in new.kinds.items():
+        before = old.kinds[name].cost if name in old.kinds else UNKNOWN
+        if _moved(before, kind.cost, new.next):
+            return f"the cost of {name}"
+    return None
+
+
+def _moved(old: Amounts, new: Amounts, following: Amounts) -> bool:
+    for was, now, scale in zip(old, new, following, strict=True):
+        if (was == was) != (now == now):
+            return True
+        if abs(now - was) > MOVED_RATIO * was and not abs(now - was) <= LEAST_RATIO * scale:
+            return True
+    return False
+
+
+def _on_node(kind: KindStatus, sizes: published.Amounts, pods: int) -> KindOnNode:
+    if not kind.trusted:
+        return KindOnNode(pods=pods)
+    return KindOnNode(_absolute(kind.cost, sizes), nan if kind.fits is None else kind.fits, pods)
+
+
+def _absolute(shares: published.Amounts, sizes: published.Amounts) -> Amounts:
+    """Shares of this node as cores, bytes, and so on."""
+    values = [_product(shares.get(name), sizes.get(name)) for name in RESOURCES]
+    return values[0], values[1], values[2], values[3]
+
+
+def _product(share: float | None, size: float | None) -> float:
+    return nan if share is None or size is None else share * size
+
+
+def _less(amount: float | None, taken: float, cost: float | None) -> float | None:
+    return amount if amount is None or cost is None else amount - taken * cost

@@ -1,0 +1,66 @@
+"""How many more Pods of one kind fit on nodes that publish their room: a division per resource, over columns."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import inf, nan
+
+import numpy as np
+from numpy.typing import NDArray
+
+from carico_agent.kube.kinds import Amounts
+from carico_agent.schedule.kind_costs import PRIOR_CORES, requested
+from carico_agent.schedule.nodes import Floats, Mask, NodeColumns, PendingPod
+from carico_agent.schedule.policy import Reason
+
+LEAST: Amounts = (1e-3, 1e5, 1e-4, 1e-4)
+"""No Pod takes less: otherwise a sleeping one would fit any number of times."""
+
+_TEXTS = ("{:g} of cpu left", "{:g} MB of memory left", "{:g} % of io left", "{:g} % of network left")
+_UNITS = (1.0, 1e6, 0.01, 0.01)
+_DIGITS = (1, 0, 0, 0)
+
+
+@dataclass(frozen=True, slots=True)
+class KindRoom:
+    """One kind on some nodes."""
+
+    fits: Floats
+    """How many more of it fit; NaN on nodes that publish no room."""
+    limiting: NDArray[np.intp]
+    """The resource (kube.kinds.RESOURCES) of which there is too little for another."""
+    measured: Mask
+    """Nodes that publish room."""
+    certain: Mask
+    """Of those, the ones where somebody has measured what the kind takes; elsewhere it is what the Pod requests, or
+    the prior."""
+
+
+def room_for(nodes: NodeColumns, pod: PendingPod) -> KindRoom | None:
+    """None if none of these nodes publishes its room."""
+    measured = ~np.isnan(nodes.left_cpu)
+    if not measured.any():
+        return None
+    own = nodes.cost(pod.kind)
+    here = ~(np.isnan(own[0]) & np.isnan(own[1]))
+    assumed = pod.elsewhere or (requested(pod.cpu, pod.memory) if pod.requested else (PRIOR_CORES, nan, nan, nan))
+    certain = measured if pod.elsewhere is not None else measured & here
+    fits, limiting = np.full(len(nodes), inf), np.zeros(len(nodes), dtype=np.intp)
+    for at, left in enumerate(nodes.left()):
+        cost = np.where(here, own[at], assumed[at])
+        pods = left / np.maximum(cost, LEAST[at])
+        lower = pods < fits  # never where something is unknown
+        fits[lower] = pods[lower]
+        limiting[lower] = at
+    fits[~measured | (fits == inf)] = nan
+    return KindRoom(fits, limiting, measured, certain)
+
+
+def refusals(room: KindRoom, nodes: NodeColumns, kind: str, least: float) -> Iterator[Reason]:
+    """Nodes without room for `least` of the kind, by what is missing."""
+    full = room.fits < least
+    name = kind.replace("{", "{{").replace("}", "}}")
+    for at, (left, text) in enumerate(zip(nodes.left(), _TEXTS, strict=True)):
+        refused = full & (room.limiting == at)
+        if refused.any():
+            shown = np.round(np.maximum(left, 0.0) / _UNITS[at], _DIGITS[at])
+            yield Reason(refused, f"no room for {name}: {text}", (shown,))
