@@ -134,6 +134,7 @@ def pod_body(pod: Pod, usage: PodUsage | None) -> dict[str, Any]:
 
 
 USAGE_FIELDS = (
+    "t",
     "cpu_usage_usec",
     "nr_periods",
     "nr_throttled",

@@ -26,6 +26,7 @@ from carico_agent.settings.node import (
     SamplingSettings,
     SocketSettings,
 )
+from carico_agent.settings.page import PageSettings, page_errors
 from carico_agent.settings.plugins import PluginsSettings
 
 __all__ = [
@@ -40,6 +41,7 @@ __all__ = [
     "ListenSettings",
     "ModelSettings",
     "NodeSettings",
+    "PageSettings",
     "PluginsSettings",
     "PodsSettings",
     "Range",
@@ -85,6 +87,7 @@ class Settings:
     pods: PodsSettings = field(default_factory=PodsSettings)
     socket: SocketSettings = field(default_factory=SocketSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
+    page: PageSettings = field(default_factory=PageSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     federation: FederationSettings = field(default_factory=FederationSettings)
@@ -145,7 +148,7 @@ def _cross_checks(settings: Settings) -> list[str]:
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
-    return errors + _listen_errors(settings.listen)
+    return errors + _listen_errors(settings.listen) + page_errors(settings.page)
 
 
 def _listen_errors(listen: ListenSettings) -> list[str]:
