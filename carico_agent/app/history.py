@@ -45,7 +45,7 @@ class History:
         """The values of this second."""
         row = self._written % self._rows
         self._written += 1
-        self._time_s[row] = self._clock()
+        self._time_s[row] = round(self._clock(), 2)
         for name, column in self._numbers.items():
             column[row] = _number(getattr(status, name))
         for name, column in self._usage.items():
@@ -71,7 +71,7 @@ class History:
         marks = [{"time_s": round(t, 2), "what": what, "pod": pod} for t, what, pod in self._marks if t > since_s]
         return {
             "period_s": 1.0,
-            "time_s": [round(t, 2) for t in times[first:]],
+            "time_s": list(times[first:]),
             **{name: self._column(column, first) for name, column in self._numbers.items()},
             "usage": {name: self._column(column, first) for name, column in self._usage.items()},
             "events": marks,

@@ -60,7 +60,7 @@ export class Chart {
     }
     for (let minute = 0; minute <= 15; minute += 5) {
       const anchor = minute === 0 ? "end" : minute === 15 ? "start" : "middle";
-      const text = minute === 0 ? "now" : `${minute} min ago`;
+      const text = minute === 0 ? "now" : `${minute} min${this.width < 480 ? "" : " ago"}`;
       parts.push(svg("text", { x: this.x(last_s - 60 * minute), y: HEIGHT - 5, "text-anchor": anchor }, text));
     }
     return parts;

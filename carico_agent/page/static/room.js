@@ -13,13 +13,30 @@ export function showRoom(status) {
   stacks.forEach((one, i) => fillRow(parent.children[i], one, status));
   legend(stacks);
   table(stacks, status);
+  note(status);
 }
 
-// The kinds that take most of any resource; the others share one part.
+// Why a node with 8 cores has more than 8 CPUs to give: the number would puzzle without it.
+function note(status) {
+  const size = status.sizes?.cpu;
+  const cpu = known(size) ? `The CPU counts as full when somebody always waits for a core: at about two busy threads per core, ${size.toFixed(0)} on this node. ` : "";
+  const measured = status.measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
+  setText(byId("room-note"), cpu + measured);
+}
+
+// The kinds that take most of any resource, each at its place, which is its colour; the others share one part. A kind
+// keeps its place while it runs: colours that change every second say nothing.
+const places = new Array(MOST_KINDS).fill(null);
 function topKinds(status) {
   const weight = (kind) => Math.max(0, ...Object.values(kind.cost).filter(known)) * kind.pods;
-  const running = (status.kinds ?? []).filter((kind) => kind.pods > 0);
-  return running.sort((a, b) => weight(b) - weight(a)).slice(0, MOST_KINDS).map((kind) => kind.kind);
+  const running = (status.kinds ?? []).filter((kind) => kind.pods > 0).sort((a, b) => weight(b) - weight(a));
+  const names = running.map((kind) => kind.kind);
+  places.forEach((name, place) => { if (!names.includes(name)) places[place] = null; });
+  for (const name of names) {
+    if (!places.includes(null)) break;
+    if (!places.includes(name)) places[places.indexOf(null)] = name;
+  }
+  return places;
 }
 
 export function stack(status, resource, names) {
@@ -56,11 +73,11 @@ function emptyRow() {
 
 function fillRow(row, { resource, parts }, status) {
   const [head, bar] = row.children;
-  const free = parts.find((part) => part.kind === "free").share;
+  const left = parts.filter((part) => ["free", "reserved"].includes(part.kind)).reduce((sum, part) => sum + part.share, 0);
   const limits = status.limiting === resource;
   setText(head.children[0], capital(resourceName(resource)) + (limits ? " – runs out first" : ""));
   head.children[0].className = limits ? "limits" : "";
-  setText(head.children[1], `${amount(resource, free, status.sizes)} free (${percent(free)})`);
+  setText(head.children[1], `${amount(resource, left, status.sizes)} left (${percent(left)})`);
   const shown = parts.filter((part) => part.share > 0);
   bar.setAttribute("aria-label", shown.map((part) => `${part.name} ${percent(part.share)}`).join(", "));
   while (bar.children.length > shown.length) bar.lastElementChild.remove();
