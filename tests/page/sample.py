@@ -8,6 +8,7 @@ import asyncio
 import math
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +48,7 @@ class SampleNode:
         room = {"cpu": 1.0 - used["cpu"], "memory": 0.85 - used["memory"]}
         cost = {"cpu": 0.036, "memory": 0.02}
         capacity = max(0.0, min(room[name] / cost[name] for name in room))
+        kinds = [self._fits(kind, room) for kind in kinds]
         return Status(
             node=f"node-7{self.mark}",
             time=rfc3339(t, "milliseconds"),
@@ -74,10 +76,13 @@ class SampleNode:
         self, name: str, pods: int, cpu: float, memory: float, arrivals: float, daemon: bool, wave: float
     ) -> KindStatus:
         cost = {"cpu": cpu * (1 + 2 * wave), "memory": memory}
-        fits = 0.42 / (cpu + memory / 2)
-        return KindStatus(
-            f"{name}{self.mark}", pods, cost, fits, "cpu", daemon, 0.8 * fits, 1.2 * fits, {}, arrivals, trusted=True
-        )
+        return KindStatus(f"{name}{self.mark}", pods, cost, None, None, daemon, arrivals=arrivals, trusted=True)
+
+    @staticmethod
+    def _fits(kind: KindStatus, room: dict[str, float]) -> KindStatus:
+        fits = {name: room[name] / (kind.cost[name] or math.inf) for name in room}
+        first = min(fits, key=lambda name: fits[name])
+        return replace(kind, fits=fits[first], limiting=first, low=0.8 * fits[first], high=1.2 * fits[first])
 
     def pods(self, t: float) -> list[dict[str, Any]]:
         return [
@@ -90,8 +95,8 @@ class SampleNode:
         usage = {
             "t": t,
             "cpu_usage_usec": int(1e6 * t * cpu * 2 * CORES * (1 + 0.1 * number)),
-            "nr_periods": int(10 * t) if throttled else None,
-            "nr_throttled": int(10 * t * throttled) if throttled else None,
+            "nr_periods": int(1000 * t) if throttled else None,
+            "nr_throttled": int(1000 * t * throttled) if throttled else None,
             "throttled_usec": int(1e4 * t * throttled) if throttled else None,
             "memory_current": int(memory * MEMORY * (1 + 0.05 * number)),
             "cpu_pressure_usec": int(1e6 * t * (0.02 + throttled)),
