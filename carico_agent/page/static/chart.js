@@ -35,7 +35,7 @@ export class Chart {
     this.width = width;
     this.x = (t) => LEFT + (width - LEFT - RIGHT) * (1 - (last_s - t) / SPAN_S);
     const lines = this.series(this.timeline);
-    const top = ceiling(Math.max(this.least, ...points.flatMap((point) => this.#values(point, lines))));
+    const top = ceiling(Math.max(this.least, this.#highest(points, lines)));
     this.y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(Math.max(value, 0), top) / top);
     const parts = [...this.#grid(top, last_s), ...this.#marks()];
     if (this.band) parts.push(svg("path", { class: "band", d: this.#area(points) }));
@@ -46,9 +46,12 @@ export class Chart {
     this.#describe(points, lines);
   }
 
-  #values(point, lines) {
-    const values = lines.map((line) => line.of(point));
-    return (this.band ? [...values, point[this.band[1]]] : values).filter(known);
+  // The band counts up to twice the lines: a first guess may reach from 1 to 110, and the line must still be seen.
+  #highest(points, lines) {
+    const highest = (values) => values.reduce((most, value) => (known(value) && value > most ? value : most), 0);
+    const line = highest(points.flatMap((point) => lines.map((one) => one.of(point))));
+    if (!this.band) return line;
+    return Math.max(line, Math.min(highest(points.map((point) => point[this.band[1]])), 2 * line));
   }
 
   #grid(top, last_s) {
