@@ -3,10 +3,11 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
+NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo test test-kube test-burst test-node test-plugins test-service test-distros qemu soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo test test-kube test-burst test-node test-plugins test-service test-distros qemu browser screenshots soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -17,7 +18,7 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
 	@$(BIN)/carico demo
 
-test: $(VENV)/.dev tools ## set up all that the tests need, and run them
+test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them
 	@$(BIN)/python -m pytest -m "not kube" -rs
 
 test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kubelet (built once, eight minutes, into a cache)
@@ -43,6 +44,16 @@ test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12
 qemu:
 	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
 		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs; } >/dev/null
+
+browser: ## a real Chromium for the tests of the page, and axe-core for its accessibility (Debian packages, npm)
+	@command -v chromium chromedriver >/dev/null || [ "$$(id -u)" -ne 0 ] || \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends \
+		chromium chromium-driver fonts-dejavu-core; } >/dev/null || echo "chromium cannot be installed; its tests will skip"
+	@[ -e "$(NPM)/node_modules/axe-core/axe.min.js" ] || ! command -v npm >/dev/null || \
+		npm install --silent --no-audit --no-fund --prefix "$(NPM)" axe-core || echo "axe-core cannot be had; its tests will skip"
+
+screenshots: $(VENV)/.dev browser ## docs/page.png from the real page, in front of the tests' sample node
+	@$(BIN)/python -m tests.page.screenshots docs
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator
 
 from carico_agent.app.container_history import ContainerHistories
 from carico_agent.app.counters import PodCounters
+from carico_agent.app.history import History
 from carico_agent.app.kinds import KindRoutes
 from carico_agent.app.learning import ClusterLearning
 from carico_agent.app.own_cost import self_metrics
@@ -71,6 +72,7 @@ class Agent:
         self._board = StatusBoard(settings.socket.ttl_s)
         self._updates = StatusUpdates(self._board, self._status, self._cost)
         self._source = self._open_source(settings, options or SourceOptions())
+        self._history = History(self._source.resources)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
@@ -154,7 +156,7 @@ class Agent:
         model = self._source.sampling.current_model
         kinds = KindRoutes(self._board, self._source.resources, lambda kind: model().estimate(kind))
         pods = PodRoutes(self._runtime, self._counters)
-        for part in (pods, kinds, self._histories, own, self._reservations, self._plugins):
+        for part in (pods, kinds, self._history, self._histories, own, self._reservations, self._plugins):
             self._http.add(part.routes())
 
     def _context(self) -> PublisherContext:
@@ -181,10 +183,13 @@ class Agent:
         """Once a second: what was read is understood, and published."""
         self._source.sampling.catch_up()
         self._updates.now()
+        if self._board.sequence:
+            self._history.record(self._board.status)
 
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
         self._source.sampling.count(time.monotonic(), self._runtime.count, event.churn)
+        self._history.mark(event)
         if event.topic == "/tasks/start":
             self._reservations.pods_started([event.pod, event.pod_name])
         if event.count != self._board.status.pods:

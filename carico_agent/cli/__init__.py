@@ -15,6 +15,7 @@ EXAMPLES = """examples:
   carico agent                          run here, print a line a second
   carico status                         how many more Pods fit, now
   carico top                            the same, live
+  carico page                           a page in the browser: the number, and why it is not larger
   carico agent --record day.trace.gz    keep what was read
   carico replay day.trace.gz            run it through the model again
   carico install --systemd              make a hardened service of it

@@ -173,6 +173,17 @@ class HttpServer:
             raise ValueError(f"there is a handler for {', '.join(sorted(double))} already")
         self._routes.update(routes)
 
+    def readable(self) -> dict[str, Handler]:
+        """Path → handler of all that may be read by whoever can connect."""
+        found = {path: methods["GET"] for path, methods in self._routes.items() if "GET" in methods}
+        return {path: handler for path, handler in found.items() if described(handler).needs == "read"}
+
+    @property
+    def port(self) -> int:
+        """The TCP port that was bound first."""
+        names = [one.getsockname() for server in self._servers for one in server.sockets]
+        return next(int(name[1]) for name in names if isinstance(name, tuple))
+
     async def bind_unix(self, path: Path, group: str = "") -> None:
         """Take the unix socket; clients wait in its queue until `serve`."""
         listener = bind_unix(path, group)

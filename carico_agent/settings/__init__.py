@@ -28,6 +28,7 @@ from carico_agent.settings.node import (
     SamplingSettings,
     SocketSettings,
 )
+from carico_agent.settings.page import PageSettings, page_errors
 from carico_agent.settings.plane import COMPONENTS, PlaneSettings
 from carico_agent.settings.plugins import PluginsSettings
 
@@ -45,6 +46,7 @@ __all__ = [
     "ListenSettings",
     "ModelSettings",
     "NodeSettings",
+    "PageSettings",
     "PlaneSettings",
     "PluginsSettings",
     "PodsSettings",
@@ -93,6 +95,7 @@ class Settings:
     processes: ProcessesSettings = field(default_factory=ProcessesSettings)
     socket: SocketSettings = field(default_factory=SocketSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
+    page: PageSettings = field(default_factory=PageSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     federation: FederationSettings = field(default_factory=FederationSettings)
@@ -161,7 +164,7 @@ def _cross_checks(settings: Settings) -> list[str]:
     for name, url in settings.plane.components.items():
         if name not in COMPONENTS or not url.startswith(("http://", "https://")):
             errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
-    return errors + _listen_errors(settings.listen)
+    return errors + _listen_errors(settings.listen) + page_errors(settings.page)
 
 
 def _listen_errors(listen: ListenSettings) -> list[str]:

@@ -1,0 +1,46 @@
+// One paragraph that says what the number means and why it is not larger.
+import { amount, known, number, percent, resourceName } from "./format.js";
+
+export function explain(status) {
+  if (!known(status.pod_capacity)) return "The agent has no number yet: something it needs is unknown.";
+  return [meaning(status), why(status), mode(status), reserved(status)].filter(Boolean).join(" ");
+}
+
+function meaning(status) {
+  const whole = Math.max(0, Math.floor(status.pod_capacity + 1e-6));
+  const next = likely(status);
+  const pods = whole === 1 ? "1 more whole Pod" : `${whole} more whole Pods`;
+  const like = next ? ` of the mix that usually arrives here (mostly ${next})` : "";
+  if (whole === 0) return `No further Pod${like} fits now.`;
+  return `${pods}${like} ${whole === 1 ? "fits" : "fit"} now.`;
+}
+
+function likely(status) {
+  const kinds = (status.kinds ?? []).filter((kind) => !kind.daemon && kind.arrivals > 0);
+  return kinds.sort((a, b) => b.arrivals - a.arrivals)[0]?.kind ?? "";
+}
+
+function why(status) {
+  const resource = status.limiting;
+  if (!resource) return "No resource is near its limit.";
+  const name = resourceName(resource);
+  const cost = status.cost_vector?.[resource];
+  const takes = known(cost) ? `; the next Pod is expected to take ${percent(cost)} (${amount(resource, cost, status.sizes)})` : "";
+  const room = status.room?.[resource];
+  if (known(room)) return `The ${name} runs out first: ${percent(Math.max(0, room))} of it is left${takes}.`;
+  return `The ${name} runs out first: ${percent(status.usage?.[resource])} of it is used${takes}.`;
+}
+
+function mode(status) {
+  const wide = known(status.low) && known(status.high) ? `between ${number(status.low)} and ${number(status.high)}` : "unknown";
+  if (status.mode === "learning")
+    return `This is a first guess: nothing that works has been seen here yet, so one Pod is assumed to keep one core busy. The truth may lie anywhere ${wide}.`;
+  if (status.mode === "predicted")
+    return `Containers come or go at this moment, so this is predicted from what was used just before. In nine cases of ten the truth lies ${wide}.`;
+  return `It is measured from what is used at this moment; in nine cases of ten the truth lies ${wide}.`;
+}
+
+function reserved(status) {
+  if (!status.reserved) return "";
+  return `Schedulers hold room for ${status.reserved} Pod${status.reserved === 1 ? "" : "s"} on the way, so ${status.available} can still be reserved.`;
+}

@@ -1,0 +1,69 @@
+"""A sample node, and `carico page` in front of it, as processes."""
+
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
+from tests.conftest import TREE
+
+
+class Sample:
+    """The sample node; may be ended and started again on the same socket."""
+
+    def __init__(self, folder: Path) -> None:
+        self.socket = str(folder / "sample.sock")
+        self.process: subprocess.Popen[bytes] | None = None
+
+    def start(self, *arguments: str) -> None:
+        command = [sys.executable, "-m", "tests.page.sample", self.socket, *arguments]
+        self.process = subprocess.Popen(command, cwd=TREE)
+        client = AgentClient(self.socket)
+        for _ in range(600):
+            try:
+                client.status()
+                return
+            except (AgentUnavailable, AgentError):
+                assert self.process.poll() is None
+                time.sleep(0.05)
+        raise AssertionError("the sample node does not answer")
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.kill()
+            self.process.wait()
+
+
+@pytest.fixture
+def sample(tmp_path: Path) -> Iterator[Sample]:
+    made = Sample(tmp_path)
+    yield made
+    made.stop()
+
+
+OpenPage = Callable[..., str]
+
+
+@pytest.fixture
+def open_page() -> Iterator[OpenPage]:
+    """`carico page` for a socket; gives the address it prints."""
+    started: list[subprocess.Popen[str]] = []
+
+    def start(socket: str, *arguments: str) -> str:
+        command = [sys.executable, "-m", "carico_agent", "page", "--socket", socket, "--no-browser", *arguments]
+        process = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, text=True)
+        started.append(process)
+        assert process.stdout is not None
+        address = process.stdout.readline().strip()
+        assert re.fullmatch(r"http://127\.0\.0\.1:\d+/(#token=[\w-]{32})?", address), address
+        return address
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()

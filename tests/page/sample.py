@@ -1,0 +1,211 @@
+"""An agent's API with an invented node behind it: the real server, board and history, statuses made up a second apart.
+
+For what a test machine does not have: fourteen kinds, throttled Pods, reservations, plugins that wrote something, and
+names full of markup. `python -m tests.page.sample SOCKET [--hostile]` serves until it is terminated.
+"""
+
+import asyncio
+import math
+import sys
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from carico_agent.app.history import History
+from carico_agent.net.http import Handler, HttpServer, answer
+from carico_agent.net.times import rfc3339
+from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.status import KindStatus, Status
+from carico_agent.publish.status_routes import status_routes
+from carico_agent.runtime.events import Event
+
+CORES, MEMORY = 8, 32 * 2**30
+HOSTILE = '<img src=x onerror="document.title=`owned`"><script>document.title="owned"</script>&amp;"\'$plain'
+KINDS = (  # name, Pods, cpu and memory of one as a share, arrivals, daemon
+    ("shop/web", 6, 0.031, 0.018, 0.52, False),
+    ("shop/cache", 2, 0.008, 0.061, 0.06, False),
+    ("shop/checkout", 3, 0.022, 0.024, 0.17, False),
+    ("batch/thumbnails", 2, 0.058, 0.015, 0.25, False),
+    ("kube-system/kube-proxy", 1, 0.003, 0.004, 0.0, True),
+    ("monitoring/node-exporter", 1, 0.002, 0.002, 0.0, True),
+)
+
+
+class SampleNode:
+    """Status, Pods and the rest, as functions of the time."""
+
+    def __init__(self, hostile: bool = False) -> None:
+        self.mark = HOSTILE if hostile else ""
+
+    def status(self, t: float) -> Status:
+        wave = 0.12 * math.sin(t / 95.0) + 0.04 * math.sin(t / 11.0)
+        kinds = [self._kind(*row, wave=wave) for row in KINDS]
+        host = {"cpu": 0.06 + 0.01 * math.sin(t / 7.0), "memory": 0.09}
+        used = {name: host[name] + sum(k.pods * (k.cost[name] or 0.0) for k in kinds) for name in host}
+        room = {"cpu": 1.0 - used["cpu"], "memory": 0.85 - used["memory"]}
+        cost = {"cpu": 0.036, "memory": 0.02}
+        capacity = max(0.0, min(room[name] / cost[name] for name in room))
+        kinds = [self._fits(kind, room) for kind in kinds]
+        return Status(
+            node=f"node-7{self.mark}",
+            time=rfc3339(t, "milliseconds"),
+            pod_capacity=round(capacity, 3),
+            low=round(0.82 * capacity, 3),
+            high=round(1.16 * capacity + 0.4, 3),
+            slots=round(capacity + 15, 3),
+            pods=15,
+            mode="measured",
+            limiting=min(room, key=lambda name: room[name] / cost[name]),
+            cost_vector=cost,
+            usage={name: round(value, 4) for name, value in used.items()},
+            host=host,
+            room=room,
+            measured=True,
+            sizes={"cpu": 2.0 * CORES, "memory": float(MEMORY)},
+            kinds=tuple(kinds),
+            reserved=2,
+            available=int(capacity) - 2,
+            runtime=f"containerd 1.7{self.mark}",
+            publishers={"socket": "listening"},
+        )
+
+    def _kind(
+        self, name: str, pods: int, cpu: float, memory: float, arrivals: float, daemon: bool, wave: float
+    ) -> KindStatus:
+        cost = {"cpu": cpu * (1 + 2 * wave), "memory": memory}
+        return KindStatus(f"{name}{self.mark}", pods, cost, None, None, daemon, arrivals=arrivals, trusted=True)
+
+    @staticmethod
+    def _fits(kind: KindStatus, room: dict[str, float]) -> KindStatus:
+        fits = {name: room[name] / (kind.cost[name] or math.inf) for name in room}
+        first = min(fits, key=lambda name: fits[name])
+        return replace(kind, fits=fits[first], limiting=first, low=0.8 * fits[first], high=1.2 * fits[first])
+
+    def pods(self, t: float) -> list[dict[str, Any]]:
+        return [
+            self._pod(t, name, number, cpu, memory) for name, count, cpu, memory, *_ in KINDS for number in range(count)
+        ]
+
+    def _pod(self, t: float, kind: str, number: int, cpu: float, memory: float) -> dict[str, Any]:
+        namespace, _, name = kind.partition("/")
+        throttled = 0.35 if kind == "shop/checkout" else 0.08 if kind == "shop/web" and number == 0 else 0.0
+        usage = {
+            "t": t,
+            "cpu_usage_usec": int(1e6 * t * cpu * 2 * CORES * (1 + 0.1 * number)),
+            "nr_periods": int(1000 * t) if throttled else None,
+            "nr_throttled": int(1000 * t * throttled) if throttled else None,
+            "throttled_usec": int(1e4 * t * throttled) if throttled else None,
+            "memory_current": int(memory * MEMORY * (1 + 0.05 * number)),
+            "cpu_pressure_usec": int(1e6 * t * (0.02 + throttled)),
+            "memory_pressure_usec": 0,
+        }
+        full = f"{name}-{7 * number + 5:x}c9d{self.mark}"
+        containers = [{"id": "c", "name": name, "pid": 1, "paused": False}]
+        return {
+            "name": full,
+            "namespace": namespace,
+            "uid": f"{kind}{number}",
+            "counts": namespace != "monitoring",
+            "started": 0.0,
+            "cgroup": f"/pods/{full}",
+            "inode": number,
+            "containers": containers,
+            "usage": usage,
+        }
+
+    def body(self, path: str) -> dict[str, Any]:
+        mark, t = self.mark, time.monotonic()
+        bodies: dict[str, Any] = {
+            "/v1/pods": lambda: {"source": "containerd", "condition": "", "count": 15, "pods": self.pods(t)},
+            "/v1/reservations": lambda: {
+                "available": 3,
+                "reservations": [{"id": "r1", "pods": 2, "holder": f"my-scheduler{mark}", "expires_in_s": 30 - t % 30}],
+            },
+            "/v1/plugins": lambda: {
+                "dry_run": False,
+                "plugins": [
+                    {"name": "throttling", "state": "running", "detail": f"looks at 15 Pods{mark}"},
+                    {"name": "cpu_pinning", "state": "running", "detail": ""},
+                ],
+                "owners": [],
+                "recent": [
+                    {
+                        "plugin": "cpu_pinning",
+                        "cgroup": f"/pods/web-5c9d{mark}",
+                        "key": "cpuset.cpus",
+                        "state": state,
+                        "old": old,
+                        "new": new,
+                        "detail": mark,
+                    }
+                    for state, old, new in (("written", "0-7", "2-3"), ("restored", "2-3", "0-7"))
+                ],
+            },
+            "/v1/plugins/throttling": lambda: {
+                "report": {
+                    "pods": [
+                        {
+                            "pod": f"shop/checkout-5c9d{mark}",
+                            "throttled_ratio": 0.35,
+                            "cause": "own quota",
+                            "remedy": "raise the limit",
+                            "text": f"It runs 3 threads under a limit of 1 CPU.{mark}",
+                        }
+                    ]
+                }
+            },
+            "/v1/self": lambda: {
+                "cpu_ratio": 0.0064,
+                "cpu_s": 12.0,
+                "resident_bytes": 61_000_000,
+                "ticks": 18_000,
+                "missed_ticks": 0,
+                "failed_ticks": 0,
+                "lateness_ms": {"p50": 0.1, "p99": 0.42, "most": 3.0},
+                "stages": {},
+                "sampling": {"period_s": 0.1, "slowed": None},
+                "tasks": {},
+                "absent": {},
+                "publishers": {},
+                "runtime": f"containerd 1.7.27, 15 Pods{mark}",
+            },
+        }
+        made: dict[str, Any] = bodies[path]()
+        return made
+
+
+def fill(history: History, node: SampleNode, set_clock: Any, now_s: float) -> None:
+    """A quarter of an hour that has passed already."""
+    for second in range(900, 0, -1):
+        set_clock(now_s - second)
+        history.record(node.status(now_s - second))
+    for ago_s, what, pod in ((700, "start", "batch/thumbnails-5c9d"), (420, "exit", "shop/web-1"), (180, "oom", "x/y")):
+        topic = f"/tasks/{what}"
+        namespace, _, name = pod.partition("/")
+        history.mark(Event(now_s - ago_s, 0.0, topic, pod_name=name + node.mark, pod_namespace=namespace))
+
+
+async def serve(path: Path, hostile: bool) -> None:
+    node, board, wall = SampleNode(hostile), StatusBoard(5.0), [0.0]
+    history = History(("cpu", "memory"), clock=lambda: wall[0])
+    fill(history, node, lambda t: wall.__setitem__(0, t), time.time())
+
+    async def send(request: web.BaseRequest) -> web.StreamResponse:
+        return answer(node.body(request.path))
+
+    names = ("/v1/pods", "/v1/reservations", "/v1/plugins", "/v1/plugins/throttling", "/v1/self")
+    routes: dict[str, dict[str, Handler]] = {name: {"GET": send} for name in names}
+    http = HttpServer(routes | status_routes(board) | history.routes())
+    await http.start(path)
+    while True:
+        wall[0] = time.time()
+        board.publish(node.status(wall[0]))
+        history.record(board.status)
+        await asyncio.sleep(1.0)
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(Path(sys.argv[1]), "--hostile" in sys.argv))
