@@ -21,6 +21,7 @@ from carico_agent.app.kinds import KindRoutes
 from carico_agent.app.learning import ClusterLearning
 from carico_agent.app.own_cost import self_metrics
 from carico_agent.app.plugins import PluginApi
+from carico_agent.app.progress import ProgressApi
 from carico_agent.app.reload import Configuration
 from carico_agent.app.reserve import ReservationApi
 from carico_agent.app.routes import PodRoutes, SelfRoutes
@@ -32,7 +33,7 @@ from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.metrics import Family
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.publisher import Publisher, PublisherContext, open_all
-from carico_agent.publish.status import AgentFacts, Status, as_json, by_name, known, status_of
+from carico_agent.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
 from carico_agent.runtime.events import Event
 from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
@@ -92,6 +93,7 @@ class Agent:
             float(memory_bytes()),
             settings.state_path / "containers.json",
         )
+        self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
         self._configuration.on_change(self._take_settings)
@@ -123,6 +125,7 @@ class Agent:
             if self._configuration.current().pods.history:
                 self._supervisor.start("container history", self._histories.run)
             await self._plugins.start()
+            await self._progress.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
         log.info("carico agent on %s: socket %s", self._node, self._configuration.current().socket_path)
@@ -130,6 +133,7 @@ class Agent:
             await self._stopping.wait()
         finally:
             self._source.stop()
+            await self._progress.stop()
             await self._plugins.stop()
             await self._supervisor.stop()
             for publisher in self._publishers:
@@ -156,7 +160,8 @@ class Agent:
         model = self._source.sampling.current_model
         kinds = KindRoutes(self._board, self._source.resources, lambda kind: model().estimate(kind))
         pods = PodRoutes(self._runtime, self._counters)
-        for part in (pods, kinds, self._history, self._histories, own, self._reservations, self._plugins):
+        reserved, histories = self._reservations, (self._history, self._histories)
+        for part in (pods, kinds, *histories, own, reserved, self._plugins, self._progress):
             self._http.add(part.routes())
 
     def _context(self) -> PublisherContext:
@@ -175,6 +180,7 @@ class Agent:
         self._board.ttl_s = settings.socket.ttl_s
         self._http.limiter.limits = limits_of(settings)
         self._reservations.take_settings(settings)
+        self._progress.take_settings(settings)
         self._source.take_settings(settings)
 
     # ---- what the parts report
@@ -211,6 +217,7 @@ class Agent:
             return None
         facts = AgentFacts(
             sizes=by_name(self._source.resources, self._source.sizes),
+            work=WorkStatus() if self._source.replaying else self._progress.status(),
             reserved=self._reservations.reserved(),
             available=self._reservations.available(known(estimate.pod_capacity, 3)),
             absent=self._source.absent,
@@ -240,4 +247,5 @@ class Agent:
         yield from (absent, refused, dropped.add(self._source.queue.dropped))
         events = Family("carico_container_events_total", "counter", "Container events received.")
         yield events.add(self._runtime.log.total)
+        yield from self._progress.families()
         yield from self._plugins.metrics()

@@ -24,6 +24,7 @@ LIVE = {
     "budget": {"cpu_ratio", "resident_mb", "pressure_ratio", "calm_s"},
     "federation": {"weight"},
     "pods": {"usage_period_s"},
+    "progress": {"reports_per_s", "pod_reports_per_s", "pod_connections"},
     "reservations": {"most", "most_ttl_s"},
 }
 """Section → settings that take effect at once."""

@@ -17,6 +17,7 @@ EXAMPLES = """examples:
   carico top                            the same, live
   carico page                           a page in the browser: the number, and why it is not larger
   carico agent --record day.trace.gz    keep what was read
+  carico progress                       jobs: how far, how much work is left, when they end
   carico replay day.trace.gz            run it through the model again
   carico install --systemd              make a hardened service of it
   carico doctor                         what this node offers, what is missing and what to do

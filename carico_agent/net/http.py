@@ -97,15 +97,18 @@ async def stream_lines(request: web.BaseRequest, next_line: Callable[[], Awaitab
 class _Connection(RequestHandler):
     """One client. aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
 
-    __slots__ = ("admitted", "limiter", "peer")
-    limiter: RateLimiter
+    __slots__ = ("admitted", "owner", "peer")
+    owner: "_Server"
     peer: Peer
     admitted: bool
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        self.peer = peer_of(transport)
-        self.admitted = self.limiter.connect(self.peer)
+        if self.owner.closed:  # accepted in the very moment of the stop: nobody would ever end it
+            transport.close()
+            return
+        self.peer = self.owner.identify(transport)
+        self.admitted = self.owner.limiter.connect(self.peer)
         if not self.admitted:
             assert isinstance(transport, asyncio.WriteTransport)
             transport.write(TOO_MANY)
@@ -113,7 +116,7 @@ class _Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         if self.admitted:
-            self.limiter.disconnect(self.peer)
+            self.owner.limiter.disconnect(self.peer)
         super().connection_lost(exc)
 
     def handle_error(
@@ -145,18 +148,27 @@ def peer(request: web.BaseRequest) -> Peer:
 
 class _Server(web.Server):
     limiter: RateLimiter
+    identify: Callable[[asyncio.BaseTransport], Peer]
+    closed = False
 
     def __call__(self) -> RequestHandler:
         connection = _Connection(self, loop=self._loop, **self._kwargs)
-        connection.limiter, connection.admitted = self.limiter, False
+        connection.owner, connection.admitted = self, False
         return connection
 
 
 class HttpServer:
-    """Serves `routes` on a unix socket of mode 0660, and on TCP if asked to, within the limits of `limiter`."""
+    """Serves `routes` on a unix socket, and on TCP if asked to, within the limits of `limiter`."""
 
-    def __init__(self, routes: Routes, limiter: RateLimiter | None = None, read_bytes: int = 64 * 1024) -> None:
-        """`read_bytes` of a body are taken in before its reader must have looked at them."""
+    def __init__(
+        self,
+        routes: Routes,
+        limiter: RateLimiter | None = None,
+        read_bytes: int = 64 * 1024,
+        identify: Callable[[asyncio.BaseTransport], Peer] = peer_of,
+    ) -> None:
+        """`read_bytes` of a body are taken in before its reader must have looked at them. `identify`: who a connection
+        is, for the limits and for the handlers (`peer`)."""
         self._routes: dict[str, Mapping[str, Handler]] = {"/v1/openapi.json": {"GET": self._openapi}}
         self.add(routes)
         self.limiter = limiter or RateLimiter(Limits(0, 0))
@@ -164,7 +176,7 @@ class HttpServer:
         """TLS connections by address, from accept on: a certificate is known only after the handshake."""
         self._servers: list[asyncio.Server] = []
         self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
-        self._http.limiter = self.limiter
+        self._http.limiter, self._http.identify = self.limiter, identify
         self._path: Path | None = None
 
     def add(self, routes: Routes) -> None:
@@ -184,9 +196,9 @@ class HttpServer:
         names = [one.getsockname() for server in self._servers for one in server.sockets]
         return next(int(name[1]) for name in names if isinstance(name, tuple))
 
-    async def bind_unix(self, path: Path, group: str = "") -> None:
+    async def bind_unix(self, path: Path, group: str = "", mode: int = 0o660) -> None:
         """Take the unix socket; clients wait in its queue until `serve`."""
-        listener = bind_unix(path, group)
+        listener = bind_unix(path, group, mode=mode)
         self._path = path
         loop = asyncio.get_running_loop()
         self._servers.append(await loop.create_unix_server(self._http, sock=listener, start_serving=False))
@@ -213,6 +225,7 @@ class HttpServer:
         await self.serve()
 
     async def stop(self) -> None:
+        self._http.closed = True
         for server in self._servers:
             server.close()
         if self._servers:

@@ -7,14 +7,14 @@ import stat
 from pathlib import Path
 
 
-def bind_unix(path: Path, group: str = "", backlog: int = 128) -> socket.socket:
-    """A listening, non-blocking socket at `path`, of mode 0660 and `group` if given. A dead one is replaced; a living
+def bind_unix(path: Path, group: str = "", backlog: int = 128, mode: int = 0o660) -> socket.socket:
+    """A listening, non-blocking socket at `path`, of `mode` and `group` if given. A dead one is replaced; a living
     one, or another kind of file, is refused (FileExistsError)."""
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_folder(path.parent)
     clear_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
-    before = os.umask(0o117)
+    before = os.umask(0o777 & ~mode)
     try:
         listener.bind(str(path))
     finally:

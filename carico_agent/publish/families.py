@@ -32,6 +32,10 @@ def _gauges(status: Status) -> list[Family]:
         ("carico_baseline_capacity", "Capacity without Pods.", status.baseline),
         ("carico_pod_cost", "Capacity that one Pod takes.", status.per_pod_cost),
         ("carico_workload_magnitude", "Magnitude of the recent workload (first singular value).", status.sigma),
+        ("carico_jobs", "Pods whose work left is known.", status.work.jobs),
+        ("carico_jobs_unknown", "Pods that reported progress and are stale or too new.", status.work.unknown),
+        ("carico_work_left_seconds", "CPU seconds that all jobs still need.", status.work.total_s),
+        ("carico_work_left_longest_seconds", "CPU seconds of the job with most left.", status.work.longest_s),
         ("carico_sampling_period_seconds", "Time between samples; longer when slowed.", status.sampling.period_s),
     )
     return [Family(name, "gauge", text).add(value) for name, text, value in numbers]

@@ -107,4 +107,6 @@ def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: fl
             "slots": status.slots,
             "places": offer.places,
         }
+        if status.work.jobs or status.work.unknown:
+            body["work"] = {"jobs": status.work.jobs, "sum_s": status.work.total_s, "max_s": status.work.longest_s}
     return json.dumps(body, separators=(",", ":"))

@@ -161,7 +161,8 @@ class NodeWriter:
         status = self._status()
         if status is None or status.slots is None:
             return Draft(self._throttle.summary(nan, "stale"), Offer(0, self._amount()), self._board.status)
-        summary, amount = self._throttle.summary(status.slots, status.mode), self._amount()
+        summary = self._throttle.summary(status.slots, status.mode, status.work.total_s)
+        amount = self._amount()
         if not self._mirror.pods_synced.is_set():
             return Draft(summary, Offer(None, amount), status)
         kinds = node_kinds(status, pods_by_kind(self._mirror.pods.values(), self._counted()))

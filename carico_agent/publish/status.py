@@ -70,6 +70,22 @@ class SamplingStatus:
 
 
 @dataclass(frozen=True, slots=True)
+class WorkStatus:
+    """The work left on a node, as far as its jobs tell (docs/progress.md)."""
+
+    jobs: int = 0
+    """Pods whose work left is known."""
+    unknown: int = 0
+    """Pods that have reported, of which nothing is known now: stale, or too new."""
+    uncertain: int = 0
+    """Of `jobs`, those whose estimate is uncertain."""
+    total_s: float = 0.0
+    """What all of them still need [CPU seconds]."""
+    longest_s: float = 0.0
+    """What the one with most still needs [CPU seconds]."""
+
+
+@dataclass(frozen=True, slots=True)
 class Status:
     """What is known of a node at one instant. The order of the fields is the order in JSON."""
 
@@ -106,6 +122,7 @@ class Status:
     sizes: Amounts = field(default_factory=dict)
     """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
     kinds: tuple[KindStatus, ...] = ()
+    work: WorkStatus = WorkStatus()
     reserved: int = 0
     """Pods that reservations hold room for."""
     available: int = 0
@@ -124,6 +141,7 @@ class AgentFacts:
     """What the agent's other parts add to an estimate; the fields are those of Status."""
 
     sizes: Amounts = field(default_factory=dict)
+    work: WorkStatus = WorkStatus()
     reserved: int = 0
     available: int = 0
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -172,6 +190,7 @@ def status_of(
         room=by_name(resources, e.room) if e.measured else {},
         sizes=facts.sizes,
         kinds=tuple(kind_status(resources, kind) for kind in e.kinds),
+        work=facts.work,
         reserved=facts.reserved,
         available=facts.available,
         absent=facts.absent,
@@ -198,7 +217,7 @@ def kind_status(resources: tuple[str, ...], kind: "KindEstimate") -> KindStatus:
     )
 
 
-_NESTED: tuple[type[Any], ...] = (Status, KindStatus, FederationStatus, SamplingStatus)
+_NESTED: tuple[type[Any], ...] = (Status, KindStatus, FederationStatus, SamplingStatus, WorkStatus)
 _NAMES = {kind: tuple(one.name for one in fields(kind)) for kind in _NESTED}
 _WHEN_KNOWN = ("host", "room", "kinds", "sizes")
 """Left out of the JSON while they are empty."""
@@ -212,7 +231,7 @@ def as_json(status: Status) -> dict[str, Any]:
     (3.2, None, 'published', False)
     """
     body: dict[str, Any] = {name: getattr(status, name) for name in _NAMES[Status]}
-    for name in ("federation", "sampling", "kinds"):
+    for name in ("federation", "sampling", "kinds", "work"):
         body[name] = _plain(body[name])
     for name in _WHEN_KNOWN:
         if not body[name]:
@@ -240,6 +259,7 @@ def from_json(body: Mapping[str, Any]) -> Status:
         read,
         federation=_read(FederationStatus, body.get("federation") or {}),
         sampling=_read(SamplingStatus, body.get("sampling") or {}),
+        work=_read(WorkStatus, body.get("work") or {}),
         kinds=tuple(_read(KindStatus, one) for one in body.get("kinds") or ()),
     )
 

@@ -20,6 +20,11 @@ from collections import deque
 from dataclasses import dataclass
 from math import floor, inf, nan
 
+WORK_RATIO = 0.25
+"""Work left is written when it has moved by this part: a job that ends in ten minutes is worth some ten writes."""
+LEAST_WORK_S = 30.0
+"""And by this much at least [CPU seconds]."""
+
 
 @dataclass(frozen=True, slots=True)
 class ThrottleConfig:
@@ -59,6 +64,8 @@ class Summary:
 
     slots: int | None
     mode: str = ""
+    work_s: float = 0.0
+    """Work left, as last published unless it has moved by a quarter [CPU seconds]."""
 
 
 def steady(slots: float, published: int | None, config: ThrottleConfig) -> int | None:
@@ -127,13 +134,15 @@ class WriteThrottle:
         self._published: Summary | None = None
         self._published_s = -inf
 
-    def summary(self, slots: float, mode: str) -> Summary:
-        """What would be published of this estimate: slots made whole and steady."""
+    def summary(self, slots: float, mode: str, work_s: float = 0.0) -> Summary:
+        """What would be published of this estimate: slots made whole and steady, and the work left."""
         published = self._published.slots if self._published else None
         whole = steady(slots, published, self.config)
         if whole and published and abs(whole - published) < self.config.least_ratio * published:
             whole = published
-        return Summary(whole, mode)
+        before_s = self._published.work_s if self._published else 0.0
+        moved = abs(work_s - before_s) >= max(LEAST_WORK_S, WORK_RATIO * max(work_s, before_s))
+        return Summary(whole, mode, work_s if moved else before_s)
 
     def reason(self, now_s: float, summary: Summary) -> str | None:
         """Why `summary` should be written now; None to hold it back."""
@@ -146,6 +155,8 @@ class WriteThrottle:
             return f"slots {_text(self._published.slots)} -> {_text(summary.slots)}"
         if (summary.mode == "learning") != (self._published.mode == "learning"):
             return f"mode {self._published.mode} -> {summary.mode}"
+        if summary.work_s != self._published.work_s:
+            return f"work left {self._published.work_s:.0f} s -> {summary.work_s:.0f} s"
         return "heartbeat" if since_s >= self.config.heartbeat_s else None
 
     def wrote(self, now_s: float, summary: Summary) -> None:

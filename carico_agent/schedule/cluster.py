@@ -39,6 +39,10 @@ class Published:
     """Allocatable [cores]."""
     memory: float = nan
     """The same [bytes]."""
+    work_jobs: int = 0
+    """Pods whose work left is known."""
+    work_s: float = 0.0
+    """What they still need [CPU seconds]."""
     kinds: NodeKinds | None = None
     """Its room and what kinds take of it."""
 
@@ -47,8 +51,10 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     """A Node object's annotations. The age is by this machine's clock; a node whose clock is ahead is of age 0.
 
     >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
-    >>> read_node({"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}, 1704067210.0)
-    Published(name='a', slots=7.0, age_s=10.0, ttl_s=150.0, cores=4.0, resource=None, cpu=nan, memory=nan, kinds=None)
+    >>> node = {"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}
+    >>> read = read_node(node, 1704067210.0)
+    >>> read.slots, read.age_s, read.ttl_s, read.cores, read.resource
+    (7.0, 10.0, 150.0, 4.0, None)
     """
     meta, have = node["metadata"], node.get("status") or {}
     annotations = meta.get("annotations") or {}
@@ -74,7 +80,29 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     except (ValueError, KeyError, TypeError, AttributeError):  # malformed: somebody else wrote it
         return unpublished
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
-    return replace(unpublished, slots=slots, age_s=age_s, ttl_s=ttl_s, kinds=decode(annotations.get(KINDS) or ""))
+    jobs, work_s = _work(status)
+    return replace(
+        unpublished,
+        slots=slots,
+        age_s=age_s,
+        ttl_s=ttl_s,
+        work_jobs=jobs,
+        work_s=work_s,
+        kinds=decode(annotations.get(KINDS) or ""),
+    )
+
+
+def _work(status: Object) -> tuple[int, float]:
+    """Jobs and their work left out of the status annotation; nothing where there is none, or no numbers.
+
+    >>> _work({"work": {"jobs": 2, "sum_s": 90.5}}), _work({"work": {"jobs": -1}}), _work({})
+    ((2, 90.5), (0, 0.0), (0, 0.0))
+    """
+    work = status.get("work")
+    jobs, work_s = (work.get("jobs"), work.get("sum_s")) if isinstance(work, dict) else (0, 0.0)
+    if not (isinstance(jobs, int) and isinstance(work_s, int | float)) or jobs < 0 or not 0 <= work_s < inf:
+        return 0, 0.0
+    return jobs, float(work_s)
 
 
 def _amount(amounts: Object, name: str, unknown: float = nan) -> float:
@@ -155,6 +183,7 @@ class Cluster:
         state.prior_slots, state.resource = 2 * node.cores, node.resource
         state.cpu, state.memory, state.kinds = node.cpu, node.memory, node.kinds
         self.costs.put(node.name, node.kinds)
+        state.work_jobs, state.work_s = node.work_jobs, node.work_s
         self._refresh(node.name, now_s)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:

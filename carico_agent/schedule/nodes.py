@@ -79,6 +79,10 @@ class NodeState:
     """The same [bytes]."""
     cpu_requested: float = 0.0
     """What the Pods here request [cores]."""
+    work_jobs: int = 0
+    """Pods whose work left is in `work_s`."""
+    work_s: float = 0.0
+    """What they still need, as published [CPU seconds]."""
     memory_requested: float = 0.0
     """The same [bytes]."""
     kinds: NodeKinds | None = None
@@ -120,6 +124,8 @@ class NodeColumns:
     left_memory: Floats
     left_io: Floats
     left_network: Floats
+    work_jobs: Floats
+    work_s: Floats
 
     def __init__(
         self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats, costs: Callable[[str], Floats]

@@ -31,6 +31,7 @@ from carico_agent.settings.node import (
 from carico_agent.settings.page import PageSettings, page_errors
 from carico_agent.settings.plane import COMPONENTS, PlaneSettings
 from carico_agent.settings.plugins import PluginsSettings
+from carico_agent.settings.progress import ProgressSettings
 
 __all__ = [
     "AggregatorSettings",
@@ -51,6 +52,7 @@ __all__ = [
     "PluginsSettings",
     "PodsSettings",
     "ProcessesSettings",
+    "ProgressSettings",
     "Range",
     "ReservationsSettings",
     "SamplingSettings",
@@ -94,6 +96,7 @@ class Settings:
     pods: PodsSettings = field(default_factory=PodsSettings)
     processes: ProcessesSettings = field(default_factory=ProcessesSettings)
     socket: SocketSettings = field(default_factory=SocketSettings)
+    progress: ProgressSettings = field(default_factory=ProgressSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     page: PageSettings = field(default_factory=PageSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)
@@ -114,6 +117,10 @@ class Settings:
     @property
     def socket_path(self) -> Path:
         return Path(self.socket.path) if self.socket.path else runtime_dir() / "agent.sock"
+
+    @property
+    def progress_path(self) -> Path:
+        return Path(self.progress.path) if self.progress.path else self.socket_path.parent / "progress/progress.sock"
 
     @property
     def journal_path(self) -> Path:

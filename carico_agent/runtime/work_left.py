@@ -1,0 +1,140 @@
+"""How much CPU a job still needs. Pure: times are arguments.
+
+What it believes. Jobs of the same code need the same CPU per unit of progress, whatever shares the node with them.
+So CPU seconds left = (total − done) × the median of Δcpu/Δdone over the last 8 reports, and the expected end is that
+over the cores the job gets now.
+
+Why not the original's wall time per report divided by the job's share (*ProCon*, equation 3): the time between two
+reports has contention in it already, and dividing by the share counts it twice. Two jobs on one core: twice the truth.
+In CPU time contention cancels out. Why a median: one slow report (a checkpoint, an evaluation) moves a mean of 8 by an
+eighth of its length and the median not at all.
+"""
+
+from collections import deque
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from math import isfinite, nan
+from statistics import median
+
+SLOPES = 8
+"""Slopes in the median; 9 reports."""
+LEAST_SLOPES = 2
+"""An estimate of fewer is uncertain."""
+MOST_SPREAD = 0.5
+"""Quartiles of the slopes further apart than this share of the median: uncertain."""
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One report, and the CPU the Pod had used by then."""
+
+    t: float
+    """Monotonic [s]."""
+    done: float
+    cpu_s: float
+    """CPU seconds since the Pod's start; NaN unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkLeft:
+    """What is believed of one job; NaN unknown."""
+
+    cpu_s: float = nan
+    """CPU seconds left."""
+    cores: float = nan
+    """What it gets now."""
+    end_s: float = nan
+    """Seconds until its expected end, if it goes on getting that."""
+    uncertain: bool = True
+
+
+def estimate(points: Collection[Point], total: float, now_s: float, from_start: bool = True) -> WorkLeft:
+    """From the last reports of one run, oldest first. `from_start`: the run began with the Pod, so that even the first
+    report has a slope, all CPU so far over all progress so far; an uncertain one.
+
+    A job that needs 3 CPU seconds for 1 % and gets half a core:
+
+    >>> points = [Point(6.0 * n, float(n), 3.0 * n) for n in range(10)]
+    >>> left = estimate(points, 100.0, now_s=54.0)
+    >>> left.cpu_s, left.cores, left.end_s, left.uncertain
+    (273.0, 0.5, 546.0, False)
+    """
+    if not points:
+        return WorkLeft()
+    recent = list(points)[-SLOPES - 1 :]
+    last = recent[-1]
+    if last.done >= total:
+        return WorkLeft(0.0, nan, 0.0, uncertain=False)
+    slopes = [
+        (b.cpu_s - a.cpu_s) / (b.done - a.done) for a, b in pairwise(recent) if b.done > a.done and b.cpu_s >= a.cpu_s
+    ]
+    if not slopes and from_start and last.done > 0 and last.cpu_s > 0:
+        return WorkLeft((total - last.done) * last.cpu_s / last.done)
+    if not slopes:
+        return WorkLeft()
+    slope = median(slopes)
+    cores = _cores(recent)
+    # between two reports a job works on: for at most one interval, for then it would have reported
+    interval_s = (last.t - recent[0].t) / (len(recent) - 1)
+    since_s = min(max(0.0, now_s - last.t), interval_s)
+    cpu_s = max(0.0, (total - last.done) * slope - (since_s * cores if isfinite(cores) else 0.0))
+    end_s = cpu_s / cores if cores > 0 else nan
+    return WorkLeft(cpu_s, cores, end_s, len(slopes) < LEAST_SLOPES or _spread(slopes, slope) > MOST_SPREAD)
+
+
+def _cores(points: Sequence[Point]) -> float:
+    """What it got over the last half of `points`: the present share, not that of a minute ago."""
+    known = [point for point in points if isfinite(point.cpu_s)]
+    if len(known) < 2:
+        return nan
+    first, last = known[max(0, len(known) - 5)], known[-1]
+    return (last.cpu_s - first.cpu_s) / (last.t - first.t) if last.t > first.t else nan
+
+
+def _spread(slopes: Sequence[float], middle: float) -> float:
+    """Between the quartiles, as a share of the median."""
+    ordered = sorted(slopes)
+    wide = ordered[(3 * len(ordered)) // 4 if len(ordered) > 1 else 0] - ordered[len(ordered) // 4]
+    return wide / middle if middle > 0 else 0.0
+
+
+LEAST_RUNS = 3
+MOST_RUNS = 32
+MOST_KINDS = 256
+
+
+class RunTimes:
+    """How long Pods of each kind ran: the work of those that report nothing.
+
+    What it believes: a Pod that has run for `age_s` ends like the runs of its kind that lasted longer. So its time left
+    is the median of those, less its age; unknown once it is older than all of them, for then it is not like them.
+
+    >>> runs = RunTimes()
+    >>> for seconds in (90.0, 100.0, 130.0): runs.ended("train", seconds)
+    >>> runs.left_s("train", 40.0), runs.left_s("train", 95.0), runs.left_s("other", 1.0)
+    (60.0, 20.0, nan)
+    """
+
+    def __init__(self, most_kinds: int = MOST_KINDS) -> None:
+        self._most_kinds = most_kinds
+        self._runs: dict[str, deque[float]] = {}
+
+    def ended(self, kind: str, seconds: float) -> None:
+        """A Pod of this kind has ended after `seconds`. Beyond so many kinds the one that ended longest ago goes."""
+        if not (kind and isfinite(seconds) and seconds > 0):
+            return
+        runs = self._runs.pop(kind, None) or deque(maxlen=MOST_RUNS)
+        runs.append(seconds)
+        self._runs[kind] = runs
+        while len(self._runs) > self._most_kinds:
+            del self._runs[next(iter(self._runs))]
+
+    def knows(self, kind: str) -> bool:
+        return len(self._runs.get(kind, ())) >= LEAST_RUNS
+
+    def left_s(self, kind: str, age_s: float) -> float:
+        """Time left for a Pod of this kind and age; NaN unknown."""
+        runs = self._runs.get(kind, ())
+        longer = [run for run in runs if run > age_s]
+        return median(longer) - age_s if longer and len(runs) >= LEAST_RUNS else nan

@@ -1,0 +1,28 @@
+"""Settings of the reports that jobs send."""
+
+from dataclasses import dataclass
+from typing import Annotated
+
+from carico_agent.plugin_api.declare import Range
+
+
+@dataclass(frozen=True)
+class ProgressSettings:
+    """Jobs report how far they are, on a socket of their own that offers nothing else (docs/progress.md)."""
+
+    enabled: bool = True
+    """false: no such socket."""
+
+    path: str = ""
+    """Empty: progress/progress.sock beside the agent's socket. Alone in its folder, which Pods may mount: the agent's
+    own socket trusts root, and many containers are root."""
+
+    reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 10.0
+    """Reports of all jobs that are asked for. With more jobs than that, each is asked to report less often than once a
+    second. One costs about 0.3 ms."""
+
+    pod_reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 5.0
+    """What one Pod may send; beyond it gets 429, and nobody else notices."""
+
+    pod_connections: Annotated[int, Range(1, 1000)] = 16
+    """Connections of one Pod at once."""

@@ -1,0 +1,171 @@
+"""Who places the jobs. Each sees the workers at one instant, and answers with a worker's number.
+
+`procon` is the original, word for word, flaws included: *ProCon*, algorithms 1 and 2. f is the time between the last
+two reports per unit of progress, u the job's part of the CPU used on its worker, i = f/u·(MAX − P) the remaining time,
+and c = Σ_t (|erc(t)| − 1) = Σi − max i the contention. What the document leaves open: the factor below which a worker
+is not at its limit is lost in the text (0.9 here); ties are random; jobs that have not reported twice have i = 0.
+"""
+
+from collections.abc import Callable, Sequence
+from random import Random
+
+from carico_agent.runtime.work_left import estimate
+from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
+from carico_agent.schedule.policies.least_left import LeastLeft
+from lab.progress.workers import THREADS, Job, Worker, shares
+
+LIMIT = 0.9
+Place = Callable[[Sequence[Worker], Job, float, Random], int]
+
+
+def least(values: Sequence[float], rng: Random) -> int:
+    """The least, one of them by lot."""
+    best = min(values)
+    return rng.choice([at for at, value in enumerate(values) if value <= best + 1e-9])
+
+
+def at_random(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    return rng.randrange(len(workers))
+
+
+def round_robin() -> Place:
+    turn = iter(range(10**9))
+    return lambda workers, job, now_s, rng: next(turn) % len(workers)
+
+
+def least_count(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    return least([len(worker.jobs) for worker in workers], rng)
+
+
+def kube_default(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    """LeastAllocated for Pods without requests: each counts as 100m of 16 cores and 200 MB of 64 GB, scores are whole
+    numbers to 100, and equal ones are drawn by lot."""
+    scores = []
+    for worker in workers:
+        cpu = (16_000 - 100 * (len(worker.jobs) + 1)) * 100 // 16_000
+        memory = (64_000 - 200 * (len(worker.jobs) + 1)) * 100 // 64_000
+        scores.append(-((cpu + memory) // 2))
+    return least(scores, rng)
+
+
+# ---- ProCon
+
+
+def remaining_s(job: Job, share: float) -> float:
+    """i = f/u·(MAX − P), equation 3."""
+    if len(job.reports) < 2 or share <= 0:
+        return 0.0
+    before, last = job.reports[-2], job.reports[-1]
+    return (last.t - before.t) / (last.done - before.done) / share * (job.kind.steps - last.done)
+
+
+def contention(remaining: Sequence[float]) -> float:
+    """c = Σi − max i.
+
+    >>> contention([]), contention([7.0]), contention([3.0, 5.0, 9.0])
+    (0.0, 0.0, 8.0)
+    """
+    return sum(remaining) - max(remaining) if remaining else 0.0
+
+
+def contention_by_steps(remaining: Sequence[float]) -> int:
+    """The same as algorithm 1 counts it, second by second, for whole seconds.
+
+    >>> contention_by_steps([3, 5, 9])
+    8
+    """
+    c = 0
+    for t in range(int(max(remaining, default=0))):
+        c += sum(i > t for i in remaining) - 1
+    return c
+
+
+def is_below_limit(worker: Worker) -> bool:
+    """Algorithm 1, lines 3 and 4."""
+    return sum(shares([job.kind.threads for job in worker.jobs])) < LIMIT * THREADS
+
+
+def procon_contention(worker: Worker) -> float:
+    rates = shares([job.kind.threads for job in worker.jobs])
+    return contention([remaining_s(job, rate / sum(rates)) for job, rate in zip(worker.jobs, rates, strict=True)])
+
+
+def expected_contention(worker: Worker) -> tuple[float, float]:
+    """(c, Σi) if the newcomer came here: algorithm 2, lines 13 to 19."""
+    found = [remaining_s(job, 1 / (len(worker.jobs) + 1)) for job in worker.jobs]
+    return contention(found), sum(found)
+
+
+def procon(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    """Algorithm 2; ties by lot."""
+    below = [at for at, worker in enumerate(workers) if is_below_limit(worker)]
+    if below:
+        return below[least([procon_contention(workers[at]) for at in below], rng)]
+    return least([expected_contention(worker)[0] for worker in workers], rng)
+
+
+def procon_ties(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    """The same with ties broken: empty workers first, then the one with less Σi."""
+    empty = [at for at, worker in enumerate(workers) if not worker.jobs]
+    if empty:
+        return rng.choice(empty)
+    expected = [expected_contention(worker) for worker in workers]
+    best = min(c for c, _ in expected)
+    return least([total if c <= best + 1e-9 else float("inf") for c, total in expected], rng)
+
+
+# ---- ours
+
+
+def least_left(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    """The extender's policy over the agent's estimates; workers in an order drawn by lot, as kube-scheduler does with
+    equal scores."""
+    order = list(range(len(workers)))
+    rng.shuffle(order)
+    states = [_state(workers[at], now_s) for at in order]
+    scores = LeastLeft().scores(NodeColumns.of(states), PendingPod("new"), now_s)
+    return order[scores.index(max(scores))]
+
+
+def _state(worker: Worker, now_s: float) -> NodeState:
+    found = [estimate(job.reports, job.kind.steps, now_s).cpu_s for job in worker.jobs]
+    known = [left for left in found if left == left]
+    return NodeState(
+        "w", 1e3, now_s, 60.0, assigned=len(found), cpu=THREADS, work_jobs=len(known), work_s=float(sum(known))
+    )
+
+
+def oracle(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+    """Knows the exact work left of all jobs and of the newcomer, and takes the worker on which all of them together end
+    soonest; it does not know who comes next."""
+    return least([_delay_s(worker, job) for worker in workers], rng)
+
+
+def _delay_s(worker: Worker, job: Job) -> float:
+    lefts = [one.left_s for one in worker.jobs]
+    return total_s([*lefts, job.left_s]) - total_s(lefts)
+
+
+def total_s(lefts: Sequence[float], threads: float = THREADS) -> float:
+    """Σ of the completion times under processor sharing, of jobs that want all threads: the k-th to end waits until all
+    have had as much as it needs.
+
+    >>> total_s([16.0, 16.0]), total_s([16.0, 48.0])
+    (4.0, 6.0)
+    """
+    ordered, now_s, before, total = sorted(lefts), 0.0, 0.0, 0.0
+    for at, left in enumerate(ordered):
+        now_s += (left - before) * (len(ordered) - at) / threads
+        before, total = left, total + now_s
+    return total
+
+
+PLACERS: dict[str, Place] = {
+    "random": at_random,
+    "kube-scheduler default": kube_default,
+    "least count": least_count,
+    "ProCon, literal": procon,
+    "ProCon, ties broken": procon_ties,
+    "least-left": least_left,
+    "oracle": oracle,
+}

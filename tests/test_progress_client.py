@@ -1,0 +1,300 @@
+"""The client for jobs: never waits, never raises, says little; the examples of its documentation run."""
+
+import json
+import os
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from carico_agent import progress
+from carico_agent.progress import Reporter
+
+TREE = Path(__file__).parent.parent
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now_s = 100.0
+
+    def __call__(self) -> float:
+        return self.now_s
+
+
+class Listener:
+    """An agent's socket without an agent: what comes in is kept, what is answered is up to the test."""
+
+    def __init__(self, path: Path, backlog: int = 8) -> None:
+        self.path, self.socket = str(path), socket.socket(socket.AF_UNIX)
+        self.socket.bind(self.path)
+        self.socket.listen(backlog)
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def bodies(text: bytes) -> list[dict[str, float]]:
+    return [json.loads(found) for found in re.findall(rb"\r\n\r\n(\{.*?\})", text)]
+
+
+@pytest.fixture
+def listener(tmp_path: Path) -> Iterator[Listener]:
+    with closing(Listener(tmp_path / "progress.sock")) as made:
+        yield made
+
+
+def test_one_report_a_second_and_the_newest_numbers(listener: Listener) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    for step in range(1, 31):
+        clock.now_s += 0.125
+        reporter.report(step, 30)
+    peer, _ = listener.socket.accept()
+    with peer:
+        got = bodies(peer.recv(65536))
+    assert [one["done"] for one in got] == [1, 9, 17, 25]
+    assert reporter.sent == 4
+
+
+def test_the_agent_may_ask_for_fewer(listener: Listener) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    reporter.report(1, 100)
+    peer, _ = listener.socket.accept()
+    with peer:
+        peer.sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 16\r\n\r\n{"next_s":11.0}\n')
+        for _ in range(11):  # the first reads the answer, the others come before 11 s are over
+            clock.now_s += 1
+            reporter.report(2, 100)
+        assert reporter.sent == 2
+        clock.now_s += 1
+        reporter.report(3, 100)
+        assert reporter.sent == 3
+
+
+@pytest.mark.parametrize("asked", [b"-5", b"1e99", b"nan", b"x"])
+def test_an_odd_answer_changes_nothing(listener: Listener, asked: bytes) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    reporter.report(1, 100)
+    peer, _ = listener.socket.accept()
+    with peer:
+        peer.sendall(b'HTTP/1.1 200 OK\r\n\r\n{"next_s":' + asked + b"}")
+        for step in range(200):
+            clock.now_s += 1
+            reporter.report(2 + step, 1000)
+    assert reporter.sent >= 3
+
+
+def test_refused_means_quiet(listener: Listener) -> None:
+    """In no Pod: asking every second would not change that."""
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    reporter.report(1, 100)
+    peer, _ = listener.socket.accept()
+    with peer:
+        peer.sendall(b"HTTP/1.1 403 Forbidden\r\nContent-Length: 0\r\n\r\n")
+        clock.now_s += 1
+        reporter.report(2, 100)
+        clock.now_s += 1
+        reporter.report(3, 100)
+    assert reporter.sent == 1
+
+
+def test_no_agent_costs_a_look_now_and_then(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks: list[str] = []
+
+    def connect(path: str) -> socket.socket:
+        looks.append(path)
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(progress, "_connect", connect)
+    clock = Clock()
+    reporter = Reporter(str(tmp_path / "nobody"), clock)
+    for _ in range(600):
+        clock.now_s += 1
+        reporter.report(1, 2)
+    assert 10 <= len(looks) <= 16
+    assert reporter.sent == 0
+
+
+def test_an_agent_that_comes_later_is_found(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "progress.sock"
+    reporter = Reporter(str(path), clock)
+    reporter.report(1, 10)
+    with closing(Listener(path)):
+        clock.now_s += 60
+        reporter.report(2, 10)
+    assert reporter.sent == 1
+
+
+def test_an_agent_that_restarts_is_found_again(tmp_path: Path) -> None:
+    clock, path = Clock(), tmp_path / "progress.sock"
+    reporter = Reporter(str(path), clock)
+    with closing(Listener(path)):
+        reporter.report(1, 10)
+    path.unlink()
+    with closing(Listener(path)) as second:
+        for _ in range(70):
+            clock.now_s += 1
+            reporter.report(2, 10)
+        peer, _ = second.socket.accept()
+        with peer:
+            assert bodies(peer.recv(65536))[0]["done"] == 2
+
+
+def test_a_hanging_agent_never_makes_the_loop_wait(tmp_path: Path) -> None:
+    """Nobody accepts and nobody reads: connections queue, buffers fill, every call returns. A call that waited would
+    hang this test."""
+    with closing(Listener(tmp_path / "progress.sock", backlog=0)) as silent:
+        reporters = [Reporter(silent.path, Clock()) for _ in range(20)]
+        for reporter in reporters:
+            reporter.report(1, 2)
+        clock = Clock()
+        one = Reporter(silent.path, clock)
+        silent.socket.listen(64)
+        for step in range(100_000):
+            clock.now_s += 2
+            one.report(step, 100_000)
+        assert one.sent < 100_000  # after ten without an answer it waited, and reports were dropped
+
+
+@pytest.mark.parametrize(
+    ("done", "total"),
+    [(-1, 10), (11, 10), (1, 0), (1, -5), (float("nan"), 10), (1, float("inf")), (None, 10), ("x", "y"), (10**400, 1)],
+)
+def test_what_is_no_progress_is_not_sent(listener: Listener, done: Any, total: Any) -> None:
+    reporter = Reporter(listener.path, Clock())
+    reporter.report(done, total)
+    assert reporter.sent == 0
+    reporter.report(1, 2)  # and it does not use up the second
+    assert reporter.sent == 1
+
+
+@pytest.mark.parametrize("path", ["/" + "x" * 200, "a\0b", "", "/proc/self/exe"])
+def test_a_bad_path_raises_nothing(path: str) -> None:
+    Reporter(path or "/", Clock()).report(1, 2)
+
+
+def test_a_forked_child_does_not_speak_for_its_parent(listener: Listener) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    reporter.report(1, 10)
+    first, _ = listener.socket.accept()
+    clock.now_s += 2
+    child = os.fork()
+    if child == 0:
+        reporter.report(5, 10)
+        os._exit(0)
+    os.waitpid(child, 0)
+    second, _ = listener.socket.accept()
+    with first, second:
+        assert bodies(first.recv(65536))[0]["done"] == 1
+        assert bodies(second.recv(65536))[0]["done"] == 5
+        assert peer_pid(second) == child
+        assert peer_pid(first) == os.getpid()
+
+
+def peer_pid(connection: socket.socket) -> int:
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
+    return int.from_bytes(raw[:4], sys.byteorder)
+
+
+def test_threads_share_one_reporter(listener: Listener) -> None:
+    reporter = Reporter(listener.path, Clock())
+    threads = [threading.Thread(target=lambda: [reporter.report(n, 1000) for n in range(1000)]) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert reporter.sent == 1
+
+
+def test_errors_of_the_loop_are_the_loops_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> Iterator[int]:
+        yield 1
+        raise KeyError("mine")
+
+    with pytest.raises(KeyError, match="mine"):
+        list(progress.track(broken(), total=2))
+
+
+class Unsized:
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def __iter__(self) -> Iterator[int]:
+        return iter([1, 2])
+
+
+@pytest.mark.parametrize("stream", [Unsized(), iter([1, 2])])
+def test_an_unknown_length_reports_nothing(stream: Any, listener: Listener, monkeypatch: pytest.MonkeyPatch) -> None:
+    reporter = Reporter(listener.path, Clock())
+    monkeypatch.setattr(progress, "_own", reporter)
+    assert list(progress.track(stream)) == [1, 2]
+    assert reporter.sent == 0
+
+
+def examples() -> dict[str, str]:
+    text = (TREE / "docs/progress.md").read_text()
+    found = re.findall(r"^([^\n]+):\n\n```python\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    return {title.split(",")[0]: code for title, code in found}
+
+
+class FakeKeras:
+    """What the example uses of Keras: a callback that is called after each epoch."""
+
+    class callbacks:
+        class Callback:
+            params: dict[str, int]
+
+    def fit(self, x: object, y: object, epochs: int, callbacks: list[Any]) -> None:
+        for one in callbacks:
+            one.params = {"epochs": epochs}
+        for epoch in range(epochs):
+            for one in callbacks:
+                one.on_epoch_end(epoch)
+
+
+def names(title: str) -> dict[str, Any]:
+    """What an example expects to be there. PyTorch and Keras are not installed for this: their examples only show where
+    the call goes."""
+
+    def nothing(*_: object) -> Any:
+        return SimpleNamespace(backward=lambda: None)
+
+    torch = {"epochs": 2, "loader": [(1, 2), (3, 4)], "loss": nothing, "model": nothing}
+    torch["optimizer"] = SimpleNamespace(zero_grad=nothing, step=nothing)
+    keras = {"keras": FakeKeras, "model": FakeKeras(), "x": 0, "y": 0, "epochs": 3}
+    return {"PyTorch": torch, "Keras": keras}.get(title, {})
+
+
+@pytest.mark.parametrize("title", ["A plain loop", "scikit-learn", "PyTorch", "Keras"])
+def test_the_examples_run_and_report_to_the_end(title: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    if title == "scikit-learn":
+        pytest.importorskip("sklearn")
+    calls: list[tuple[float, float]] = []
+    monkeypatch.setattr(progress._own, "report", lambda done, total: calls.append((done, total)))
+    exec(compile(examples()[title], title, "exec"), names(title))
+    assert calls[-1][0] == calls[-1][1] == {"A plain loop": 200, "scikit-learn": 20, "PyTorch": 4, "Keras": 3}[title]
+    assert [done for done, _ in calls] == sorted({done for done, _ in calls})
+
+
+def test_the_client_imports_nothing_but_the_standard_library() -> None:
+    code = (
+        "import sys, carico_agent.progress\n"
+        "known = set(sys.stdlib_module_names) | {'carico_agent', '__main__'}\n"
+        "print(sorted({m.split('.')[0] for m in sys.modules} - known),"
+        " sorted(m for m in sys.modules if m.startswith('carico_agent')))"
+    )
+    code = f"import sys; sys.path.insert(0, {str(TREE)!r})\n{code}"
+    found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
+    assert found.stdout.strip() == "[] ['carico_agent', 'carico_agent.progress']"
