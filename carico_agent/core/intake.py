@@ -59,11 +59,11 @@ class Intake:
             self._open(t)
         elif not self._smoothed:
             self._batch_t = t - elapsed_s
-        smoothed = self._ema.update(elapsed_s, sample)
-        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self.counted = pods if self.counted is None else self.counted
         if churn or self.unsettled or pods != self.counted:
-            self.count(t, pods, churn)
+            self.count(t, pods, churn)  # before the sample is taken in, which may hold a newcomer's start already
+        smoothed = self._ema.update(elapsed_s, sample)
+        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self._smoothed.append(list(smoothed))
         self._raw.append(sample)
         self._batch_pods += pods

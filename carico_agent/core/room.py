@@ -30,6 +30,12 @@ TRUSTED_SHARE = 0.75
 UNSETTLED_RATIO = 0.25
 """While Pods come and go usage is off by a quarter of a Pod for each."""
 
+PARTS_RATIO = 0.03
+"""The sum of Pods' readings is off by this much, as a standard deviation."""
+
+FULL = 0.97
+"""From here on a reading of the node is cut off: it says nothing about what is used beyond."""
+
 SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
@@ -149,12 +155,16 @@ def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
             hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
         elif now.extra > 0:
             hidden += now.extra * following.slow_cost[i]
+        excess, unsure = pods.host.excess_of(i), 0.0
+        parts = pods.host.usage[i] + pods.together[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
         if used != used:
-            used = pods.host.usage[i] + pods.together[i] + max(0, now.extra) * cost
-        excess = pods.host.excess_of(i)
+            used = parts
+        elif pods.host.throttled and i == pods.host.cpu and parts == parts:
+            # the excess changes with every Pod that comes or goes, and is known only when Pods are read again
+            used, excess, unsure = min(parts, now.usage[i]) if now.usage[i] < FULL else parts, 0.0, PARTS_RATIO * parts
         predicted |= hidden > 0.01
         free.append(limit - used + excess - hidden)
-        doubt = (0.1 * excess) ** 2 + (0.2 * hidden) ** 2
+        doubt = (0.1 * excess) ** 2 + (0.2 * hidden) ** 2 + unsure**2
         if now.unsettled:
             doubt += (UNSETTLED_RATIO * cost) ** 2 * (1 + abs(now.came))
         sd.append(sqrt(now.noise[i] + doubt))
