@@ -205,7 +205,8 @@ def page(new: list[Score], old: list[Score], seeds: range) -> str:
     lines = [
         "# Pod-Capacity on simulated nodes that look like real ones",
         "",
-        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --old --write`; nodes and truth: `lab/simnode.py`.",
+        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --old --write`.",
+        "Nodes and truth: `lab/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Node-wide: the same model, which knows only how many Pods there are.",
         f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (kernels that have quotas do tell).",

@@ -33,6 +33,9 @@ UNSETTLED_RATIO = 0.25
 PARTS_RATIO = 0.03
 """The sum of Pods' readings is off by this much, as a standard deviation."""
 
+LONG_UNSETTLED_S = 4.0
+"""Where Pods come and go for longer than this without a pause [s], room is what their own readings leave."""
+
 FULL = 0.97
 """From here on a reading of the node is cut off: it says nothing about what is used beyond."""
 
@@ -98,10 +101,14 @@ class Situation:
     limits: Sequence[float]
     unsettled: bool
     """Pods have just come or gone."""
+    unsettled_s: float
+    """For how long they do [s]."""
     calm: Sequence[float]
     """Usage before they did."""
     came: int
     """Pods counted more (or less) than then."""
+    rose: int
+    """Pods that came since, whoever else left."""
     extra: int
     """Pods counted more (or less) than are measured."""
 
@@ -150,15 +157,18 @@ def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
         cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
         if now.unsettled and now.calm[i] == now.calm[i]:
             expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
-            used = expected if now.came > 0 else min(used, expected)
+            used = expected if now.rose else min(used, expected)  # usage does not show newcomers yet
             # newcomers that are among the measured Pods already are in both
             hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
         elif now.extra > 0:
             hidden += now.extra * following.slow_cost[i]
         excess, unsure = pods.host.excess_of(i), 0.0
-        parts = pods.host.usage[i] + pods.together[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
+        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
         if used != used:
             used = parts
+        elif now.unsettled_s > LONG_UNSETTLED_S and parts == parts:
+            # what was used before says nothing any more, who runs has changed; readings of Pods do not lag behind
+            used, excess, unsure = parts, 0.0, PARTS_RATIO * parts
         elif pods.host.throttled and i == pods.host.cpu and parts == parts:
             # the excess changes with every Pod that comes or goes, and is known only when Pods are read again
             used, excess, unsure = min(parts, now.usage[i]) if now.usage[i] < FULL else parts, 0.0, PARTS_RATIO * parts
