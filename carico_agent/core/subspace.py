@@ -133,7 +133,7 @@ def capacity(usage: Sequence[float], unit: Sequence[float], limits: Sequence[flo
     >>> k, first
     (2.0, 0)
 
-    Source: paper 000, equations 3.3 and 3.4: y + k·σ₁u₁ < 1 for all i.
+    Source: *CARICO*, equations 3.3 and 3.4: y + k·σ₁u₁ < 1 for all i.
     """
     best, limiting = float("inf"), None
     for i, (y, step, limit) in enumerate(zip(usage, unit, limits, strict=True)):

@@ -1,4 +1,4 @@
-"""The invariants of DESIGN.md §2 and of the paper's appendix A, for any usage."""
+"""The invariants of the subspace (*CARICO*, appendix A), for any usage."""
 
 import numpy as np
 import pytest
