@@ -5,7 +5,6 @@ from dataclasses import dataclass
 
 from carico_agent.burst.objects import Object
 
-
 KUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue sets `suspend` of Jobs with this label by itself: two who hold one Job would start it behind each other."""
 
