@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 LEDGER = "carico.dev/burst-ledger"
 ORIGIN = "carico.dev/burst-origin"
-"""Annotation of a copy: {home, namespace, uid, epoch, state}. As a label, of the copy and its Pods: the home Job's UID."""
+"""Annotation of a copy: {home, namespace, uid, epoch, state}. As a label of the copy and its Pods: the origin's UID."""
 HOME_LABEL = "carico.dev/burst-home"
 FINALIZER = "carico.dev/burst"
 SELECTED = "carico.dev/burst"
