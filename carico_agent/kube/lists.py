@@ -20,8 +20,10 @@ class ListReader:
     """Feed it chunks; it returns the items that are complete. `metadata` is the list's own, complete at the end.
 
     >>> reader = ListReader()
-    >>> reader.feed(b'{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b"'), reader.feed(b':2}]}'), reader.finish()
-    ([{'a': 1}], [{'b': 2}], {'resourceVersion': '7'})
+    >>> reader.feed(b'{"metadata":{"resourceVersion":"7"},"items":[{"a":1},{"b"'), reader.feed(b':2}]}')
+    ([{'a': 1}], [{'b': 2}])
+    >>> reader.finish()
+    {'resourceVersion': '7'}
     """
 
     def __init__(self) -> None:

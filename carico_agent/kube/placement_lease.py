@@ -9,15 +9,15 @@ either precedes a lower offer, and is counted in it, or follows it, and is limit
 For that the Lease may never offer more than the node publishes: it is lowered before the Node object and raised after
 it. An offer expires: a Lease that nobody renews must not close its node for ever.
 
-Its spec is a Lease's usual one: `holderIdentity` is the agent, `renewTime` its heartbeat, `leaseDurationSeconds` how long
-consumers may believe the number on the Node object after it (`heartbeats`).
+Its spec is a Lease's usual one: `holderIdentity` is the agent, `renewTime` its heartbeat, `leaseDurationSeconds` how
+long consumers may believe the number on the Node object after it.
 
 A claim counts for some seconds after it was first read, longer than any watch lags, and is keyed by UID, so a Pod that
 is claimed *and* seen bound counts once. Clocks of different machines are compared only for the expiry of an offer,
 which is minutes.
 
-Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases. Why not
-leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their
+Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases. Why
+not leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their
 numbers whoever leads.
 """
 

@@ -1,8 +1,8 @@
 """How often a node may write its Node object: the larger the cluster, the less often.
 
 A write of a Node is sent to everybody who watches nodes, and where something on every node does (a network plugin) the
-API server's work grows with the square of the cluster's size. All nodes together may write 80 times a second, a sixth
-of what kubelets renew their own Leases at 5,000 nodes: one write per node in 62 s there, in 12 s at 1,000, and at 400
+API server's work grows with the square of the cluster's size. All nodes together may write 70 times a second, a seventh
+of what kubelets renew their own Leases at 5,000 nodes: one write per node in 71 s there, in 14 s at 1,000, and at 350
 nodes and less in `min_interval_s`.
 
 How many nodes there are the API server tells without listing them: a list of one item says how many remain. That is
@@ -16,7 +16,7 @@ from collections.abc import Callable
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 
-NODE_WRITES_PER_S = 80.0
+NODE_WRITES_PER_S = 70.0
 """Of all nodes together."""
 
 ASK_AGAIN_S = 3600.0
@@ -30,7 +30,7 @@ def pace_s(nodes: int, least_s: float) -> float:
     """Time between two writes of one node that can wait [s].
 
     >>> [round(pace_s(nodes, 5.0)) for nodes in (0, 100, 1000, 5000)]
-    [5, 5, 12, 62]
+    [5, 5, 14, 71]
     """
     return max(least_s, nodes / NODE_WRITES_PER_S)
 

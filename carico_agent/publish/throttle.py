@@ -15,8 +15,8 @@ and without rises there is nothing to fall from: on the average a node writes on
 In the limit a large cluster publishes the low side of its numbers: too few places cost a little throughput, too many
 hurt running Pods. For the same reason a fall counts from 0.1 of a Pod on and a rise from 0.3.
 
-Why no relative threshold alone (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on one with 100 it is
-noise; so both, a step of at least one Pod and at least `least_ratio` of what was published.
+Why no relative threshold alone (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on one with 100 it
+is noise; so both, a step of at least one Pod and at least `least_ratio` of what was published.
 """
 
 from collections import deque

@@ -238,7 +238,7 @@ def test_a_list_is_read_in_pieces_of_any_size(size: int) -> None:
         assert (found, reader.finish()) == (items, {"resourceVersion": "7"})
     reader = ListReader()
     assert len(reader.feed(whole[: len(whole) // 2])) < len(items)
-    with pytest.raises(ValueError, match="Expecting|Unterminated"):
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
         reader.finish()
 
 
