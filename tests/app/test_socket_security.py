@@ -111,7 +111,7 @@ def test_a_reservation_belongs_to_who_made_it(start_agent: Start, tmp_path: Path
 def test_limits_per_user(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
     config = Path(roomy[-1])
     config.write_text(
-        config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreservations = 2\n"
+        config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreserved_pods = 2\n"
         '[socket]\ngroup = "nogroup"\n'
     )
     os.chown(tmp_path, -1, NOBODY)
@@ -121,6 +121,7 @@ def test_limits_per_user(start_agent: Start, tmp_path: Path, roomy: list[str]) -
     got = ask(process, NOBODY, wish, wish, wish)
     assert [code for code, _ in got] == [200, 200, 429], got
     assert ask(process, OTHER, wish)[0][0] == 200  # another client has its own share
+    assert ask(process, OTHER, ("POST", "/v1/reservations", {"pods": 2, "ttl_s": 60}))[0][0] == 429  # Pods are counted
     codes = [code for code, _ in ask(process, STRANGER, *[("GET", "/v1/status", None)] * 30)]
     assert codes[:5] == [200] * 5
     assert 429 in codes
@@ -131,6 +132,20 @@ def test_limits_per_user(start_agent: Start, tmp_path: Path, roomy: list[str]) -
     ).stdout
     refused = next(line for line in metrics.splitlines() if line.startswith('carico_refused_total{what="requests"}'))
     assert int(refused.split()[1]) == codes.count(429)
+
+
+@needs_root
+def test_one_user_cannot_hold_all_room(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
+    Path(roomy[-1]).write_text(Path(roomy[-1]).read_text() + '[socket]\ngroup = "nogroup"\n')
+    os.chown(tmp_path, -1, NOBODY)
+    process = start_agent(*roomy)
+    room = process.wait(lambda agent: agent.status()["available"] >= 10).status()["available"]
+    everything, one = ({"pods": pods, "ttl_s": 60} for pods in (room, 1))
+    greedy = ask(process, NOBODY, ("POST", "/v1/reservations", everything), *[("POST", "/v1/reservations", one)] * room)
+    codes = [code for code, _ in greedy]
+    assert codes[0] == 429 and "may hold 80% of the room here" in str(greedy[0][1])
+    assert codes.count(200) == int(0.8 * process.client().status()["pod_capacity"])
+    assert ask(process, OTHER, ("POST", "/v1/reservations", one))[0][0] == 200
 
 
 CROWD = """
