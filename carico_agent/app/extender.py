@@ -212,8 +212,9 @@ def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
 
 
 def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
-    """Who we are. Whoever comes need not say who they are: API servers have no certificate for admission webhooks
-    unless configured, and all that can be asked there is to hold a place for a Pod for some seconds."""
+    """Who we are. Whoever comes need not say who they are, unless admission_client_ca is set: API servers have no
+    certificate for admission webhooks unless configured, and all that can be asked there is to hold a place for a
+    waiting Pod for some seconds."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
-    return server_context(TlsFiles(settings.tls_cert, settings.tls_key))
+    return server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))

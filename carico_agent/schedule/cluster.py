@@ -300,6 +300,11 @@ class Cluster:
         one = KindTally(1, int(not place.requested), place.cpu, place.memory)
         return less(state.left, -1.0, self.costs.one_of(state.kinds, place.kind, one, time.monotonic()))
 
+    def bound_to(self, uid: str) -> str:
+        """The node that the watch has shown this Pod on; empty: none."""
+        place = self.ledger.place(uid)
+        return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
+
     def knows(self, uid: str, node: str) -> bool:
         """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""
         place = self.ledger.place(uid)

@@ -50,6 +50,10 @@ class ExtenderSettings:
     """Address and port for the API server's question about bindings by others (deploy/admission/bindings.yaml), over
     TLS with tls_cert and tls_key. Empty: it is not asked."""
 
+    admission_client_ca: str = ""
+    """Certificates that the API server's one is checked against there (PEM file); it shows one where its
+    --admission-control-config-file names a kubeconfig for webhooks. Empty: whoever can connect may ask."""
+
     tls_ca: str = ""
     """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""
 

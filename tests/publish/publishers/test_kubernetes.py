@@ -269,7 +269,7 @@ async def test_a_rise_waits_for_the_clusters_pace_and_must_have_held() -> None:
         bench.tell(9.4 if second % 100 > 60 else 7.4)
         if await bench.step(1):
             rose.append((second, bench.amount))
-    assert rose == [(58, 7)]  # 9 holds for 40 s at a time
+    assert rose == [(60, 7)]  # 9 holds for 40 s at a time
 
 
 async def test_a_number_that_cannot_be_corrected_gets_no_heartbeats() -> None:
