@@ -36,6 +36,8 @@ MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
 MOST_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
+SCHEDULER_LIMITS = Limits(connections=256, requests_per_s=0)
+"""What one address may hold open towards the extender, handshakes included; kube-scheduler keeps a few."""
 WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
 """What one address may ask of the admission webhook. An API server opens a connection for every binding that waits,
 which may be hundreds."""
@@ -79,7 +81,7 @@ class ExtenderServer:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = HttpServer(self.routes(), read_bytes=READ_BYTES)
+        api = HttpServer(self.routes(), RateLimiter(SCHEDULER_LIMITS), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
         webhook = HttpServer({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, RateLimiter(WEBHOOK_LIMITS))

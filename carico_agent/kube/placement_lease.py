@@ -210,12 +210,9 @@ def lease_record(lease: Object) -> LeaseRecord:
     """
     meta = lease["metadata"]
     annotations = meta.get("annotations") or {}
-    return LeaseRecord(
-        meta["resourceVersion"],
-        *_offer(annotations.get(OFFER)),
-        _claims(annotations.get(CLAIMS)),
-        *_heartbeat(lease.get("spec") or {}),
-    )
+    (offered, until_s), (holder, renewed_s, ttl_s) = _offer(annotations.get(OFFER)), _heartbeat(lease.get("spec") or {})
+    claims = _claims(annotations.get(CLAIMS))
+    return LeaseRecord(meta["resourceVersion"], offered, until_s, claims, holder, renewed_s, ttl_s)
 
 
 def _heartbeat(spec: Object) -> tuple[str, float, float]:
