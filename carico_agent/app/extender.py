@@ -24,6 +24,7 @@ from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.expired import ExpiredNodes
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
@@ -73,6 +74,8 @@ class ExtenderServer:
         self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
+        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace)
+        self._lowers = bool(kube.resource and kube.lease_namespace)
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
         self._stopping = asyncio.Event()
@@ -90,6 +93,8 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
+        if self._lowers:
+            self.supervisor.start("silent nodes", self.expired.run)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
             await self._stopping.wait()
@@ -186,6 +191,11 @@ class ExtenderServer:
                 "carico_extender_conflicts_total",
                 "Claims that failed because somebody else had written to the placement Lease first.",
                 self.extender.conflicts,
+            ),
+            counter(
+                "carico_extender_lowered_total",
+                "Times the resource of a node with a silent agent was lowered.",
+                self.expired.lowered,
             ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
             counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),

@@ -5,8 +5,9 @@ containerd may appear, vanish and come back at any time. While it is away after 
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
 their pids once a second. But who cannot connect cannot know that it is away: a socket that was mounted as a file is
 dead after a restart of containerd, which starts Pods all the same. So after some seconds of failed tries Pods that only
-the tree has count as well, until containerd answers again. Else the tree is scanned only while containerd reports nothing, and once before anything
-else: Pods that run already when the agent starts are no churn, and its first number must not take them for new ones.
+the tree has count as well, until containerd answers again. Else the tree is scanned only while containerd reports
+nothing, and once before anything else: Pods that run already when the agent starts are no churn, and its first number
+must not take them for new ones.
 """
 
 import asyncio

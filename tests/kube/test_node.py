@@ -351,7 +351,7 @@ def listed_by_etcd(cluster: Plane) -> int:
     """How often the API server has listed Pods in etcd; the rest came out of its watch cache."""
     lines = cluster.admin.get("/metrics").splitlines()
     counts = [line for line in lines if line.startswith("etcd_request_duration_seconds_count{")]
-    lists = [line for line in counts if 'operation="list"' in line and re.search(r'"(\*core\.Pod|pods)"', line)]
+    lists = [line for line in counts if 'operation="list"' in line and re.search(r'core\.Pod(List)?"|"pods"', line)]
     return sum(int(line.rpartition(" ")[2]) for line in lists)
 
 
