@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from carico_agent.settings import BadSettings, parse
-from lab.support.control_plane import Plane, documents, wait_for
+from lab.support.control_plane import Admin, ApiError, Plane, documents, wait_for
 from lab.support.extender_process import ExtenderProcess
 from tests.conftest import TREE
 from tests.kube.schema import SCHEMAS, problems
@@ -34,7 +34,7 @@ def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
 def test_what_is_too_new_has_only_fields_that_exist() -> None:
     """Also without a control plane: kinds that 1.20 does not know are held against tests/kube/schema.py."""
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
-    assert len(looked_at) == 6
+    assert len(looked_at) == 8
     assert [found for document in looked_at for found in problems(document)] == []
     broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
@@ -43,6 +43,46 @@ def test_what_is_too_new_has_only_fields_that_exist() -> None:
         ".extenders[0].httpTimeout",
         ".extenders[0].enableHttps",
     ]
+
+
+def test_both_forms_of_add_place_say_the_same() -> None:
+    new, old = (list(documents(DEPLOY / f"admission/{name}.yaml")) for name in ("add-place", "add-place-v1beta1"))
+    assert {one.pop("apiVersion") for one in new} == {"admissionregistration.k8s.io/v1"}
+    assert {one.pop("apiVersion") for one in old} == {"admissionregistration.k8s.io/v1beta1"}
+    assert new == old
+
+
+def test_policies_of_one_test_do_not_judge_the_next(cluster: Plane) -> None:
+    root = "/apis/admissionregistration.k8s.io/v1"
+    if cluster.apply(DEPLOY / "admission/own-node.yaml"):
+        pytest.skip("this server has no ValidatingAdmissionPolicy")
+    cluster.admin.clear()
+    assert cluster.admin.get(f"{root}/validatingadmissionpolicies")["items"] == []
+
+
+def test_an_agent_writes_its_own_node_only(cluster: Plane) -> None:
+    """With tokens that name their node, as a DaemonSet's do. 1.31 and newer."""
+    if cluster.version < (1, 31):
+        pytest.skip("tokens are not bound to nodes before 1.31")
+    for name in ("n1", "n2"):
+        cluster.admin.add_node(name)
+    bound = {"kind": "Node", "apiVersion": "v1", "name": "n1", "uid": cluster.admin.node("n1")["metadata"]["uid"]}
+    wanted = {"expirationSeconds": 600, "boundObjectRef": bound}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
+    made = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
+    agent = Admin(cluster.server, cluster.ca, made["status"]["token"])
+    assert cluster.apply(DEPLOY / "admission/own-node.yaml") == {}
+    patch = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}
+
+    def refused(node: str) -> bool:
+        try:
+            agent.merge(f"/api/v1/nodes/{node}/status", patch)
+        except ApiError as error:
+            return "may write its own node only" in str(error)
+        return False
+
+    wait_for(lambda: refused("n2"), "the policy is in force")
+    assert not refused("n1")
 
 
 def test_kustomize_has_every_object() -> None:
