@@ -63,9 +63,9 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     # The trace's Pods ran on another machine: the API server knows none of them.
     assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
     assert amounts(node) == (str(status["places"]),) * 2
+    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     own = agent.client().request("GET", "/v1/self")
     assert own["publishers"]["kubernetes"]["condition"] == "published"
-    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     # What was not held is taken back when the agent stops: nobody would correct it.
     assert agent.stop() == 0
     node = cluster.admin.node("n1")
