@@ -132,7 +132,7 @@ def cpu_ratio(process: psutil.Process, socket: str, count: int, seconds: float) 
 
 def ten_browsers(seconds: float) -> dict[str, float]:
     """Readers → the agent's CPU; none, ten, none again, ten again, so that a machine that drifts shows."""
-    from carico_agent.client import AgentClient, AgentUnavailable
+    from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 
     with tempfile.TemporaryDirectory() as folder:
         socket = f"{folder}/agent.sock"
@@ -143,7 +143,7 @@ def ten_browsers(seconds: float) -> dict[str, float]:
                 try:
                     AgentClient(socket).status()
                     break
-                except AgentUnavailable:
+                except (AgentUnavailable, AgentError):
                     time.sleep(0.2)
             time.sleep(5)
             process, found = psutil.Process(agent.pid), dict[str, list[float]]()
