@@ -90,7 +90,7 @@ class ExtenderServer:
         # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
-        self.cluster = Cluster(self.client, kube.resource)
+        self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
         self.supervisor = Supervisor()
