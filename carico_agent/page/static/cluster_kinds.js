@@ -24,11 +24,11 @@ function row(kind) {
   return [
     kind.kind,
     count(kind.pods),
-    known(kind.fits) ? { text: `${count(kind.fits)} more`, kind: "strong" } : { text: "not measured yet", title: "No node has seen it run for long enough." },
+    known(kind.fits) ? { text: `${count(kind.fits)} more`, kind: "strong" } : { text: "not measured", title: "No node publishes what one takes: none has run for long enough, or it is of a DaemonSet." },
     known(kind.fits_nodes) ? count(kind.fits_nodes) : "",
     kind.limiting ? resourceName(kind.limiting) : "",
-    known(cpu) ? `${cpu.toFixed(2)} CPUs` : "unknown",
-    bytes(memory),
+    kind.cost ? (known(cpu) ? `${cpu.toFixed(2)} CPUs` : "unknown") : "",
+    kind.cost ? bytes(memory) : "",
   ];
 }
 
