@@ -109,8 +109,8 @@ def _write_original(entry: Entry, files: CgroupFiles) -> None:
     except OSError as error:
         if knob.key != "cpuset.cpus" or entry.original or error.errno != errno.ENOSPC:
             raise
-        # Linux 6.1 does not empty the cpuset of a group with tasks (ENOSPC, seen in tests/node). What the parent has now
-        # allows the same; only CPUs that come online later are not in it. Any other error is tried again.
+        # Linux 6.1 does not empty the cpuset of a group with tasks (ENOSPC, seen in tests/node). What the parent has
+        # now allows the same; only CPUs that come online later are not in it. Any other error is tried again.
         files.write(
             knob.cgroup, knob.inode, knob.key, files.read(os.path.dirname(knob.cgroup), None, "cpuset.cpus.effective")
         )
