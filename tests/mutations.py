@@ -91,8 +91,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/plugin_host/restore.py",
-        "if not knobs.is_setting(entry.knob.key):",
-        "if not entry.knob.key:",
+        "if problem := _unbelievable(entry):",
+        "if problem := None:",
         "root writes any file of a cgroup that a journal names",
         "tests/plugin_host/test_plugin_restore.py",
     ),
@@ -195,7 +195,7 @@ def copied(folder: Path) -> Path:
 def runs(tree: Path, test: str) -> int:
     """pytest's exit code in that tree, whose packages come first: it is the working directory."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    environment = {"CARICO_LIVES": "200", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     return subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL).returncode
 
 
