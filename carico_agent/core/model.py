@@ -210,7 +210,9 @@ class CapacityModel:
         t = intake.t if intake.t is not None else pods.t or 0.0
         extra = pods.extra(self.pods, intake.changed_t())
         came = self.pods - intake.calm_pods
-        return Now(t, usage, self._noise, self._limits, intake.unsettled, intake.calm, came, extra)
+        unsettled_s = t - intake.calm_t if intake.unsettled else 0.0
+        settling = intake.unsettled, unsettled_s
+        return Now(t, usage, self._noise, self._limits, *settling, intake.calm, came, intake.rose, extra)
 
     def _unmeasured_cost(self, judgement: Judgement) -> tuple[list[float], list[float]]:
         """What a Pod costs in resources that no Pod is measured in (network), by the node-wide filter."""
