@@ -68,7 +68,7 @@ def _kind_alone(kind: str) -> "Wanted":
     return Wanted(kind)
 
 
-def read_wanted(file: str) -> "Wanted":
+def read_wanted(file: str, namespace: str = "default") -> "Wanted":
     """The first manifest in a file that makes Pods; raises OSError or ValueError."""
     import yaml
 
@@ -86,7 +86,7 @@ def read_wanted(file: str) -> "Wanted":
     problems: list[str] = []
     for document in documents:
         try:
-            return wanted_of(document)
+            return wanted_of(document, namespace)
         except BadManifest as error:
             problems.append(str(error))
     raise ValueError(f"{file}: {problems[0] if problems else 'empty'}")
