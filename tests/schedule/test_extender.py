@@ -70,6 +70,18 @@ async def test_wire_format() -> None:
     assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
 
 
+async def test_why_is_what_filter_would_say_of_all_nodes() -> None:
+    extender, cluster = replica(SmallServer(), {"a": 8, "b": 0.5}, resource="carico.dev/pods")
+    assert extender.why("u") is None  # nobody asked about it
+    filtered(extender, arguments("u", "a"))
+    places = len(cluster.ledger)
+    assert extender.why("u") == {"a": None, "b": "no room: 0.5 slots, 0 Pods"}
+    assert len(cluster.ledger) == places
+    cluster.nodes["a"].resource = 0
+    asks = {"containers": [{"resources": {"requests": {"carico.dev/pods": "1"}}}]}
+    assert extender.why_pod({"metadata": {"uid": "v"}, "spec": asks})["a"] == "no room: 0 carico.dev/pods, 0 held"
+
+
 ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)
 DNS = st.from_regex(r"[a-z0-9]([-a-z0-9.]{0,8}[a-z0-9])?", fullmatch=True)
 

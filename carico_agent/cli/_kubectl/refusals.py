@@ -2,8 +2,8 @@
 
 The extender knows best: it counts Pods that are being bound, and has its own policy and settings. It is asked through
 the API server (Service proxy, with the user's rights) or at an address that is given. Where it cannot be asked, the
-same code answers from Nodes, Pods and Leases, with the policy pod-capacity. What kube-scheduler itself last wrote about the
-Pod (the event FailedScheduling) stands beside both; a user who may not list nodes sees that alone.
+same code answers from Nodes, Pods and Leases, with the policy pod-capacity. What kube-scheduler itself last wrote about
+the Pod (the event FailedScheduling) stands beside both; a user who may not list nodes sees that alone.
 """
 
 from dataclasses import dataclass, field
@@ -51,7 +51,7 @@ class Answer:
 
 
 async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -> Answer:
-    """`extender`: its URL, else its Service is asked. Raises KubeError when there is no such Pod, or it may not be read."""
+    """`extender`: its URL, else its Service is asked. Raises KubeError when there is no such Pod for this user."""
     namespace = scope.only or scope.namespace
     pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
     phase, node = (pod.get("status") or {}).get("phase") or "", (pod.get("spec") or {}).get("nodeName") or ""
