@@ -172,10 +172,13 @@ def test_pods_and_containers(api: KubeApi, capsys: pytest.CaptureFixture[str]) -
 
 
 def test_the_lease_renews_a_number(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
-    offer = json.dumps({"places": 4, "resource": None, "time": rfc3339(time.time() - 5.0), "ttl_s": 150})
-    api.lists[LEASES] = [{"metadata": {"name": "c", "annotations": {"carico.dev/offer": offer}}}]
+    spec = {"holderIdentity": "c", "renewTime": rfc3339(time.time() - 5.0), "leaseDurationSeconds": 150}
+    api.lists[LEASES] = [{"metadata": {"name": "c", "resourceVersion": "1"}, "spec": spec}]
     c = asked(capsys)["nodes"][2]
     assert c["state"] == "measured" and c["age"] < 60
+    assert asked(capsys, "fit", "shop/web")["nodes"][1]["fits"] == 8.0  # on c, whose two Pods have ended
+    assert main(["why", "web-6c5d9b7f8d-wwwww", "-o", "json"]) == 1
+    assert json.loads(capsys.readouterr().out)["accept"]["nodes"] == ["a", "c"]
 
 
 def test_whoever_may_not_list_nodes_sees_its_namespace(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,6 @@
 """The cluster as the extender would see it, made once from lists instead of watches: the same code answers."""
 
 import time
-from dataclasses import replace
 
 from carico_agent.cli._kubectl.reading import Scope, Seen
 from carico_agent.kube.client import KubeClient
@@ -12,11 +11,9 @@ from carico_agent.schedule.placement.tally import PROFILE_S
 def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:
     """What was read, as a Cluster. Pods that run count as measured: they may be new, but that lists do not show."""
     cluster = Cluster(client, scope.resource)
-    views = {view.name: view for view in seen.views(scope.resource)}
-    published = [read_node(node, resource=scope.resource) for node in seen.nodes or ()]
-    aged = [replace(one, age_s=views[one.name].age_s, ttl_s=views[one.name].ttl_s) for one in published]
-    cluster.nodes_listed(aged)  # by the Lease, too
+    cluster.nodes_listed([read_node(node, resource=scope.resource) for node in seen.nodes or ()])
+    cluster.heartbeats_listed(list(seen.heartbeats.values()))
     cluster.pods_listed([pod.facts for pod in seen.pods if pod.facts.node])
-    for _ in range(0, len(published), NODES_PER_ROUND):
+    for _ in range(0, len(cluster.nodes), NODES_PER_ROUND):
         cluster.expire(time.monotonic() + PROFILE_S)
     return cluster

@@ -4,7 +4,7 @@ Measured use is what the agent's ceiling leaves after room: cpu ends at twice th
 above 100 % of the cores threads wait), memory at 85 %. These are the agents' defaults (`[node] limits`); annotations do
 not carry them. Room that local reservations hold counts as used.
 
-A number is as old as the newest of its annotation and the node's Lease. Expired means no capacity.
+A number is as old as its annotation or the node's Lease, which the agent renews. Expired means no capacity.
 """
 
 import json
@@ -20,9 +20,9 @@ from carico_agent.cli._kubectl.tables import Column, Row, Table, label_columns
 from carico_agent.kube.client import Object
 from carico_agent.kube.kinds import RESOURCES, NodeKinds, decode
 from carico_agent.kube.names import ANNOTATIONS, KINDS, POD_CAPACITY, SLOTS, STATUS
-from carico_agent.kube.placement_lease import OFFER
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
+from carico_agent.schedule.cluster import Heartbeat
 
 INVALID = ("stale", "unpublished")
 """States in which there is no number to use."""
@@ -96,12 +96,11 @@ def slim(node: Object) -> Object:
     }
 
 
-def node_view(node: Object, lease: Object | None, resource: str, now_s: float | None = None) -> NodeView:
-    """Read one Node object, and its Lease if there is one. `now_s`: wall clock."""
+def node_view(node: Object, heartbeat: Heartbeat | None, resource: str) -> NodeView:
+    """Read one Node object, and its Lease if there is one."""
     meta, have = node["metadata"], node.get("status") or {}
     notes, allocatable = meta.get("annotations") or {}, have.get("allocatable") or {}
     status = _table(notes.get(STATUS))
-    beat_s, ttl_s = heartbeat(status, lease)
     return NodeView(
         meta["name"],
         _pair(have.get("capacity") or {}),
@@ -113,29 +112,24 @@ def node_view(node: Object, lease: Object | None, resource: str, now_s: float | 
         _number(notes.get(SLOTS)),
         status,
         decode(notes.get(KINDS) or ""),
-        max(0.0, (time.time() if now_s is None else now_s) - beat_s),
-        ttl_s,
+        *number_age(status, heartbeat, time.time()),
     )
 
 
-def heartbeat(status: Mapping[str, Any], lease: Object | None) -> tuple[float, float]:
-    """When the node last said that its number is valid [s since 1970], and for how long [s].
+def number_age(status: Mapping[str, Any], heartbeat: Heartbeat | None, now_s: float) -> tuple[float, float]:
+    """How old a node's number is, and how long it is valid [s]: by its annotation or its Lease, whichever lasts longer.
 
-    >>> lease = {"metadata": {"annotations": {"carico.dev/offer": '{"time":"2024-01-01T00:01:00Z","ttl_s":90}'}}}
-    >>> heartbeat({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, lease)
-    (1704067260.0, 90.0)
-    >>> heartbeat({}, None)
-    (-inf, 0.0)
+    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, Heartbeat("a", 20.0, 90.0), 1704067260.0)
+    (60.0, 150.0)
+    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, Heartbeat("a", 20.0, 150.0), 1704067400.0)
+    (20.0, 150.0)
     """
-    offer = {} if lease is None else _table((lease["metadata"].get("annotations") or {}).get(OFFER))
-    return max(_beat(status), _beat(offer))
-
-
-def _beat(table: Mapping[str, Any]) -> tuple[float, float]:
     try:
-        return parse_rfc3339(str(table["time"])), float(table["ttl_s"])
+        written = max(0.0, now_s - parse_rfc3339(str(status["time"]))), float(status["ttl_s"])
     except (KeyError, ValueError, TypeError):
-        return -inf, 0.0
+        written = inf, 0.0
+    renewed = (inf, 0.0) if heartbeat is None else (heartbeat.age_s, heartbeat.ttl_s)
+    return max(written, renewed, key=lambda one: one[1] - one[0])
 
 
 def _table(text: Any) -> dict[str, Any]:

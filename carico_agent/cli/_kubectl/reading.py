@@ -14,6 +14,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import UNFINISHED
+from carico_agent.schedule.cluster import Heartbeat, read_heartbeat
 
 T = TypeVar("T")
 PAGE = 500
@@ -42,11 +43,11 @@ class Seen:
 
     nodes: list[Object] | None = None
     pods: list[PodView] = field(default_factory=list)
-    leases: dict[str, Object] = field(default_factory=dict)
+    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def views(self, resource: str) -> list[NodeView]:
-        return [node_view(node, self.leases.get(node["metadata"]["name"]), resource) for node in self.nodes or ()]
+        return [node_view(node, self.heartbeats.get(node["metadata"]["name"]), resource) for node in self.nodes or ()]
 
 
 async def read(client: KubeClient, scope: Scope) -> Seen:
@@ -67,7 +68,7 @@ async def _read_nodes(client: KubeClient, scope: Scope, seen: Seen) -> None:
         return
     path = f"/apis/coordination.k8s.io/v1/namespaces/{scope.lease_namespace}/leases"
     try:
-        seen.leases = {lease["metadata"]["name"]: lease for lease in await items(client, path, _slim_lease)}
+        seen.heartbeats = {one.node: one for one in await items(client, path, read_heartbeat)}
     except Refused as refused:
         if refused.status not in (403, 404):
             raise
@@ -91,11 +92,6 @@ async def _read_pods(client: KubeClient, scope: Scope, seen: Seen) -> None:
 
 def _pods_path(namespace: str) -> str:
     return f"/api/v1/namespaces/{namespace}/pods" if namespace else "/api/v1/pods"
-
-
-def _slim_lease(lease: Object) -> Object:
-    meta = lease["metadata"]
-    return {"metadata": {"name": meta["name"], "annotations": meta.get("annotations") or {}}}
 
 
 async def items(client: KubeClient, path: str, pick: Callable[[Object], T], **selectors: str) -> list[T]:
