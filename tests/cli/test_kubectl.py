@@ -245,7 +245,7 @@ def test_why_without_the_extender(api: KubeApi, capsys: pytest.CaptureFixture[st
     assert found["accept"]["nodes"] == ["a"]
     reasons = {row["reason"].split(":")[0]: row["nodes"] for row in found["refuse"]}
     assert reasons == {"no room for shop/web": ["b"], "stale": ["c"], "unknown": ["d"]}
-    assert "the extender was not asked" in err
+    assert "the extender could not be asked" in err
     assert main(["why", "web-6c5d9b7f8d-x7k2p"]) == 0
     assert capsys.readouterr().out == "shop/web-6c5d9b7f8d-x7k2p: running on a\n"
     assert main(["why", "nobody"]) == 1

@@ -178,10 +178,10 @@ def _row(node: NodeView, pods: Sequence[PodView], labels: list[str]) -> Row:
     held = sum(pod.facts.holds for pod in pods)
     cells = {
         "node": Cell(node.name),
-        "pod-capacity": number(node.pod_capacity, "pods"),
-        "low": number(_number(status.get("low")), "pods"),
-        "high": number(_number(status.get("high")), "pods"),
-        "slots": number(node.slots, "pods"),
+        "pod-capacity": number(node.pod_capacity if valid else None, "pods"),
+        "low": number(_number(status.get("low")) if valid else None, "pods"),
+        "high": number(_number(status.get("high")) if valid else None, "pods"),
+        "slots": number(node.slots if valid else None, "pods"),
         "limiting": Cell(str(status.get("limiting") or "") if valid else ""),
         "state": Cell(node.state),
         "pods": number(len(pods), "pods", node.most_pods or None),
@@ -213,14 +213,12 @@ def _used(room: float | None, node: NodeView, resource: str) -> float | None:
 
 
 def total(rows: Sequence[Row]) -> Row | None:
-    """All nodes together; of what some nodes do not know, the others' sum. Expired numbers are no capacity."""
+    """All nodes together; of what some nodes do not know, the others' sum."""
     if len(rows) < 2:
         return None
     cells: dict[str, Cell] = {"node": Cell("*")}
-    valid = [row for row in rows if row.cell("state").value not in INVALID]
     for key in ADDED:
-        counted = valid if key in ("pod-capacity", "slots") else rows
-        known = [row.cell(key) for row in counted if row.cell(key).value is not None]
+        known = [row.cell(key) for row in rows if row.cell(key).value is not None]
         wholes = [cell.whole for cell in known if cell.whole is not None]
         value = sum(float(cell.value or 0.0) for cell in known)
         cells[key] = number(

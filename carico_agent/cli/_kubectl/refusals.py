@@ -63,7 +63,7 @@ async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -
         asked = await _ask(client, scope, pod["metadata"]["uid"], extender)
         answer.source, answer.found = f"the extender (policy {asked.pop('policy', 'unknown')})", asked
     except KubeError as error:
-        answer.notes.append(f"the extender was not asked: {error}")
+        answer.notes.append(f"the extender could not be asked: {error}")
         await _compute(client, scope, pod, answer)
     return answer
 
