@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import yaml
 
+from carico_agent.cli import main as carico
 from carico_agent.cli._kubectl import main
 from carico_agent.kube.access import from_kubeconfigs, of_user
 from carico_agent.kube.errors import BadAccess
@@ -304,3 +305,31 @@ def test_a_server_that_is_away_is_named(capsys: pytest.CaptureFixture[str], tmp_
     api.url = "http://127.0.0.1:1"
     assert main(["--kubeconfig", api.kubeconfig(tmp_path)]) == 1
     assert "http://127.0.0.1:1 cannot be reached" in capsys.readouterr().err
+
+
+# ---- carico fit beside the API server
+
+
+class FakeAgent:
+    """Answers as an agent that has not seen the kind and measures Pods one by one."""
+
+    def request(self, method: str, path: str) -> Any:
+        room, sizes = {"cpu": 0.5, "memory": 0.5}, {"cpu": 8.0, "memory": 16.0 * GIB}
+        return {"fits": 2.0, "mode": "learning", "limiting": "cpu", "room": room, "sizes": sizes}
+
+
+def test_carico_fit_with_the_api_server(
+    api: KubeApi, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("carico_agent.cli.fit.ask", lambda given: FakeAgent())
+    file = tmp_path / "pod.yaml"
+    file.write_text(yaml.dump({"kind": "Pod", **pod("x", cpu="500m")}))
+    api.objects["/api/v1/nodes/a"] = node("a")
+    command = ["fit", "-f", str(file), "--kubeconfig", api.kubeconfig(tmp_path), "--node"]
+    api.lists["/api/v1/pods"] = api.lists["/api/v1/pods"][:2]
+    assert carico([*command, "a"]) == 0
+    out = capsys.readouterr().out
+    assert "1 × shop/x fits: room for 8.0, limited by cpu (this kind has not run here: counted by its requests)" in out
+    assert "by requests alone: 4, limited by cpu" in out
+    assert carico([*command, "gone"]) == 1  # and no traceback
+    assert "carico: /api/v1/nodes/gone not found" in capsys.readouterr().err

@@ -77,7 +77,7 @@ def test_an_unknown_kind_is_counted_by_its_requests_or_by_the_prior() -> None:
 
 def test_requests_alone() -> None:
     node = {"status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"}}}
-    pods = [POD] * 3 + [{"spec": {"containers": [{}]}}]  # one requests nothing: 100m and 200 MiB are taken
+    pods = [POD] * 3 + [{"spec": {"containers": [{}]}}]  # one requests nothing, and holds nothing
     assert fit_by_requests(Wanted("a/b", 0.5, 2.0**20), node, pods) == Fit(6.0, "cpu", "requests")
     assert fit_by_requests(Wanted("a/b", 0.01, 2.0**30), node, pods) == Fit(3.0, "memory", "requests")
     tight = {"status": {"allocatable": {"cpu": "400", "memory": "4Ti", "pods": "5"}}}

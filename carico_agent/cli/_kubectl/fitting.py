@@ -9,7 +9,7 @@ from math import floor, inf, isfinite
 
 from carico_agent.cli._kubectl.cells import Cell, number
 from carico_agent.cli._kubectl.nodes import INVALID, NodeView
-from carico_agent.cli._kubectl.pods import PodView
+from carico_agent.cli._kubectl.pods import PodView, by_node
 from carico_agent.cli._kubectl.tables import Column, Row, Table
 from carico_agent.kube.kinds import RESOURCES
 from carico_agent.schedule.cluster import Cluster
@@ -41,12 +41,11 @@ def fit_table(cluster: Cluster, views: Mapping[str, NodeView], pods: list[PodVie
         requested=wanted.cpu is not None,
         elsewhere=cluster.costs.of(wanted.kind, now_s),
     )
-    room = room_for(nodes, pod)
-    rows = []
+    room, bound, rows = room_for(nodes, pod), by_node(pods), []
     for at, name in enumerate(nodes.names()):
         view = views[name]
         fits, limiting, basis = _fits(nodes, room, pod, at) if view.state not in INVALID else (0.0, "", view.state)
-        alone, by = requests_allow(wanted, view, [one for one in pods if one.facts.node == name])
+        alone, by = requests_allow(wanted, view, bound.get(name, []))
         rows.append(
             Row(
                 {

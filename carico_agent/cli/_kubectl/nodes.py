@@ -15,7 +15,7 @@ from math import inf, isfinite
 from typing import Any
 
 from carico_agent.cli._kubectl.cells import Cell, number
-from carico_agent.cli._kubectl.pods import UNITS, Amount, PodView
+from carico_agent.cli._kubectl.pods import UNITS, Amount, PodView, by_node
 from carico_agent.cli._kubectl.tables import Column, Row, Table, label_columns
 from carico_agent.kube.client import Object
 from carico_agent.kube.kinds import RESOURCES, NodeKinds, decode
@@ -165,10 +165,8 @@ def _pair(table: Object) -> Amount:
 
 def nodes_table(nodes: Sequence[NodeView], pods: Sequence[PodView], labels: list[str]) -> Table:
     """One row per node, and what they are together."""
-    by_node: dict[str, list[PodView]] = {}
-    for pod in pods:
-        by_node.setdefault(pod.facts.node, []).append(pod)
-    rows = [_row(node, by_node.get(node.name, []), labels) for node in nodes]
+    bound = by_node(pods)
+    rows = [_row(node, bound.get(node.name, []), labels) for node in nodes]
     rows.sort(key=lambda row: str(row.cell("node").value))
     return Table("nodes", (*COLUMNS, *label_columns(labels)), tuple(rows), total(rows))
 

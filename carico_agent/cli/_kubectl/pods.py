@@ -4,7 +4,7 @@ take on their node.
 What asks for nothing counts as nothing here: `kube.pods.requests_of` assumes something instead, as scoring does.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from carico_agent.cli._kubectl.cells import Cell, number
@@ -77,6 +77,14 @@ def pod_view(pod: Object, resource: str) -> PodView:
         Amount(*asked_of(spec, "limits")),
         (pod.get("metadata") or {}).get("labels") or {},
     )
+
+
+def by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
+    """Those that are bound, and under "" those that wait."""
+    found: dict[str, list[PodView]] = {}
+    for pod in pods:
+        found.setdefault(pod.facts.node, []).append(pod)
+    return found
 
 
 def _container(container: Object) -> ContainerView:
