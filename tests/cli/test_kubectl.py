@@ -11,6 +11,8 @@ import yaml
 
 from carico_agent.cli import main as carico
 from carico_agent.cli._kubectl import main
+from carico_agent.cli._kubectl.nodes import node_view, nodes_table
+from carico_agent.cli._kubectl.tables import sort
 from carico_agent.kube.access import from_kubeconfigs, of_user
 from carico_agent.kube.errors import BadAccess
 from carico_agent.net.times import rfc3339
@@ -135,8 +137,10 @@ def test_sorted_by_any_column_and_by_per_cent(api: KubeApi, capsys: pytest.Captu
     assert names(asked(capsys, "--sort", "cpu-requests%")) == ["a", "b", "c", "d"]
     assert names(asked(capsys, "--sort", "node", "--reverse")) == ["d", "c", "b", "a"]
     assert names(asked(capsys, "--sort", "pod-capacity", "--reverse")) == ["b", "a", "c", "d"]  # unknown stays last
-    for column in asked(capsys)["nodes"][0]:
-        assert main(["--sort", column.replace("_percent", "%").replace("_", "-")]) == 0, column
+    table = nodes_table([node_view(one, None, "") for one in api.lists["/api/v1/nodes"]], [], [])
+    for column in table.columns:
+        for by in (column.key, f"{column.key}%"):
+            assert len(sort(table, by)) == len(sort(table, by, reverse=True)) == 4
     assert main(["--sort", "cpu-usage"]) == 2
     assert "did you mean cpu-use?" in capsys.readouterr().err
 
@@ -180,6 +184,37 @@ def test_the_lease_renews_a_number(api: KubeApi, capsys: pytest.CaptureFixture[s
     assert asked(capsys, "fit", "shop/web")["nodes"][1]["fits"] == 8.0  # on c, whose two Pods have ended
     assert main(["why", "web-6c5d9b7f8d-wwwww", "-o", "json"]) == 1
     assert json.loads(capsys.readouterr().out)["accept"]["nodes"] == ["a", "c"]
+
+
+DAMAGED = [
+    {"carico.dev/status": "[]"},
+    {"carico.dev/status": "{"},
+    {"carico.dev/status": '{"time":"yesterday","ttl_s":150}'},
+    {"carico.dev/status": '{"time":"2999-01-01T00:00:00Z","ttl_s":NaN}'},
+    {"carico.dev/status": '{"time":"2999-01-01T00:00:00Z","ttl_s":1' + "0" * 400 + "}"},
+    {"carico.dev/status": '{"time":5,"ttl_s":[],"low":{},"limiting":[1]}'},
+    {"carico.dev/status": "[" * 50_000},
+    {"carico.dev/pod-capacity": "much"},
+    {"carico.dev/pod-capacity": "inf"},
+]
+
+
+@pytest.mark.parametrize("notes", DAMAGED, ids=range(len(DAMAGED)))
+def test_damaged_annotations_are_no_number(
+    notes: dict[str, str], api: KubeApi, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.lists["/api/v1/nodes"][0]["metadata"]["annotations"] |= notes
+    a = asked(capsys)["nodes"][0]
+    assert a["pod_capacity"] is None and a["state"] in ("stale", "unpublished")
+    assert main(["fit", "shop/web"]) == main(["why", "web-6c5d9b7f8d-wwwww"]) == 1
+
+
+def test_texts_cannot_move_the_cursor(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    notes = api.lists["/api/v1/nodes"][0]["metadata"]["annotations"]
+    notes["carico.dev/status"] = notes["carico.dev/status"].replace('"cpu"', '"\\u001b[2J"')
+    api.lists["/api/v1/namespaces/shop/events"] = [{"metadata": {}, "message": "\x1b[2J"}]
+    assert main([]) == 0 and main(["why", "web-6c5d9b7f8d-wwwww"]) == 1
+    assert "\x1b" not in capsys.readouterr().out
 
 
 def test_whoever_may_not_list_nodes_sees_its_namespace(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:

@@ -30,8 +30,17 @@ class Cell:
     def text(self) -> str:
         if self.value is None or self.value == "":
             return UNKNOWN
-        shown = self.value if isinstance(self.value, str) else _FORMATS[self.unit](self.value)
+        shown = printable(self.value) if isinstance(self.value, str) else _FORMATS[self.unit](self.value)
         return shown if self.percent is None else f"{shown} ({self.percent:.0f}%)"
+
+
+def printable(text: str) -> str:
+    """Without control characters: whoever may write an object could move the cursor of whoever looks at it.
+
+    >>> printable("a\\x1b[2Jb")
+    'a?[2Jb'
+    """
+    return "".join(one if one.isprintable() else "?" for one in text)
 
 
 def number(value: float | None, unit: str, whole: float | None = None) -> Cell:

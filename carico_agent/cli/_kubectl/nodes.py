@@ -10,6 +10,7 @@ A number is as old as its annotation or the node's Lease, which the agent renews
 import json
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from math import inf, isfinite
 from typing import Any
@@ -124,10 +125,10 @@ def number_age(status: Mapping[str, Any], heartbeat: Heartbeat | None, now_s: fl
     >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, Heartbeat("a", 20.0, 150.0), 1704067400.0)
     (20.0, 150.0)
     """
-    try:
-        written = max(0.0, now_s - parse_rfc3339(str(status["time"]))), float(status["ttl_s"])
-    except (KeyError, ValueError, TypeError):
-        written = inf, 0.0
+    written, ttl_s = (inf, 0.0), _number(status.get("ttl_s"))
+    with suppress(KeyError, ValueError, OverflowError):
+        if ttl_s is not None:
+            written = max(0.0, now_s - parse_rfc3339(str(status["time"]))), ttl_s
     renewed = (inf, 0.0) if heartbeat is None else (heartbeat.age_s, heartbeat.ttl_s)
     return max(written, renewed, key=lambda one: one[1] - one[0])
 
@@ -144,7 +145,7 @@ def _table(text: Any) -> dict[str, Any]:
 def _number(text: Any) -> float | None:
     try:
         value = float(text)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, OverflowError):
         return None
     return value if isfinite(value) else None
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import aiohttp
 
+from carico_agent.cli._kubectl.cells import printable
 from carico_agent.cli._kubectl.cluster import cluster_of
 from carico_agent.cli._kubectl.reading import Scope, items, read
 from carico_agent.kube.client import KubeClient, Object
@@ -124,7 +125,7 @@ def describe(answer: Answer) -> str:
         lines.append(f"  {_nodes(accept)} carico has room" if accept["count"] else "  no node has room")
     if answer.event:
         lines.append(f"kube-scheduler: {answer.event}")
-    return "\n".join(lines)
+    return "\n".join(map(printable, lines))
 
 
 def _nodes(row: Any) -> str:
