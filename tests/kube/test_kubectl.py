@@ -15,7 +15,10 @@ from lab.support.control_plane import Plane, wait_for
 from lab.support.extender_process import ExtenderProcess
 from tests.conftest import AgentProcess
 from tests.kube.test_burst import extended
-from tests.kube.test_node import STEADY, published
+from tests.kube.test_node import TRACE, published
+
+REPLAYED = ("--replay", TRACE, "--speed", "0.5")
+"""The same numbers whatever else this machine does, and one often enough: they are valid for five seconds."""
 
 SCRIPTS = Path(sys.executable).parent
 COMMAND = ["kubectl", "carico"] if shutil.which("kubectl") else [str(SCRIPTS / "kubectl-carico")]
@@ -39,7 +42,7 @@ def busy(
     """n1 has an agent and a Pod, n2 has no agent and a Pod that waits for it and nothing else."""
     for name in ("n1", "n2"):
         cluster.admin.add_node(name)
-    start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
+    start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *REPLAYED)
     published(cluster, "n1")
     extender = start_extender()
     cluster.start_scheduler(extended(extender))
@@ -70,12 +73,15 @@ def test_nodes_fit_and_why(cluster: Plane, busy: ExtenderProcess) -> None:
 
 
 def test_a_user_of_one_namespace(cluster: Plane, busy: ExtenderProcess) -> None:
-    """With the rights of the ClusterRole `view` in one namespace, and credentials from an exec plugin."""
-    subject = {"kind": "User", "name": "nobody", "apiGroup": "rbac.authorization.k8s.io"}
-    role = {"kind": "ClusterRole", "name": "view", "apiGroup": "rbac.authorization.k8s.io"}
-    path = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
-    meta = {"name": "viewer", "namespace": "default"}
-    cluster.admin.post(path, {"kind": "RoleBinding", "metadata": meta, "subjects": [subject], "roleRef": role})
+    """Who may read Pods and events there and nothing else, with credentials from an exec plugin."""
+    group = "rbac.authorization.k8s.io"
+    path, meta = f"/apis/{group}/v1/namespaces/default", {"name": "viewer", "namespace": "default"}
+    rules = [{"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list"]}]
+    subject = {"kind": "User", "name": "nobody", "apiGroup": group}
+    role = {"kind": "Role", "name": "viewer", "apiGroup": group}
+    cluster.admin.post(f"{path}/roles", {"kind": "Role", "metadata": meta, "rules": rules})
+    bound = {"kind": "RoleBinding", "metadata": meta, "subjects": [subject], "roleRef": role}
+    cluster.admin.post(f"{path}/rolebindings", bound)
     try:
         answer = {"apiVersion": "client.authentication.k8s.io/v1beta1", "kind": "ExecCredential"}
         token = json.dumps({**answer, "status": {"token": "nobody-token"}})
@@ -90,4 +96,5 @@ def test_a_user_of_one_namespace(cluster: Plane, busy: ExtenderProcess) -> None:
         assert run(own, "fit", "shop/web").returncode == 1
         assert run(own, "-n", "kube-system").returncode == 1
     finally:
-        cluster.admin.delete(f"{path}/viewer")
+        for kind in ("rolebindings", "roles"):
+            cluster.admin.delete(f"{path}/{kind}/viewer")

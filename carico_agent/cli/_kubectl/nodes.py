@@ -81,8 +81,8 @@ class NodeView:
 
     @property
     def state(self) -> str:
-        if self.pod_capacity is None:
-            return "unpublished"
+        if self.pod_capacity is None:  # an agent whose own number is too old takes it away, and leaves its status
+            return "stale" if self.status else "unpublished"
         return "stale" if self.age_s > self.ttl_s else str(self.status.get("mode") or "unknown")
 
 
