@@ -26,7 +26,7 @@ from carico_agent.plane.components import load_of
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.exposition import Totals, read
 from carico_agent.plane.window import WANTED, Reading, between
-from lab.plane_parts import PARTS, LabPlane, has_all, spawn
+from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.control_plane import ApiError, free_port, wait_for
 from plugins.control_plane.weights import Weight, stepped
 
@@ -63,7 +63,9 @@ class Lab:
 
     def client(self, role: str, seconds: float, *rest: str, nice: int = 0) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "lab.plane_client", role, self.plane.server, str(self.plane.ca), str(seconds)]
-        return spawn([*command, *rest], CLIENT_CPU, nice)
+        process = spawn([*command, *rest], CLIENT_CPU, nice)
+        self.plane.groups.put(CLIENTS, process.pid)
+        return process
 
     def closed(self, workers: int, seconds: float) -> float:
         rate: float = json.loads(self.client("greedy", seconds, "0", "", str(workers)).communicate()[0])["ok_per_s"]
@@ -95,11 +97,13 @@ class Lab:
         try:
             time.sleep(WARM_S)
             before, spent = self.rejected(), self.plane.cpu_s()
+            earlier = service.cost() if service else None
             others = [self.client("nodes", MEASURED_S, str(NODES)), self.client("pods", MEASURED_S, "2")]
             leases, pods = (json.loads(one.communicate()[0]) for one in others)
             after, used = self.rejected(), self.plane.cpu_s()
             asked = json.loads(greedy.communicate()[0])
             shown = service.shown() if service else None
+            later = service.cost() if service else None
         finally:
             if steering:
                 steering.stop()
@@ -119,7 +123,7 @@ class Lab:
             "own": shown and shown["own"],
             "kubernetes": shown and shown["kubernetes"],
             "steps": steering.steps if steering else None,
-            "lasted_s": service.lasted_s if service else None,
+            "period": per_period(earlier, later) if earlier and later else None,
         }
         lease = leases["latency_ms"].get("PATCH", {})
         print(f"{arm} at {load}: leases p99 {lease.get('p99')} ms, greedy {asked['ok_per_s']:.0f}/s", flush=True)
@@ -152,12 +156,8 @@ class Service:
                 stderr=log,
                 cwd=TREE,
             )
-        self._began_s = time.monotonic()
+        lab.plane.groups.put(CLIENTS, self._process.pid)
         wait_for(lambda: self._shown(), "the service answers")
-
-    @property
-    def lasted_s(self) -> float:
-        return time.monotonic() - self._began_s
 
     def _shown(self) -> Any:
         try:
@@ -169,9 +169,21 @@ class Service:
     def shown(self) -> Any:
         return wait_for(lambda: (seen := self._shown()) and seen["diagnosis"] and seen, "the service has looked")
 
+    def cost(self) -> tuple[float, float, float]:
+        """When [s], CPU time so far [s], requests so far."""
+        seen = self.shown()
+        return time.monotonic(), float(seen["own"]["cpu_s"]), float(seen["kubernetes"]["requests"])
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=30)
+
+
+def per_period(earlier: tuple[float, float, float], later: tuple[float, float, float]) -> dict[str, float]:
+    """What one period costs the service once it runs."""
+    lasted_s, cpu_s, requests = (b - a for a, b in zip(earlier, later, strict=True))
+    periods = lasted_s / STEP_S
+    return {"cpu_s": cpu_s / periods, "requests": requests / periods}
 
 
 class Steering:

@@ -21,7 +21,7 @@ def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **reject
         "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
         "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
         "kubernetes": {"requests": 20},
-        "lasted_s": 100.0,
+        "period": {"cpu_s": 0.06, "requests": 4.0} if arm.startswith("seats") else None,
     }
 
 
@@ -38,11 +38,12 @@ def test_goals_with_what_was_measured() -> None:
     assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
     assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
     assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
-    assert "1.0% of a core, 50 MB, 0.20 requests per second" in said
+    assert "60 ms of CPU and 4.0 requests" in said and "**0.10%** of a core" in said and "**50 MB**" in said
+    assert "0.50 requests per 10 s besides the metrics" in said
 
 
 def test_without_a_comparison_there_is_no_verdict() -> None:
-    assert "goal" not in text([row("seats", 10, 1)], Path("f.png"), "m")
+    assert "goal at" not in text([row("seats", 10, 1)], Path("f.png"), "m")
 
 
 def test_a_load_that_was_not_sent_proves_nothing() -> None:
