@@ -1,9 +1,11 @@
-"""What the extender costs: `python -m lab.bench.extender [answers] [throughput] [--write]`.
+"""What the extender costs: `python -m lab.bench.extender [answers] [policies] [throughput] [--write]`.
 
 answers: filter + prioritize over HTTP with 5,000 nodes, as kube-scheduler asks (nodeCacheCapable), p50 and p99.
+policies: the same for every policy, with nodes that publish slots and with nodes that also publish their room.
 throughput: Pods per second through a real kube-scheduler on 1,000 nodes, without and with the extender, between the
 first and the last binding by the API server's own clock. Needs the control plane of the tests (tests/kube/build.sh).
---write puts the tables, and under which conditions they were made, into lab/results/extender.md.
+--write puts the tables, and under which conditions they were made, into lab/results/extender.md; what was not asked for
+stays there as it was.
 """
 
 import argparse
@@ -17,16 +19,22 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from carico_agent.app.extender import ExtenderServer
-from carico_agent.kube.pods import facts
+from carico_agent.kube.kinds import KindOnNode, NodeKinds, encode
+from carico_agent.kube.names import KINDS
+from carico_agent.kube.pods import facts, kind_of
 from carico_agent.net.http import HttpServer
+from carico_agent.schedule import policies
 from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.settings import Settings, override
@@ -42,9 +50,10 @@ POD = {
     "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2},
 }
+KIND = kind_of(POD["metadata"])
 
 
-def node_object(name: str, slots: int) -> dict[str, Any]:
+def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     status = json.dumps({"time": now, "ttl_s": 3000, "places": slots, "pods": 0, "mode": "measured"})
     have = {"cpu": "4", "memory": "16Gi", "pods": "110", "carico.dev/pods": str(slots)}
@@ -59,7 +68,11 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": {"kubernetes.io/hostname": name},
-            "annotations": {"carico.dev/slots": str(slots), "carico.dev/status": status},
+            "annotations": {
+                "carico.dev/slots": str(slots),
+                "carico.dev/status": status,
+                **({KINDS: kinds} if kinds else {}),
+            },
         },
     }
 
@@ -67,7 +80,25 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
 # ---- answers
 
 
-def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
+@dataclass(frozen=True)
+class Case:
+    """What is asked of an extender."""
+
+    full_ratio: float = 0.5
+    unprofiled: bool = False
+    policy: str = "pod-capacity"
+    room: bool = False
+    """Nodes publish their room and what kinds take of it."""
+
+
+def kinds_of(number: int) -> str:
+    """Room of one node, and what 16 kinds take of it: the one that is asked about, and others."""
+    names = [KIND, *(f"shop/kind-{number % 500 + i}" for i in range(15))]
+    listed = {kind: KindOnNode((0.3, 2e8, nan, nan), pods=0) for kind in names}
+    return encode(NodeKinds((1 + number % 7, 1e9 * (1 + number % 11), nan, nan), (0.3, 2e8, nan, nan), listed, 8))
+
+
+def serve(count: int, port: int, case: Case) -> None:
     """An extender with a cluster that comes from no API server."""
 
     async def life() -> None:
@@ -82,14 +113,16 @@ def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
             )
             file.flush()
             settings = override(Settings(), "kubernetes", kubeconfig=file.name)
-            server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}"))
+            server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}", policy=case.policy))
         cluster = server.cluster
-        cluster.ledger = Ledger(profile_s=3600.0 if unprofiled else 0.0)
-        cluster.nodes_listed([read_node(node_object(name(n), 8)) for n in range(count)])
+        cluster.ledger = Ledger(profile_s=3600.0 if case.unprofiled else 0.0)
+        cluster.nodes_listed(
+            [read_node(node_object(name(n), 8, kinds_of(n) if case.room else "")) for n in range(count)]
+        )
         pods = [
             facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
             for n in range(count)
-            for i in range(8 if n < full_ratio * count else 3)
+            for i in range(8 if n < case.full_ratio * count else 3)
         ]
         cluster.pods_listed(pods)
         cluster._nodes_watch.synced.set()
@@ -129,47 +162,53 @@ ANSWERS = (
 )
 
 
-def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
-    rows = []
-    for full_ratio, unprofiled in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
-        port = free_port()
-        code = f"from lab.bench.extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled})"
-        command = [sys.executable, "-c", code]
-        process = subprocess.Popen(command, cwd=TREE)
-        try:
-            connection = HTTPConnection("127.0.0.1", port, timeout=30)
-            wait_for(partial(_up, port), "the extender listens")
-            names = [name(n) for n in range(count)]
-            request = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": names}).encode()
-            both, alone = [], []
-            before_s = _cpu_s(process.pid)
-            for _ in range(rounds):
-                filtered, one_ms = ask(connection, "/filter", request)
-                passed = filtered["NodeNames"]
-                second = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": passed}).encode()
-                scored, two_ms = ask(connection, "/prioritize", second)
-                assert len(scored) == len(passed)
-                both.append(one_ms + two_ms)
-                alone.append(one_ms)
-            cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
-            kind = "just started" if unprofiled else "steady"
-            rows.append(
-                (
-                    str(count),
-                    f"{full_ratio:.0%}",
-                    kind,
-                    f"{statistics.median(alone):.1f}",
-                    f"{statistics.median(both):.1f}",
-                    f"{_p99(both):.1f}",
-                    f"{max(both):.1f}",
-                    f"{cpu_ms:.1f}",
-                    str(len(passed)),
-                )
-            )
-        finally:
-            process.terminate()
-            process.wait()
-    return rows
+def answers(count: int = 5000) -> list[Row]:
+    cases = [Case(0.0), Case(0.5), Case(0.95), Case(0.5, unprofiled=True)]
+    return [
+        (str(count), f"{case.full_ratio:.0%}", "just started" if case.unprofiled else "steady", *_asked(case, count))
+        for case in cases
+    ]
+
+
+POLICIES = ("policy", "nodes publish", *ANSWERS[3:])
+
+
+def each_policy(count: int = 5000) -> list[Row]:
+    cases = [Case(policy=policy, room=room) for policy in policies.find() for room in (False, True)]
+    return [(case.policy, "slots, room" if case.room else "slots", *_asked(case, count)) for case in cases]
+
+
+def _asked(case: Case, count: int, rounds: int = 300) -> Row:
+    port = free_port()
+    code = f"from lab.bench.extender import Case, serve; serve({count}, {port}, {case!r})"
+    process = subprocess.Popen([sys.executable, "-c", code], cwd=TREE)
+    try:
+        connection = HTTPConnection("127.0.0.1", port, timeout=30)
+        wait_for(partial(_up, port), "the extender listens")
+        names = [name(n) for n in range(count)]
+        request = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": names}).encode()
+        both, alone = [], []
+        before_s = _cpu_s(process.pid)
+        for _ in range(rounds):
+            filtered, one_ms = ask(connection, "/filter", request)
+            passed = filtered["NodeNames"]
+            second = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": passed}).encode()
+            scored, two_ms = ask(connection, "/prioritize", second)
+            assert len(scored) == len(passed)
+            both.append(one_ms + two_ms)
+            alone.append(one_ms)
+        cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
+        return (
+            f"{statistics.median(alone):.1f}",
+            f"{statistics.median(both):.1f}",
+            f"{_p99(both):.1f}",
+            f"{max(both):.1f}",
+            f"{cpu_ms:.1f}",
+            str(len(passed)),
+        )
+    finally:
+        process.terminate()
+        process.wait()
 
 
 def _cpu_s(pid: int) -> float:
@@ -321,39 +360,61 @@ def stolen_ticks() -> tuple[int, int]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("parts", nargs="*", metavar="answers|throughput", help="default: both")
+    parser.add_argument("parts", nargs="*", metavar="answers|policies|throughput", help="default: all")
     parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.relative_to(TREE)}")
     given = parser.parse_args()
-    if unknown := set(given.parts) - {"answers", "throughput"}:
-        parser.error(f"{', '.join(sorted(unknown))}: known are answers and throughput")
-    tables, before, about = [], stolen_ticks(), conditions()
-    if not given.parts or "answers" in given.parts:
-        tables.append(
-            "## Answers\n\nOver HTTP on loopback, until the last byte is there; CPU is the extender's, for "
-            f"both verbs.\n\n{table(ANSWERS, answers())}"
-        )
-        print(tables[-1], flush=True)
-    if not given.parts or "throughput" in given.parts:
-        tables.append(
-            "## kube-scheduler's throughput\n\n1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of "
-            "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; "
-            f"median of three runs, mean time of an answer.\n\n{table(THROUGHPUT, throughput())}"
-        )
-        print(tables[-1], flush=True)
-    stolen, whole = (now - then for now, then in zip(stolen_ticks(), before, strict=True))
-    about = f"{about} The hypervisor gave {stolen / whole:.0%} of this machine's CPU time to others meanwhile."
-    print(about)
-    if given.write:
-        RESULTS.parent.mkdir(exist_ok=True)
-        RESULTS.write_text(
-            "\n".join(
-                [
-                    f"# What the extender costs\n\n{about}\n",
-                    *tables,
-                    "`python -m lab.bench.extender --write` made this file.\n",
-                ]
-            )
-        )
+    if unknown := set(given.parts) - set(PARTS):
+        parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(PARTS)}")
+    for part in given.parts or PARTS:
+        before, about = stolen_ticks(), conditions()
+        title, text, heads, measure = PARTS[part]
+        rows = measure()
+        stolen, whole = (now - then for now, then in zip(stolen_ticks(), before, strict=True))
+        about = f"{about} The hypervisor gave {stolen / whole:.0%} of this machine's CPU time to others meanwhile."
+        section = f"{text}\n\n{about}\n\n{table(heads, rows)}"
+        print(f"## {title}\n\n{section}", flush=True)
+        if given.write:
+            RESULTS.write_text(with_section(RESULTS.read_text() if RESULTS.exists() else "", title, section))
+
+
+PARTS: dict[str, tuple[str, str, Row, Callable[[], list[Row]]]] = {
+    "answers": (
+        "Answers",
+        "Over HTTP on loopback, until the last byte is there; CPU is the extender's, for both verbs.",
+        ANSWERS,
+        answers,
+    ),
+    "policies": (
+        "Policies",
+        "The same for every policy: 5,000 nodes, half of them full. Goal: p99 of filter + prioritize ≤ 15 ms.",
+        POLICIES,
+        each_policy,
+    ),
+    "throughput": (
+        "kube-scheduler's throughput",
+        "1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of KUBEBUILDER_ASSETS) with qps 500 and burst 1000, "
+        "control plane and extender on the same machine; median of three runs, mean time of an answer.",
+        THROUGHPUT,
+        throughput,
+    ),
+}
+
+
+def with_section(old: str, title: str, section: str) -> str:
+    """The report with this section renewed; the others stay, in the order of PARTS.
+
+    >>> made = with_section(with_section("", "Policies", "a"), "Answers", "b")
+    >>> [line for line in with_section(made, "Policies", "c").splitlines() if line[:2] in ("##", "a", "b", "c")]
+    ['## Answers', 'b', '## Policies', 'c']
+    """
+    found = dict(part.split("\n", 1) for part in old.split("\n## ")[1:])
+    found[title] = f"\n{section}\n"
+    order = [known for known, *_ in PARTS.values() if known in found]
+    body = "\n\n".join(f"## {known}\n\n{found[known].strip()}" for known in order)
+    head = (
+        "# What the extender costs\n\n`python -m lab.bench.extender [PART] --write` makes this file, a part at a time."
+    )
+    return f"{head}\n\n{body}\n"
 
 
 if __name__ == "__main__":

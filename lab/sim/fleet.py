@@ -49,8 +49,11 @@ class Fleet:
 
     def __init__(self, cluster: Cluster, config: AgentConfig, hear: Hear) -> None:
         self.cluster, self.config, self._hear = cluster, config, hear
-        model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
-        self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
+        self._cores = cluster.cores.astype(int).tolist()
+        models = [
+            ModelConfig(cores=cores, estimator=config.estimator, max_pods=110, **config.model) for cores in self._cores
+        ]
+        self.models = [CapacityModel(("cpu", "memory"), model) for model in models]
         self.throttles = [WriteThrottle(config.throttle) if config.throttle else None for _ in range(cluster.n)]
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
@@ -60,12 +63,12 @@ class Fleet:
         self._aggregator = config.aggregator() if config.aggregator else None
 
     def tick(self) -> None:
-        t, cores = self.cluster.t, self.cluster.machine.cores
+        t = self.cluster.t
         utilisation, pressure, memory = self.cluster.telemetry()
         counts, churn = self.cluster.running.tolist(), (self.cluster.churn_until_s > t).tolist()
         samples = zip(self.models, utilisation.tolist(), pressure.tolist(), memory.tolist(), counts, churn, strict=True)
         for i, (model, u, p, m, pods, churning) in enumerate(samples):
-            model.observe(t, ((u + contention(p, u, cores)) / 2, m), pods, churning)
+            model.observe(t, ((u + contention(p, u, self._cores[i])) / 2, m), pods, churning)
             if (self._ticks + i) % 10 == 0:  # once a second, not all nodes at once
                 self._publish(i, t, model.estimate())
         self._ticks += 1
