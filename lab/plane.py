@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -186,7 +187,7 @@ def per_period(earlier: tuple[float, float, float], later: tuple[float, float, f
     return {"cpu_s": cpu_s / periods, "requests": requests / periods}
 
 
-class Steering:
+class Steering(ABC):
     """A loop beside a run: once per STEP_S."""
 
     def __init__(self, lab: Lab) -> None:
@@ -200,8 +201,9 @@ class Steering:
                 self.step()
                 self.steps += 1
 
+    @abstractmethod
     def step(self) -> None:
-        raise NotImplementedError
+        """Look, and change what follows."""
 
     def stop(self) -> None:
         self._ended.set()

@@ -18,6 +18,7 @@ def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **reject
         "pods": {"start_ms": None},
         "greedy": {"sent_per_s": sent, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
         "rejected": rejected,
+        "cores": {"etcd": 0.25, "kube-apiserver": 0.75},
         "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
         "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
         "kubernetes": {"requests": 20},
@@ -35,7 +36,9 @@ def test_goals_with_what_was_measured() -> None:
     said = text(rows, Path("figure.png"), "machine")
     assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
     assert "the first goal is missed" in said
-    assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
+    assert "to all clients, with seats over without: **0.90** (goal: ≥ 0.95)" in said
+    assert "outside the greedy client's level, with seats: **3** (goal: 0)" in said
+    assert "the throughput goal is missed" in said and "(1.00 and 1.00 cores), but 53 requests" in said
     assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
     assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
     assert "60 ms of CPU and 4.0 requests" in said and "**0.10%** of a core" in said and "**50 MB**" in said
