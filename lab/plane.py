@@ -33,6 +33,7 @@ from plugins.control_plane.weights import Weight, stepped
 
 TREE = Path(__file__).parent.parent
 RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
+AGAIN = TREE / "lab/results/plane_again.json"
 FIGURE = TREE / "lab/figures/plane-leases.png"
 ARMS = ("nothing", "seats", "seats+weights", "quotas", "wrapper")
 NODES, PODS = 300, 3000
@@ -51,6 +52,7 @@ class Lab:
         self.folder = folder
         self.plane = LabPlane(folder, PLANE_CPU)
         self.saturation = 0.0
+        self.closed_per_s: dict[int, float] = {}
         self.curve: list[tuple[float, float]] = []
 
     def start(self) -> None:
@@ -77,6 +79,7 @@ class Lab:
         try:
             for workers in (1, 2, 4, 8, 16, 32, 64):
                 rate = self.closed(workers, 6.5)
+                self.closed_per_s[workers] = rate
                 self.saturation = max(self.saturation, rate)
                 print(f"{workers} workers: {rate:.0f}/s", flush=True)
             shown = service.shown()
@@ -124,6 +127,7 @@ class Lab:
             "own": shown and shown["own"],
             "kubernetes": shown and shown["kubernetes"],
             "steps": steering.steps if steering else None,
+            "closed": self.closed_per_s,
             "period": per_period(earlier, later) if earlier and later else None,
         }
         lease = leases["latency_ms"].get("PATCH", {})
@@ -280,7 +284,7 @@ def readings(lab: Lab) -> dict[str, Reading]:
 # ---- results
 
 
-def measure(arms: list[str], loads: list[float]) -> None:
+def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> None:
     if not has_all():
         raise SystemExit("the control plane is not built: tests/kube/build.sh")
     with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
@@ -288,21 +292,21 @@ def measure(arms: list[str], loads: list[float]) -> None:
         try:
             lab.start()
             lab.calibrate()
-            if RESULTS.exists():  # rows of one load are compared: all of one run
-                rows = json.loads(RESULTS.read_text())
-                RESULTS.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
+            if results.exists():  # rows of one load are compared: all of one run
+                rows = json.loads(results.read_text())
+                results.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
             for load in loads:
                 for arm in arms:
                     row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}
-                    keep(row)
+                    keep(row, results)
         finally:
             lab.plane.stop()
 
 
-def keep(row: dict[str, Any]) -> None:
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+def keep(row: dict[str, Any], results: Path) -> None:
+    rows = json.loads(results.read_text()) if results.exists() else []
     rows = [one for one in rows if (one["arm"], one["load"]) != (row["arm"], row["load"])]
-    RESULTS.write_text(json.dumps([*rows, row], indent=1) + "\n")
+    results.write_text(json.dumps([*rows, row], indent=1) + "\n")
 
 
 def _now() -> str:
@@ -313,13 +317,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--loads", nargs="+", type=float, default=[1.2])
+    parser.add_argument("--again", action="store_true", help="a second run, kept and reported beside the first")
     parser.add_argument("--report", action="store_true", help="only write the report from what was measured")
     given = parser.parse_args()
     if not given.report:
-        measure(given.arms, given.loads)
+        measure(given.arms, given.loads, AGAIN if given.again else RESULTS)
     from lab.plane_report import write
 
-    write(json.loads(RESULTS.read_text()), REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")
+    rows, again = (json.loads(path.read_text()) if path.exists() else [] for path in (RESULTS, AGAIN))
+    write(rows, again, REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")
 
 
 if __name__ == "__main__":

@@ -45,6 +45,20 @@ def test_goals_with_what_was_measured() -> None:
     assert "0.50 requests per 10 s besides the metrics" in said
 
 
+def test_a_second_run_is_shown_beside_the_first() -> None:
+    first = [row("nothing", 1000, 100), row("seats", 400, 100)]
+    second = [row("seats", 600, 100), row("nothing", 1000, 100)]
+    said = text(first, Path("figure.png"), "machine", second)
+    assert "**0.40**" in said and "Once more, in the order seats, nothing:" in said and "**0.60**" in said
+
+
+def test_what_a_closed_loop_got_with_so_few_requests_is_a_hint() -> None:
+    seats = row("seats", 400, 80) | {"closed": {"2": 90.0, "4": 95.0, "64": 100.0}}
+    seats["seats"] = {"levels": {"workload-low": 5}}
+    said = text([row("nothing", 1000, 100), seats], Path("figure.png"), "machine")
+    assert "4 workers in a closed loop got 95 of 100 answers per second (0.95); 5 seats" in said
+
+
 def test_without_a_comparison_there_is_no_verdict() -> None:
     assert "goal at" not in text([row("seats", 10, 1)], Path("f.png"), "m")
 
