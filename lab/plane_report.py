@@ -155,10 +155,10 @@ def closed_loop(seats: Row) -> str:
     near = [workers for workers in rates if most and workers <= most]
     if not near:
         return ""
+    got, whole = rates[max(near)], max(rates.values())
     return (
-        f". As a hint: with so few requests at once, {max(near)} workers in a closed loop got {rates[max(near)]:.0f} of "
-        f"{max(rates.values()):.0f} answers per second ({rates[max(near)] / max(rates.values()):.2f}); {most} seats were "
-        "left to that level"
+        f". As a hint: with so few requests at once, {max(near)} workers in a closed loop got {got:.0f} of {whole:.0f} "
+        f"answers per second ({got / whole:.2f}); {most} seats were left to that level"
     )
 
 
