@@ -31,7 +31,7 @@ class Packer(Carico):
         self._pods = [
             PendingPod(
                 "",
-                kind.name,
+                self.template(kind),
                 cpu=(kind.request_mcpu or DEFAULT_MCPU) / 1000,
                 memory=(kind.request_mib or DEFAULT_MIB) * MIB,
                 requested=kind.request_mcpu > 0,
