@@ -82,7 +82,7 @@ def report(rows: list[Row], seeds: int) -> str:
         f"`python -m lab.packing_cluster --seeds {seeds} --write`: {__doc__.split(chr(10) * 2)[2] if __doc__ else ''}",
         "",
         f"Means of {seeds} seeds; 128 cores in all, about 60 of them needed. JCT: from the first Pod's arrival to the",
-        "end of the last; PCT: from a Pod's start to its end. Agents measure every Pod and publish slots and room; each",
+        "end of the last; PCT: from a Pod's start to its end. Agents measure every Pod, publish slots and room; each",
         "node has seen two of the four kinds before.",
         "",
         f"| {' | '.join(HEAD)} |",

@@ -125,8 +125,9 @@ def serve(count: int, port: int, case: Case) -> None:
             for i in range(8 if n < case.full_ratio * count else 3)
         ]
         cluster.pods_listed(pods)
-        cluster._nodes_watch.synced.set()
-        cluster._pods_watch.synced.set()
+        for watch in (cluster._nodes_watch, cluster._pods_watch, cluster._leases_watch):
+            if watch is not None:
+                watch.synced.set()
         api = HttpServer(server.routes())
         await api.listen("127.0.0.1", port)
         gc.collect()
