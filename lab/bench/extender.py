@@ -158,7 +158,8 @@ ANSWERS = (
     "filter + prioritize p50 [ms]",
     "p99 [ms]",
     "most [ms]",
-    "CPU [ms]",
+    "CPU p50 [ms]",
+    "CPU p99 [ms]",
     "pass",
 )
 
@@ -172,6 +173,7 @@ def answers(count: int = 5000) -> list[Row]:
 
 
 POLICIES = ("policy", "nodes publish", *ANSWERS[3:])
+"""Beside p99, which waits for a CPU that others use, the CPU time of the answers themselves."""
 
 
 def each_policy(count: int = 5000) -> list[Row]:
@@ -188,9 +190,9 @@ def _asked(case: Case, count: int, rounds: int = 300) -> Row:
         wait_for(partial(_up, port), "the extender listens")
         names = [name(n) for n in range(count)]
         request = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": names}).encode()
-        both, alone = [], []
-        before_s = _cpu_s(process.pid)
+        both, alone, spent = [], [], []
         for _ in range(rounds):
+            before_ms = _ran_ms(process.pid)
             filtered, one_ms = ask(connection, "/filter", request)
             passed = filtered["NodeNames"]
             second = json.dumps({"Pod": POD, "Nodes": None, "NodeNames": passed}).encode()
@@ -198,13 +200,14 @@ def _asked(case: Case, count: int, rounds: int = 300) -> Row:
             assert len(scored) == len(passed)
             both.append(one_ms + two_ms)
             alone.append(one_ms)
-        cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
+            spent.append(_ran_ms(process.pid) - before_ms)
         return (
             f"{statistics.median(alone):.1f}",
             f"{statistics.median(both):.1f}",
             f"{_p99(both):.1f}",
             f"{max(both):.1f}",
-            f"{cpu_ms:.1f}",
+            f"{statistics.median(spent):.1f}",
+            f"{_p99(spent):.1f}",
             str(len(passed)),
         )
     finally:
@@ -212,9 +215,9 @@ def _asked(case: Case, count: int, rounds: int = 300) -> Row:
         process.wait()
 
 
-def _cpu_s(pid: int) -> float:
-    used = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(used[11]) + int(used[12])) / os.sysconf("SC_CLK_TCK")
+def _ran_ms(pid: int) -> float:
+    """For how long its main thread, which answers, has had a CPU."""
+    return int(Path(f"/proc/{pid}/schedstat").read_text().split()[0]) / 1e6
 
 
 def _p99(values: list[float]) -> float:
@@ -387,7 +390,8 @@ PARTS: dict[str, tuple[str, str, Row, Callable[[], list[Row]]]] = {
     ),
     "policies": (
         "Policies",
-        "The same for every policy: 5,000 nodes, half of them full. Goal: p99 of filter + prioritize ≤ 15 ms.",
+        "The same for every policy: 5,000 nodes, half of them full by slots. Goal: p99 of filter + prioritize ≤ 15 ms. On a "
+        "machine that others use, p99 is also their doing; CPU is the extender's alone.",
         POLICIES,
         each_policy,
     ),
