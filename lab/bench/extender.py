@@ -390,8 +390,8 @@ PARTS: dict[str, tuple[str, str, Row, Callable[[], list[Row]]]] = {
     ),
     "policies": (
         "Policies",
-        "The same for every policy: 5,000 nodes, half of them full by slots. Goal: p99 of filter + prioritize ≤ 15 ms. On "
-        "a machine that others use, p99 is also their doing; CPU is the extender's alone.",
+        "The same for every policy: 5,000 nodes, half of them full by slots. Goal: p99 of filter + prioritize ≤ 15 ms. "
+        "On a machine that others use, p99 is also their doing; CPU is the extender's alone.",
         POLICIES,
         each_policy,
     ),
