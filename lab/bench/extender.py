@@ -32,7 +32,7 @@ from typing import Any
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.kube.kinds import KindOnNode, NodeKinds, encode
 from carico_agent.kube.names import KINDS
-from carico_agent.kube.pods import facts, kind_of
+from carico_agent.kube.pods import facts
 from carico_agent.net.http import HttpServer
 from carico_agent.schedule import policies
 from carico_agent.schedule.cluster import read_node
@@ -47,10 +47,20 @@ RESULTS = TREE / "lab/results/extender.md"
 Row = tuple[str, ...]
 
 POD = {
-    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
+    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"carico.dev/kind": "bench"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2},
 }
-KIND = kind_of(POD["metadata"])
+
+
+KINDS_SHOWN = 16
+"""As many kinds as an annotation holds; the Pod that is asked about is of the last of them."""
+
+
+def kinds_annotation(room_cores: float) -> str:
+    """A node that measures its Pods: its room and what 16 kinds take."""
+    kinds = {f"default/app-{i}": KindOnNode((0.2 + 0.1 * i, 1e8, nan, nan), pods=0) for i in range(KINDS_SHOWN - 1)}
+    kinds["default/bench"] = KindOnNode((1.0, 2e8, nan, nan), pods=3)
+    return encode(NodeKinds((room_cores, 8e9, nan, nan), (1.0, 2e8, nan, nan), kinds))
 
 
 def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
@@ -91,13 +101,6 @@ class Case:
     """Nodes publish their room and what kinds take of it."""
 
 
-def kinds_of(number: int) -> str:
-    """Room of one node, and what 16 kinds take of it: the one that is asked about, and others."""
-    names = [KIND, *(f"shop/kind-{number % 500 + i}" for i in range(15))]
-    listed = {kind: KindOnNode((0.3, 2e8, nan, nan), pods=0) for kind in names}
-    return encode(NodeKinds((1 + number % 7, 1e9 * (1 + number % 11), nan, nan), (0.3, 2e8, nan, nan), listed, 8))
-
-
 def serve(count: int, port: int, case: Case) -> None:
     """An extender with a cluster that comes from no API server."""
 
@@ -116,13 +119,19 @@ def serve(count: int, port: int, case: Case) -> None:
             server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}", policy=case.policy))
         cluster = server.cluster
         cluster.ledger = Ledger(profile_s=3600.0 if case.unprofiled else 0.0)
-        cluster.nodes_listed(
-            [read_node(node_object(name(n), 8, kinds_of(n) if case.room else "")) for n in range(count)]
-        )
+        full = round(case.full_ratio * count)
+        notes = [kinds_annotation(room) if case.room else "" for room in (0.5, 5.0)]
+        cluster.nodes_listed([read_node(node_object(name(n), 8, notes[n >= full])) for n in range(count)])
         pods = [
-            facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
+            facts(
+                {
+                    "metadata": {"uid": f"{n}-{i}", "namespace": "default", "labels": {"carico.dev/kind": "bench"}},
+                    "spec": {"nodeName": name(n)},
+                    "status": {"phase": "Running"},
+                }
+            )
             for n in range(count)
-            for i in range(8 if n < case.full_ratio * count else 3)
+            for i in range(3 if case.room or n >= full else 8)
         ]
         cluster.pods_listed(pods)
         for watch in (cluster._nodes_watch, cluster._pods_watch, cluster._leases_watch):
@@ -165,11 +174,15 @@ ANSWERS = (
 
 
 def answers(count: int = 5000) -> list[Row]:
-    cases = [Case(0.0), Case(0.5), Case(0.95), Case(0.5, unprofiled=True)]
+    steady = [Case(0.0), Case(0.5), Case(0.95), Case(0.5, unprofiled=True)]
     return [
-        (str(count), f"{case.full_ratio:.0%}", "just started" if case.unprofiled else "steady", *_asked(case, count))
-        for case in cases
+        (str(count), f"{case.full_ratio:.0%}", _about(case), *_asked(case, count))
+        for case in [*steady, Case(0.0, room=True), Case(0.5, room=True)]
     ]
+
+
+def _about(case: Case) -> str:
+    return "just started" if case.unprofiled else f"{KINDS_SHOWN} kinds per node" if case.room else "steady"
 
 
 POLICIES = ("policy", "nodes publish", *ANSWERS[3:])
