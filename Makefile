@@ -7,7 +7,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo test test-kube test-burst test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -28,6 +28,10 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kube
 test-burst: $(VENV)/.dev ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)
 	@./tests/kube/build.sh
 	@CARICO_EXAMPLES=2000 CARICO_BURST_WHOLE=1 $(BIN)/python -m pytest tests/burst -rs
+
+test-plane: $(VENV)/.dev ## carico plane on a real control plane, killed at fifty moments (six minutes)
+	@./tests/kube/build.sh
+	@CARICO_KILL_MOMENTS=50 $(BIN)/python -m pytest tests/plane -rs
 
 test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
 	@$(BIN)/python -m tests.node
