@@ -21,6 +21,8 @@ SLOPES = 8
 """Slopes in the median; 9 reports."""
 LEAST_SLOPES = 2
 """An estimate of fewer is uncertain."""
+MOST_LEFT_S = 1e8
+"""No job counts for more, three years of a core: one that reports nonsense must not hide all others of its cluster."""
 MOST_SPREAD = 0.5
 """Quartiles of the slopes further apart than this share of the median: uncertain."""
 
@@ -70,7 +72,7 @@ def estimate(points: Collection[Point], total: float, now_s: float, from_start: 
         (b.cpu_s - a.cpu_s) / (b.done - a.done) for a, b in pairwise(recent) if b.done > a.done and b.cpu_s >= a.cpu_s
     ]
     if not slopes and from_start and last.done > 0 and last.cpu_s > 0:
-        return WorkLeft((total - last.done) * last.cpu_s / last.done)
+        return WorkLeft(min((total - last.done) * last.cpu_s / last.done, MOST_LEFT_S))
     if not slopes:
         return WorkLeft()
     slope = median(slopes)
@@ -79,6 +81,7 @@ def estimate(points: Collection[Point], total: float, now_s: float, from_start: 
     interval_s = (last.t - recent[0].t) / (len(recent) - 1)
     since_s = min(max(0.0, now_s - last.t), interval_s)
     cpu_s = max(0.0, (total - last.done) * slope - (since_s * cores if isfinite(cores) else 0.0))
+    cpu_s = min(cpu_s, MOST_LEFT_S)
     end_s = cpu_s / cores if cores > 0 else nan
     return WorkLeft(cpu_s, cores, end_s, len(slopes) < LEAST_SLOPES or _spread(slopes, slope) > MOST_SPREAD)
 
