@@ -202,10 +202,10 @@ def test_one_answer_ends_the_wait(listener: Listener) -> None:
 
 def accept_all(listener: Listener) -> list[socket.socket]:
     listener.socket.setblocking(False)
-    found = []
+    found: list[socket.socket] = []
     with contextlib.suppress(BlockingIOError):
-        for _ in range(1000):
-            found.append(listener.socket.accept()[0])
+        while len(found) < 1000:
+            found += [listener.socket.accept()[0]]
     return found
 
 
@@ -249,7 +249,18 @@ class TwoNumbers:
 
 @pytest.mark.parametrize(
     ("done", "total"),
-    [(-1, 10), (11, 10), (1, 0), (1, -5), (float("nan"), 10), (1, float("inf")), (None, 10), ("x", "y"), (10**400, 1), (TwoNumbers(), 3)],
+    [
+        (-1, 10),
+        (11, 10),
+        (1, 0),
+        (1, -5),
+        (float("nan"), 10),
+        (1, float("inf")),
+        (None, 10),
+        ("x", "y"),
+        (10**400, 1),
+        (TwoNumbers(), 3),
+    ],
 )
 def test_what_is_no_progress_is_not_sent(listener: Listener, done: Any, total: Any) -> None:
     reporter = Reporter(listener.path, Clock())
