@@ -2,7 +2,8 @@
 
 Less done than before is a new run, except from another process of the Pod than the one that is ahead, while that one
 lives: of the ranks of a training the first counts. A job is stale after ten of its own intervals without a report, or
-of those it was asked for, and its work is then unknown. The table holds Pods that run, at most `most`, and the last nine reports of each.
+of those it was asked for, and its work is then unknown. The table holds Pods that run, at most `most`, and the last
+nine reports of each.
 """
 
 from collections import deque

@@ -16,14 +16,14 @@ def prepare(containerd: PrivateContainerd) -> None:
             own.symlink_to(os.readlink(host))
 
 
-def mounts(*writable: tuple[Path, str]) -> list[str]:
-    """Flags of `ctr run`; `writable`: a folder of the host, and where it is in the container."""
+def mounts(*more: tuple[Path, str, str]) -> list[str]:
+    """Flags of `ctr run`; `more`: a folder of the host, where it is in the container, and `ro` or `rw`."""
     folders = {"/usr", sys.base_prefix, sys.prefix, str(TREE)}
     folders |= {
         f"/{name}" for name in ("lib", "lib64") if not Path(f"/{name}").is_symlink() and Path(f"/{name}").exists()
     }
     flags = [_mount(folder, folder, "ro") for folder in sorted(folders)]
-    flags += [_mount(str(folder), there, "rw") for folder, there in writable]
+    flags += [_mount(str(folder), there, mode) for folder, there, mode in more]
     environment = {"PYTHONPATH": str(TREE), "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     return [
         *(part for flag in flags for part in ("--mount", flag)),

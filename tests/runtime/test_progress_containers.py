@@ -44,7 +44,7 @@ async def test_reports_from_inside_containers_count_for_their_own_pods(
     }
     config = settings.parse(table)
     prepare(containerd)
-    flags = mounts((containerd.folder / "progress", THERE))
+    flags = mounts((containerd.folder / "progress", THERE, "ro"))
     jobs = {"first": (JOB, "0"), "nobody": (JOB, "65534"), "forger": (FORGED, "0")}
     async with running(config) as runtime:
         api = ProgressApi(lambda: config, runtime)
