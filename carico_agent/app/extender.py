@@ -24,6 +24,7 @@ from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
@@ -71,6 +72,7 @@ class ExtenderServer:
         self.cluster = Cluster(self.client, kube.resource)
         config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
+        self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
         self._stopping = asyncio.Event()
@@ -88,6 +90,8 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
+        if self._train_jobs is not None:
+            self.supervisor.start("TrainJobs", self._train_jobs.run)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
             await self._stopping.wait()

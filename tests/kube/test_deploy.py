@@ -21,6 +21,7 @@ MANIFESTS = [
     *sorted((DEPLOY / "base").glob("[0-9]*.yaml")),
     *sorted((DEPLOY / "admission").glob("*.yaml")),
     DEPLOY / "progress/train-job.yaml",
+    DEPLOY / "progress/train-jobs-rbac.yaml",
 ]
 
 
