@@ -1,6 +1,7 @@
-"""How fast 90 waiting Jobs move between two real control planes, and how many requests each takes.
+"""How fast 90 waiting Jobs move between two real control planes, how many requests each takes, and how soon the
+service and `carico burst status` say that a target does not answer (killed, and stopped as a process).
 
-    python -m lab.bench_burst [--jobs N]
+    python -m lab.bench_burst [--jobs N] [--write]
 
 Needs the control plane of `make test-kube`. From the start of `carico burst` (its watches included) to the release of
 the last copy; requests are counted by the service itself, events included.
@@ -9,6 +10,8 @@ the last copy; requests are counted by the service itself, events included.
 import argparse
 import asyncio
 import json
+import os
+import signal
 import sys
 import tempfile
 import time
@@ -16,9 +19,11 @@ from pathlib import Path
 
 from lab.support.control_plane import wait_for
 from tests.burst.daemon import BurstProcess
-from tests.burst.planes import job_body, two_planes
+from tests.burst.planes import BurstPlane, job_body, two_planes
 from tests.burst.test_crashes import Scene
 from tests.conftest import TREE
+
+RESULTS = TREE / "lab/results/burst_bench.json"
 
 
 async def measure(folder: Path, jobs: int) -> dict[str, float]:
@@ -39,17 +44,43 @@ async def measure(folder: Path, jobs: int) -> dict[str, float]:
                 wait_for, lambda: number(service, 'jobs{state="done"}') >= jobs, "all ended", 300, 0.2
             )
             scene.judge(names)
-            return {
+            counted = {
                 "jobs": jobs,
                 "moved_s": moved_s - ready_s,
                 "moved_with_start_s": moved_s - began_s,
                 "home_requests": number(service, 'requests_total{cluster="home"}') / jobs,
                 "target_requests": number(service, 'requests_total{cluster="cloud"}') / jobs,
             }
+            return {**counted, **await asyncio.to_thread(away, service, planes[1])}
     finally:
         service.kill()
         for plane in planes:
             plane.stop()
+
+
+def away(service: BurstProcess, cloud: BurstPlane) -> dict[str, float]:
+    """Until the service, and after it the command, say that the target does not answer [s]."""
+
+    def answers() -> bool:
+        return bool(service.status()["targets"]["cloud"]["answers"])
+
+    def said_after_s() -> float:
+        began_s = time.monotonic()
+        wait_for(lambda: not answers(), "the service says it", 60, 0.05)
+        return time.monotonic() - began_s
+
+    cloud.signal_api(signal.SIGSTOP)
+    try:
+        stopped_s = said_after_s()
+        began_s = time.monotonic()
+        assert "does not answer" in service.command("status").stdout
+        command_s = time.monotonic() - began_s
+    finally:
+        cloud.signal_api(signal.SIGCONT)
+    wait_for(answers, "it answers again", 60)
+    cloud.stop_api()
+    killed_s = said_after_s()
+    return {"stopped_said_s": stopped_s, "killed_said_s": killed_s, "command_s": command_s}
 
 
 def number(service: BurstProcess, name: str) -> float:
@@ -60,9 +91,15 @@ def number(service: BurstProcess, name: str) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
     parser.add_argument("--jobs", type=int, default=90)
+    parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.relative_to(TREE)}")
     given = parser.parse_args()
+    load = os.getloadavg()[0]
     with tempfile.TemporaryDirectory() as folder:
-        print(json.dumps(asyncio.run(measure(Path(folder), given.jobs)), indent=2))
+        measured = asyncio.run(measure(Path(folder), given.jobs))
+    text = json.dumps({"load_before": load, **measured}, indent=2)
+    print(text)
+    if given.write:
+        RESULTS.write_text(text + "\n")
     return 0
 
 

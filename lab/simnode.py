@@ -2,7 +2,8 @@
 
 A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other
 system Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read
-every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give.
+every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give; so are the time for which quotas
+stop Pods and what Pods get of the CPU, from which the agent makes the host's share.
 
 **The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
 still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
@@ -17,6 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from carico_agent.core import PodSample
+from carico_agent.telemetry import PodMeasurements
 from carico_agent.telemetry.contention import contention
 
 STEP_S = 0.5
@@ -25,6 +27,9 @@ READ_S = 5.0
 AVERAGED = 4
 """Evaluations that a Pod's reading averages: 2 s."""
 POD_NOISE = 0.05
+BUSY, THROTTLED_RATIO = (0.6, 1.1, 1.6, 2.6), (0.80, 0.60, 0.56, 0.39)
+"""How much of the time a quota stops a busy loop, over what the node's Pods want of its cores: measured on two cores
+with 1, 2, 3 and 5 busy loops beside it."""
 
 
 @dataclass(frozen=True)
@@ -78,8 +83,8 @@ class NodeSpec:
     """Mean time between arrivals."""
     with_io: bool = False
     io_per_pod: bool = True
-    host_measured: bool = False
-    """The agent measures the host by itself: busy time of the node less that of its Pods."""
+    quotas_told: bool = True
+    """The kernel says for how long quotas stop Pods, and how much of the CPU each got."""
     length_s: float = 1200.0
 
 
@@ -90,10 +95,10 @@ class Moment:
     t: float
     usage: list[float]
     pods: int
-    samples: list[PodSample] | None
+    utilisation: float
+    """Busy time of the CPUs."""
+    measured: PodMeasurements | None
     """What each Pod uses, where it is read."""
-    host: list[float] | None
-    """What the host uses, where that is measured."""
     truth: float
     truths: dict[str, float]
     """The same per kind that arrives."""
@@ -146,10 +151,9 @@ class SimulatedNode:
                 host = self._host(t)
                 total, full = self._pods_usage(t)
             truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
-            samples = self._samples() if tick % 50 == 49 else None
-            usage = self._reading(host + total, 0.3 if t < spike_t else 0.0)
-            measured = [float(x) for x in host[: len(self.resources)]] if self.spec.host_measured else None
-            yield Moment(t, usage, len(self.pods), samples, measured, truth, truths)
+            usage, utilisation = self._reading(host + total, 0.3 if t < spike_t else 0.0)
+            measured = self._measured(host + total) if tick % 50 == 49 else None
+            yield Moment(t, usage, len(self.pods), utilisation, measured, truth, truths)
 
     def _start(self, kind: KindSpec, t: float, present: bool = False) -> None:
         self._made += 1
@@ -192,14 +196,25 @@ class SimulatedNode:
             full += np.array(pod.usage(t, full=True)) * unit if pod.kind.ramp_s else now
         return total, full
 
-    def _reading(self, used: np.ndarray, spike: float) -> list[float]:
+    def _reading(self, used: np.ndarray, spike: float) -> tuple[list[float], float]:
+        """Usage per resource, and busy time of the CPUs."""
         demand, utilisation = used[0], min(1.0, 2 * used[0])
         if any(pod.kind.throttled for pod in self.pods):  # a throttled Pod waits four fifths of the time
             waiting = max(0.8 - 0.1 * max(0.0, 2 * used[0] - 1), 2 * used[0] - 1)
             demand = (utilisation + contention(waiting, utilisation, self.spec.cores)) / 2
         noise = self.rng.normal(0, (0.012, 0.001, 0.01))
         values = np.clip([demand + spike + noise[0], used[1] + noise[1], used[2] + noise[2]], 0, 1)
-        return [float(x) for x in values[: len(self.resources)]]
+        busy = float(np.clip(utilisation + spike + noise[0] * (utilisation < 1), 0, 1))
+        return [float(x) for x in values[: len(self.resources)]], busy
+
+    def _measured(self, used: np.ndarray) -> PodMeasurements:
+        samples = tuple(self._samples())
+        if not self.spec.quotas_told:
+            return PodMeasurements(samples)
+        wanted_cores = 2 * self.spec.cores * sum(sample.usage[0] for sample in samples)
+        got_cores = wanted_cores * min(1.0, 1 / max(2 * float(used[0]), 1e-9))
+        throttled = sum(pod.kind.throttled for pod in self.pods)
+        return PodMeasurements(samples, got_cores, throttled * float(np.interp(2 * used[0], BUSY, THROTTLED_RATIO)))
 
     def _samples(self) -> list[PodSample]:
         found = []

@@ -1,6 +1,7 @@
 """Synthetic telemetry with known truth: bursts of equal Pods on one node, start spikes, noise.
 
-The node behaves as the measured table in DESIGN.md §2: usage rises linearly with Pods and is cut off at 1.
+The node behaves as the table measured on a real one (lab/experiments/calibration.py): usage rises linearly
+with Pods and is cut off at 1.
 """
 
 from collections.abc import Iterator

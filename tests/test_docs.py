@@ -27,6 +27,7 @@ STAND_INS = {
     ),
     "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
     "sudo carico install --systemd": "carico install --systemd --root root",
+    "carico install --systemd --dry-run": "carico install --systemd --dry-run --root root",  # this tree may be in /tmp
 }
 """What would change this machine, or never end, and what is run instead."""
 

@@ -78,12 +78,14 @@ class Agent:
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
         self._reservations = ReservationApi(
-            Reservations(settings.reservations.most, settings.reservations.most_ttl_s, settings.clients.reservations),
+            Reservations(settings.reservations.most, settings.reservations.most_ttl_s),
             settings.state_path / "reservations.json",
             self._disk,
             self._room,
             self._updates.soon,
+            self._fits,
         )
+        self._reservations.take_settings(settings)
         self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.status))
         self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
         self._histories = ContainerHistories(
@@ -232,6 +234,10 @@ class Agent:
         """Pod-Capacity, as long as it is valid."""
         status = self._board.valid
         return None if status is None else status.pod_capacity
+
+    def _fits(self, kind: str) -> float | None:
+        """How many more Pods of a kind fit."""
+        return known(self._source.sampling.current_model().estimate(kind).pod_capacity, 3)
 
     def _families(self) -> Iterator[Family]:
         """Metrics beside the status."""

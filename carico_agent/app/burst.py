@@ -33,7 +33,7 @@ from carico_agent.burst.report import status
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
 from carico_agent.burst.steps import Outcome, Route, jobs_path
-from carico_agent.burst.target import Target, probe, suspends
+from carico_agent.burst.target import Target, identity, probe, suspends
 from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
@@ -155,8 +155,7 @@ class BurstDaemon:
     async def start(self, acts: bool) -> BurstService:
         """Learn who home is, then watch and work. Without `acts` nothing is written anywhere."""
         home = self.clients.home
-        system = await home.get("/api/v1/namespaces/kube-system")
-        home_id = str(system["metadata"]["uid"])
+        home_id = await identity(home)
         by_suspend = suspends(await home.get("/version"))
         mover = self._mover(home_id, by_suspend)
         service = self.service = self._service(mover)
@@ -316,11 +315,12 @@ async def bring_home(settings: Settings, namespace: str, name: str, wish: Wish) 
         to = job.ledger.to
         if to not in targets:
             raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
-        system = await clients.home.get("/api/v1/namespaces/kube-system")
-        by_suspend = Suspends(suspends(await clients.home.get("/version")))
+        by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
         if wish == Wish.RECALL:
-            by_suspend = replace(by_suspend, target=suspends(await clients.targets[to][0].get("/version")))
-        route = Route(str(system["metadata"]["uid"]), to, by_suspend, dict(targets[to].namespaces))
+            there = clients.targets[to][0]
+            by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
+            cluster = await identity(there)
+        route = Route(await identity(clients.home), to, by_suspend, dict(targets[to].namespaces), cluster)
         send = Link(clients.home, clients.targets[to][0]).send
         return await carry(namespace, name, wish, route, send, {State.HOME, State.DONE})
     except Refused as refused:

@@ -7,11 +7,12 @@ import signal
 import ssl
 import time
 from bisect import bisect_left
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
 from typing import Any
 
 from aiohttp import web
 
+from carico_agent.app.cluster_page import open_cluster_page
 from carico_agent.app.kubernetes import access_of
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
@@ -21,7 +22,7 @@ from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
-from carico_agent.schedule import admission, policies
+from carico_agent.schedule import admission, overview, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.train_jobs import TrainJobs
@@ -58,18 +59,39 @@ class Latency:
         self.sum_s += took_s
 
 
+class ExtenderFacts:
+    """What the cluster's page shows of an extender's cluster."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    def about(self) -> dict[str, Any]:
+        return {"source": "extender", "time_s": time.time(), "condition": self._cluster.health.condition}
+
+    def nodes(self) -> dict[str, Any]:
+        if not self._cluster.synced:
+            raise ApiError(503, f"nodes and Pods are not known yet: {self._cluster.health.condition}")
+        return overview.nodes_body(self._cluster.table.all(), time.monotonic())
+
+    def kinds(self) -> Iterator[dict[str, Any] | None]:
+        return overview.kinds(self._cluster, time.monotonic())
+
+    def where(self, kind: str) -> dict[str, Any]:
+        return overview.where(self._cluster, kind, time.monotonic())
+
+
 class ExtenderServer:
     """`run` serves until SIGTERM or SIGINT. Raises BadSettings for an unknown policy or its bad settings."""
 
     def __init__(self, settings: Settings) -> None:
         own = settings.extender
         policy = policies.load(own.policy, own.policies)
-        self._settings, self._listen = own, split_listen(own.listen)
+        self._settings, self._page, self._listen = own, settings.cluster_page, split_listen(own.listen)
         self._admission_listen = split_listen(own.admission_listen) if own.admission_listen else None
         # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
-        self.cluster = Cluster(self.client, kube.resource)
+        self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
@@ -87,6 +109,7 @@ class ExtenderServer:
         webhook = HttpServer({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, RateLimiter(WEBHOOK_LIMITS))
         if self._admission_listen is not None:
             await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
+        page = await open_cluster_page(self._page, ExtenderFacts(self.cluster))
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
@@ -98,6 +121,8 @@ class ExtenderServer:
         finally:
             await api.stop()
             await webhook.stop()
+            if page is not None:
+                await page.stop()
             await self.supervisor.stop()
             await self.client.close()
 

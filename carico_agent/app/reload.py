@@ -20,7 +20,7 @@ LOAD_WITHIN_S = 5.0
 LIVE = {
     "sampling": {"period_s"},
     "socket": {"ttl_s", "status_file"},
-    "clients": {"connections", "requests_per_s", "reservations"},
+    "clients": {"connections", "requests_per_s", "reserved_pods", "reserved_ratio"},
     "budget": {"cpu_ratio", "resident_mb", "pressure_ratio", "calm_s"},
     "federation": {"weight"},
     "pods": {"usage_period_s"},

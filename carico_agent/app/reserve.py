@@ -38,6 +38,7 @@ WANTED = {
         "ttl_s": {"type": "number", "exclusiveMinimum": 0},
         "holder": {"type": "string", "maxLength": 253},
         "pod_uid": {"type": "string", "maxLength": 253},
+        "kind": {"type": "string", "maxLength": 253},
     },
 }
 FIELDS: set[str] = set(WANTED["properties"])  # type: ignore[call-overload]
@@ -54,13 +55,15 @@ class ReservationApi:
         disk: Workers,
         room: Callable[[], float | None],
         changed: Callable[[], None],
+        fits: Callable[[str], float | None] = lambda kind: None,
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = boottime_s,
     ) -> None:
+        """`room` is Pod-Capacity now, `fits(kind)` how many more Pods of a kind fit."""
         self.held = held
         self._wall, self._steady, self._began_s = wall, steady, wall() - steady()
         self._path, self._disk = path, disk
-        self._room, self._changed = room, changed
+        self._room, self._changed, self._fits = room, changed, fits
         self._durable = True
         self._writing: asyncio.Task[None] | None = None
         self._waiting: asyncio.Future[bool] | None = None
@@ -89,7 +92,8 @@ class ReservationApi:
     def take_settings(self, settings: Settings) -> None:
         """Limits that take effect while running."""
         limits = settings.reservations
-        self.held.allow(limits.most, limits.most_ttl_s, settings.clients.reservations)
+        clients = settings.clients
+        self.held.allow(limits.most, limits.most_ttl_s, clients.reserved_pods, clients.reserved_ratio)
 
     def pods_started(self, uids: list[str]) -> None:
         if self.held.started(uids):
@@ -118,7 +122,8 @@ class ReservationApi:
                 raise ApiError(400, f"{name} is missing")
         try:
             owner = "" if who.trusted else who.name
-            made = self.held.reserve(self.now_s, self._room(), **wanted, owner=owner)
+            room = self._room()
+            made = self.held.reserve(self.now_s, room, **wanted, owner=owner, each=self._each(wanted, room))
         except NotAvailable as error:
             raise ApiError(409, str(error), available=error.available) from error
         except TooMany as error:
@@ -128,6 +133,18 @@ class ReservationApi:
         self._changed()
         durable = await self._saved()
         return answer({**self._body(made), "available": self.available(self._room()), "durable": durable}, 201)
+
+    def _each(self, wanted: dict[str, Any], room: float | None) -> float:
+        """Places that one of the wanted Pods takes: of a kind of which half as many fit, two."""
+        kind = wanted.get("kind", "")
+        if not isinstance(kind, str) or not kind or not room:
+            return 1.0
+        fits = self._fits(kind)
+        if fits is None:
+            return 1.0
+        if fits <= 0:
+            raise NotAvailable(0)
+        return room / fits
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """one reservation"""
@@ -153,7 +170,8 @@ class ReservationApi:
     def _body(self, reservation: Reservation) -> dict[str, Any]:
         left_s = round(max(0.0, reservation.expires_s - self.now_s), 3)
         body: dict[str, Any] = {"id": reservation.id, "pods": reservation.pods, "holder": reservation.holder}
-        return {**body, "expires_in_s": left_s, **({"pod_uid": reservation.pod_uid} if reservation.pod_uid else {})}
+        named = {"pod_uid": reservation.pod_uid, "kind": reservation.kind}
+        return {**body, "expires_in_s": left_s, **{name: value for name, value in named.items() if value}}
 
     async def _saved(self) -> bool:
         """Wait until a write that began after this moment has ended; whether it is on the disk."""

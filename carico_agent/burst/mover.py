@@ -82,7 +82,7 @@ class Mover:
         self._waits.pop(key, None)
 
     def saw_copy(self, target: Target, copy: CopyJob, gone: bool = False) -> None:
-        key = self._home_key(target, copy)
+        key = self._home_key(copy)
         if gone:
             target.copies.pop(key, None)
         else:
@@ -90,9 +90,9 @@ class Mover:
         self.look(key)
 
     @staticmethod
-    def _home_key(target: Target, copy: CopyJob) -> Key:
-        back = {there: here for here, there in target.route.namespaces.items()}
-        return back.get(copy.namespace, copy.namespace), copy.name
+    def _home_key(copy: CopyJob) -> Key:
+        """As the copy has it: two namespaces at home may share one at the target."""
+        return copy.home_namespace or copy.namespace, copy.name
 
     def wish(self, key: Key, wish: Wish, to: str) -> None:
         self._wishes[key] = wish, to

@@ -13,7 +13,7 @@ Object = dict[str, Any]
 
 LEDGER = "carico.dev/burst-ledger"
 ORIGIN = "carico.dev/burst-origin"
-"""Annotation of a copy: {home, uid, epoch, state}. As a label, of the copy and its Pods: the home Job's UID."""
+"""Annotation of a copy: {home, namespace, uid, epoch, state}. As a label of the copy and its Pods: the origin's UID."""
 HOME_LABEL = "carico.dev/burst-home"
 FINALIZER = "carico.dev/burst"
 SELECTED = "carico.dev/burst"
@@ -50,6 +50,12 @@ class Ledger:
     suspend: bool = False
     """Whether it is held by `suspend` (1.22 and newer) or by `parallelism: 0`."""
     note: str = ""
+    cluster: str = ""
+    """Which cluster `to` was when it was held: the UID of its kube-system namespace. A name can be configured anew."""
+    namespace: str = ""
+    """Of the copy."""
+    copy: str = ""
+    """UID of the copy, written with *away*: no other Job is ever released for this move."""
 
 
 @dataclass(frozen=True)
@@ -100,6 +106,7 @@ class CopyJob(JobFacts):
     """A Job elsewhere. `origin` is empty when it is nobody's copy."""
 
     home: str = ""
+    home_namespace: str = ""
     origin: str = ""
     epoch: int = 0
     state: CopyState = CopyState.HELD
@@ -153,6 +160,9 @@ def read_ledger(job: Object) -> Ledger:
             int(value["parallelism"]),
             bool(value.get("suspend", False)),
             str(value.get("note", "")),
+            str(value.get("cluster", "")),
+            str(value.get("namespace", "")),
+            str(value.get("copy", "")),
         )
     except (KeyError, ValueError, TypeError) as error:
         name = f"{job['metadata'].get('namespace')}/{job['metadata'].get('name')}"
@@ -167,6 +177,7 @@ def copy_job(job: Object) -> CopyJob:
         return CopyJob(
             **facts,
             home=str(value["home"]),
+            home_namespace=str(value["namespace"]),
             origin=str(value["uid"]),
             epoch=int(value["epoch"]),
             state=CopyState(value["state"]),
@@ -198,9 +209,13 @@ def copy_patch(copy: CopyJob, state: CopyState, parallelism: int, by_suspend: bo
         spec: Object = {"parallelism": parallelism, **({"suspend": False} if by_suspend else {})}
     else:
         spec = {"suspend": True} if by_suspend else {"parallelism": 0}
-    origin = {"home": copy.home, "uid": copy.origin, "epoch": copy.epoch, "state": state}
-    annotations = {ORIGIN: json.dumps(origin, separators=(",", ":"))}
+    annotations = {ORIGIN: _origin(copy.home, copy.home_namespace, copy.origin, copy.epoch, state)}
     return {"metadata": {"resourceVersion": copy.version, "annotations": annotations}, "spec": spec}
+
+
+def _origin(home: str, namespace: str, uid: str, epoch: int, state: CopyState) -> str:
+    value = {"home": home, "namespace": namespace, "uid": uid, "epoch": epoch, "state": state}
+    return json.dumps(value, separators=(",", ":"))
 
 
 OURS_ALONE = ("carico.dev/burst", "controller-uid", "job-name")
@@ -214,11 +229,11 @@ def _carried(texts: dict[str, str] | None) -> dict[str, str]:
 
 def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool) -> Object:
     """The held copy. Without owner, selector and time to live: the first two mean nothing elsewhere, and a copy that
-    deletes itself before its result is home would be a Job that was lost."""
+    deletes itself before its result is home would be a Job that was lost. `parallelism: 0` holds it also where a server
+    drops `suspend`, which it does not know (one of several that are being upgraded)."""
     meta, spec = home.whole["metadata"], home.whole["spec"]
     ledger = home.ledger
     mine = {ORIGIN: home.uid, HOME_LABEL: home_id}
-    origin = {"home": home_id, "uid": home.uid, "epoch": ledger.epoch, "state": CopyState.HELD}
     template = spec["template"]
     template_meta = template.get("metadata") or {}
     dropped = ("selector", "manualSelector", "ttlSecondsAfterFinished", "managedBy", "suspend")
@@ -230,7 +245,7 @@ def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool) -> 
             "annotations": _carried(template_meta.get("annotations")),
         },
     }
-    body_spec |= {"parallelism": ledger.parallelism, "suspend": True} if by_suspend else {"parallelism": 0}
+    body_spec |= {"parallelism": 0, **({"suspend": True} if by_suspend else {})}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
@@ -240,7 +255,7 @@ def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool) -> 
             "labels": {**_carried(meta.get("labels")), **mine},
             "annotations": {
                 **_carried(meta.get("annotations")),
-                ORIGIN: json.dumps(origin, separators=(",", ":")),
+                ORIGIN: _origin(home_id, home.namespace, home.uid, ledger.epoch, CopyState.HELD),
             },
         },
         "spec": body_spec,

@@ -13,7 +13,9 @@ Why nothing runs twice:
 - a copy is created held, and released only by a write on the version that was read **before** the home Job was read
   as away with the same epoch. A recall makes the home Job *recalling* first and writes on the copy second, so a
   release that was under way meets another version;
-- every hold and every return raises the epoch: an old copy is never the copy of today's move.
+- every hold and every return raises the epoch: an old copy is never the copy of today's move;
+- *away* names the copy (cluster, namespace, UID): another one of its name is never released, and a target that is
+  configured anew is not taken for the one that may still run the Job.
 Why nothing is lost: the finalizer keeps the home Job until the copy is gone, and the copy has no time to live.
 A target that does not answer is never answered by a start at home. Only a recall, or a human who says that it is
 fenced (`forget`), brings a Job back.
@@ -108,14 +110,18 @@ class Verdict:
     why: str = ""
 
 
-def next_action(seen: Seen, wish: Wish, suspends: Suspends) -> Verdict:
-    """What to do next about one Job."""
+def next_action(seen: Seen, wish: Wish, suspends: Suspends, cluster: str = "") -> Verdict:
+    """What to do next about one Job. `cluster`: which one the target is now."""
     home = seen.home
     state = home.ledger.state
     if state in (State.HOME, State.DONE):
         return _at_home(seen, wish, suspends.home)
-    if wish == Wish.FORGET and not home.deleting and state in (State.AWAY, State.RECALLING):
+    if wish == Wish.FORGET and state in (State.AWAY, State.RECALLING):
+        if home.deleting:
+            return Verdict(Action.CLEAR, "the target is fenced: the Job is deleted")
         return Verdict(Action.ABANDON, "the target is fenced: the Job starts at home again")
+    if state in (State.HOLDING, State.AWAY, State.RECALLING) and home.ledger.cluster not in ("", cluster):
+        return _elsewhere(home)
     if home.deleting or state == State.RETURNED or (home.finished and state != State.HOLDING):
         return _clean_up(seen)
     if state == State.HOLDING:
@@ -123,6 +129,13 @@ def next_action(seen: Seen, wish: Wish, suspends: Suspends) -> Verdict:
     if state == State.AWAY:
         return _away(seen, wish)
     return _recalling(seen, suspends.target)
+
+
+def _elsewhere(home: HomeJob) -> Verdict:
+    """The target of today is another cluster than the one that was written down. A held copy there stays held."""
+    if home.ledger.state == State.HOLDING:
+        return Verdict(Action.UNDO, f"{home.ledger.to} is another cluster now")
+    return Verdict(Action.NOTHING, f"its copy is in the cluster that was {home.ledger.to}, which is another one now")
 
 
 def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
@@ -208,7 +221,7 @@ def _away(seen: Seen, wish: Wish) -> Verdict:
     assert isinstance(copy, CopyJob)
     if copy.deleting:
         return Verdict(Action.WAIT, f"its copy at {ledger.to} is being deleted by somebody")
-    if copy.epoch != ledger.epoch:
+    if copy.epoch != ledger.epoch or ledger.copy not in ("", copy.uid):
         return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
     if copy.finished:
         return Verdict(Action.MIRROR)

@@ -11,6 +11,9 @@ from carico_agent.burst.site import Site
 from carico_agent.burst.target import Key
 
 
+NO_PRICE = "is not used: burst.prices does not have its machine in its region"
+
+
 def status(service: BurstService) -> dict[str, Any]:
     """For /v1/burst and `carico burst status`."""
     now_s = time.monotonic()
@@ -51,7 +54,7 @@ def _target_status(service: BurstService, site: Site, now_s: float) -> dict[str,
     provisioner = site.provisioner
     return {
         "answers": site.target.silent_since_s is None,
-        "condition": site.obstacle(now_s) or "fine",
+        "condition": site.obstacle(now_s) or ("fine" if site.price_per_h is not None else NO_PRICE),
         "region": site.region,
         "price_per_h": site.price_per_h,
         "nodes": len(site.view.nodes),

@@ -5,6 +5,9 @@ from dataclasses import dataclass
 
 from carico_agent.burst.objects import Object
 
+KUEUE = "kueue.x-k8s.io/queue-name"
+"""Kueue sets `suspend` of Jobs with this label by itself: two who hold one Job would start it behind each other."""
+
 
 @dataclass(frozen=True, order=True)
 class Needed:
@@ -81,7 +84,7 @@ def _of_containers(spec: Object) -> Iterator[Needed]:
 def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
     """Why this Job must stay at home wherever it could go, or nothing. `host_paths`: folders the target's nodes have.
 
-    >>> cannot_leave({"spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
+    >>> cannot_leave({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
     'container c has no requests: nobody knows how much room it needs'
     """
     spec = job["spec"]["template"].get("spec") or {}
@@ -92,6 +95,10 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
         path = (volume.get("hostPath") or {}).get("path")
         if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):
             return f"volume {volume['name']} is hostPath {path}, which the target does not offer (host_paths)"
+    if job["spec"].get("manualSelector"):
+        return "it has a selector of its own, so its Pods cannot be told from others"
+    if KUEUE in (job["metadata"].get("labels") or {}):
+        return 'Kueue holds and starts it; engine = "multikueue" is for such Jobs'
     if job["spec"].get("managedBy") not in (None, "kubernetes.io/job-controller"):
         return f"it is managed by {job['spec']['managedBy']}"
     return ""

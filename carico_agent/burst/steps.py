@@ -44,6 +44,8 @@ class Route:
     suspends: Suspends = field(default_factory=Suspends)
     namespaces: dict[str, str] = field(default_factory=dict)
     """Namespace at home → at the target, where they differ."""
+    cluster: str = ""
+    """UID of the target's kube-system namespace."""
 
     def namespace(self, home: str) -> str:
         return self.namespaces.get(home, home)
@@ -78,7 +80,7 @@ def reconcile(
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
     for _ in range(MOST_ACTIONS):
-        verdict = next_action(seen, wish, route.suspends)
+        verdict = next_action(seen, wish, route.suspends, route.cluster)
         if verdict.action in (Action.NOTHING, Action.WAIT):
             break
         after = yield from _act(seen, verdict, route)
@@ -143,12 +145,24 @@ def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bo
     match verdict.action:
         case Action.HOLD:
             by_suspend = route.suspends.home
-            new = Ledger(State.HOLDING, route.to, ledger.epoch + 1, home.parallelism, by_suspend)
+            namespace = route.namespace(home.namespace)
+            new = Ledger(
+                State.HOLDING,
+                route.to,
+                ledger.epoch + 1,
+                home.parallelism,
+                by_suspend,
+                cluster=route.cluster,
+                namespace=namespace,
+            )
             return new, True, True
         case Action.HOLD_AGAIN:
             parallelism = ledger.parallelism if ledger.suspend else home.parallelism
             return replace(ledger, parallelism=parallelism, note=verdict.why), True, True
-        case Action.COMMIT | Action.CANCEL_RECALL:
+        case Action.COMMIT:
+            assert isinstance(seen.copy, CopyJob)
+            return replace(ledger, state=State.AWAY, note=verdict.why, copy=seen.copy.uid), True, True
+        case Action.CANCEL_RECALL:
             return replace(ledger, state=State.AWAY, note=verdict.why), True, True
         case Action.BEGIN_RECALL:
             return replace(ledger, state=State.RECALLING, note=verdict.why), True, True
@@ -167,13 +181,14 @@ def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bo
 
 
 def _write_ledger(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:
-    """Refused because somebody else wrote: read again, look again. A copy in hand stays: it is older, as it must be."""
+    """Refused because somebody else wrote: read again, look again. A copy in hand stays: it is older, as it must be.
+    Only a recall reads it again: that it has stopped must have been written after the recall began, or be proven so."""
     home = seen.home
     ledger, hold, guard = _next_ledger(seen, verdict, route)
     body = objects.ledger_patch(home, ledger, hold, guard)
     answer = yield Request(True, "PATCH", jobs_path(home.namespace, home.name), body)
     if answer.status < 300:
-        return Seen(home_job(answer.body), seen.copy)
+        return Seen(home_job(answer.body), UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
     fresh = yield from _read_home(home)
     return None if fresh is None else Seen(fresh)
 
@@ -192,8 +207,13 @@ def _mirror(seen: Seen) -> Generator[Request, Answer, Seen | None]:
 # ---- at the target
 
 
+def _copy_namespace(home: HomeJob, route: Route) -> str:
+    """As the ledger has it: `route` may have been configured anew since."""
+    return home.ledger.namespace or route.namespace(home.namespace)
+
+
 def _copy_path(home: HomeJob, route: Route) -> str:
-    return jobs_path(route.namespace(home.namespace), home.name)
+    return jobs_path(_copy_namespace(home, route), home.name)
 
 
 def _read_copy(home: HomeJob, route: Route) -> Generator[Request, Answer, CopyJob | None]:
@@ -202,11 +222,11 @@ def _read_copy(home: HomeJob, route: Route) -> Generator[Request, Answer, CopyJo
 
 
 def _copy_pods(home: HomeJob, route: Route) -> Generator[Request, Answer, Pods]:
-    return (yield from _list_pods(False, route.namespace(home.namespace), {objects.ORIGIN: home.uid}))
+    return (yield from _list_pods(False, _copy_namespace(home, route), {objects.ORIGIN: home.uid}))
 
 
 def _create(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
-    namespace = route.namespace(seen.home.namespace)
+    namespace = _copy_namespace(seen.home, route)
     body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target)
     answer = yield Request(False, "POST", jobs_path(namespace), body)
     if answer.status < 300:

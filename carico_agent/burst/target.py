@@ -45,6 +45,11 @@ def suspends(version: Object) -> bool:
     return (str(version.get("major")), int(digits or 0)) >= ("1", 22)
 
 
+async def identity(client: KubeClient) -> str:
+    """Which cluster this is: the UID of its kube-system namespace, which lives as long as the cluster."""
+    return str((await client.get("/api/v1/namespaces/kube-system"))["metadata"]["uid"])
+
+
 async def probe(target: Target, period_s: float = 3.0) -> None:
     """Ask a target every few seconds whether it is there, so that `status` knows within 10 s that it is not.
 
@@ -54,9 +59,11 @@ async def probe(target: Target, period_s: float = 3.0) -> None:
         try:
             version = await target.prober.get("/version")
             by_suspend = replace(target.route.suspends, target=suspends(version))
-            target.route = replace(target.route, suspends=by_suspend)
+            target.route = replace(target.route, suspends=by_suspend, cluster=await identity(target.prober))
             target.silent_since_s, target.known = None, True
-        except KubeError:
+            target.health.good("probe")
+        except KubeError as error:
+            target.health.bad("probe", error)
             if target.silent_since_s is None:
                 target.silent_since_s = time.monotonic()
         await asyncio.sleep(period_s)

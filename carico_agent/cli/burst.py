@@ -107,6 +107,9 @@ def _bring_home(given: argparse.Namespace, settings: Settings) -> int:
         complain(f"there is no Job {namespace}/{name} at home")
         return 1
     state = outcome.job.ledger.state
+    if state == State.HOME and outcome.job.deleting:
+        print(f"{namespace}/{name} is deleted")
+        return 0
     if state == State.HOME:
         print(f"{namespace}/{name} is at home")
         return 0

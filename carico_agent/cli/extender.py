@@ -5,6 +5,7 @@ kube-scheduler that use it.
 
 examples:
   carico extender --kubeconfig ~/.kube/config --listen 127.0.0.1:7401
+  carico extender --page 127.0.0.1:9752    and look at the cluster at http://127.0.0.1:9752/
   carico extender --policies
 """
 
@@ -21,6 +22,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured place")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
+    parser.add_argument("--page", metavar="HOST:PORT", help="serve the cluster's page here")
     parser.add_argument("--policies", action="store_true", help="list the policies and their settings, and stop")
     parser.add_argument("--verbose", action="store_true", help="log more")
 
@@ -40,6 +42,7 @@ def run(given: argparse.Namespace) -> int:
         format="%(levelname)s %(name)s: %(message)s",
     )
     settings = override(settings, "extender", listen=given.listen)
+    settings = override(settings, "cluster_page", listen=given.page)
     settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     from carico_agent.app.extender import ExtenderServer
     from carico_agent.kube.errors import BadAccess

@@ -51,7 +51,7 @@ class ModelConfig:
     """Time constant of the fast smoothing [s], once a deviation has proven to last."""
 
     ema_patience_s: float = 0.3
-    """How long a deviation must last in one direction to be believed [s] (paper 4.2.2)."""
+    """How long a deviation must last in one direction to be believed [s] (*CARICO*, 4.2.2)."""
 
     ema_band: float = 0.03
     """Deviations within ± this are noise and never switch to fast smoothing."""
@@ -63,7 +63,7 @@ class ModelConfig:
     """From this usage on a resource is saturated: more Pods no longer show, so it teaches only "at least this"."""
 
     idle_drift_per_s: float = 1e-4
-    """Relative growth of the cost while no Pod runs (paper 5.9), until the prior is reached again."""
+    """Relative growth of the cost while no Pod runs (*CARICO*, 5.9), until the prior is reached again."""
 
     def limit(self, resource: str) -> float:
         return float(self.limits.get(resource, 1.0))

@@ -20,7 +20,7 @@ class DynamicEma:
     >>> round(spike[-1], 2), round(step[-1], 2)
     (0.35, 0.8)
 
-    Source: paper 000, 4.2.2.
+    Source: *CARICO* (dissertation), 4.2.2.
     """
 
     def __init__(self, channels: int, slow_s: float, fast_s: float, patience_s: float, band: float) -> None:

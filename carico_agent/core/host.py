@@ -92,6 +92,7 @@ class Host:
         self._power = sqrt(2.0 * (cores + 1))
         self.usage = [nan] * m
         self.excess = 0.0
+        self.throttled = False  # quotas stop Pods, so that the node's cpu reading says at most what is used
         self._throttling = 0.5 * THROTTLING  # part of the jumps that is unexplained: two in a row are believed
         self._least = nan  # the least cpu difference seen lately
         self._recent: list[list[float]] = [[] for _ in range(m)]
@@ -119,6 +120,7 @@ class Host:
             derived = node[i] - pods[i]
             if x == x or derived == derived:
                 self._take(i, x if x == x else derived)
+        self.throttled = self.cpu is not None and usage[self.cpu] == usage[self.cpu]
         if self.cpu is not None and self.usage[self.cpu] == self.usage[self.cpu]:
             host, part = self.usage[self.cpu], pods[self.cpu]
             beyond = min(node[self.cpu] - part - host, self._most_excess(part + host))
@@ -141,8 +143,10 @@ class Host:
         self._least = min(self._least + RISE_PER_READING, difference)
         if beyond == beyond:
             self._throttling += 0.25 * (1 - self._throttling) if beyond > LEAST_JUMP else -0.15 * self._throttling
-        throttled = self._throttling > THROTTLING
-        self.excess = min(difference - self._least, self._most_excess(pods + self._least)) if throttled else 0.0
+        self.throttled = self._throttling > THROTTLING
+        self.excess = 0.0
+        if self.throttled:
+            self.excess = min(difference - self._least, self._most_excess(pods + self._least))
 
     def _most_excess(self, busy: float) -> float:
         """How much throttled Pods can add to the cpu reading of a node whose true usage is `busy`.

@@ -46,6 +46,8 @@ class Intake:
         self.settled_t = -inf
         self.calm = [nan] * len(self._resources)  # smoothed usage before Pods changed
         self.calm_pods = 0
+        self.calm_t = -inf  # when that was
+        self.rose = 0  # Pods that came since, whoever else left
         self.jump = [0.0] * len(self._resources)  # how far usage moved while Pods changed, until taken
         self._seen_s = [inf] * len(self._resources)  # how long ago each resource was last known
         self._open(0.0)
@@ -59,11 +61,11 @@ class Intake:
             self._open(t)
         elif not self._smoothed:
             self._batch_t = t - elapsed_s
-        smoothed = self._ema.update(elapsed_s, sample)
-        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self.counted = pods if self.counted is None else self.counted
         if churn or self.unsettled or pods != self.counted:
-            self.count(t, pods, churn)
+            self.count(t, pods, churn)  # before the sample is taken in, which may hold a newcomer's start already
+        smoothed = self._ema.update(elapsed_s, sample)
+        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self._smoothed.append(list(smoothed))
         self._raw.append(sample)
         self._batch_pods += pods
@@ -80,13 +82,15 @@ class Intake:
         if self.t is None or t < self.t:
             return  # the next sample will bring it
         before, was_unsettled = self.counted or 0, self.unsettled
+        self.rose += max(0, pods - before)
         if pods != self.counted:
             self.fell_t = t if pods < before else self.fell_t
             self.settled_t = t + self._config.settle_s
             self.counted = pods
         self.unsettled = churn or t < self.settled_t
         if self.unsettled and not was_unsettled:
-            self.calm, self.calm_pods = list(self._ema.values), before
+            self.calm, self.calm_pods, self.calm_t = list(self._ema.values), before, t
+            self.rose = max(0, pods - before)
         elif was_unsettled and not self.unsettled:
             moved = zip(self.jump, self._ema.values, self.calm, strict=True)
             self.jump = [total + y - y0 for total, y, y0 in moved]
@@ -137,6 +141,8 @@ class Intake:
             "fell_t": _finite(self.fell_t),
             "calm": [_finite(y) for y in self.calm],
             "calm_pods": self.calm_pods,
+            "calm_t": _finite(self.calm_t),
+            "rose": self.rose,
             "jump": [_finite(y) for y in self.jump],
             "seen_s": [_finite(s) for s in self._seen_s],
             "batch": [[_finite(y) for y in row] for row in self._smoothed],
@@ -153,7 +159,8 @@ class Intake:
         self.fell_t = _or_never(clock.get("fell_t"))  # missing in states saved before it was remembered
         unknown = [None] * len(self._resources)  # in states of version 1
         self.calm = [nan if y is None else float(y) for y in clock.get("calm", unknown)]
-        self.calm_pods = int(clock.get("calm_pods", 0))
+        self.calm_pods, self.rose = int(clock.get("calm_pods", 0)), int(clock.get("rose", 0))
+        self.calm_t = _or_never(clock.get("calm_t"))
         self.jump = [nan if y is None else float(y) for y in clock.get("jump", unknown)]
         self._seen_s = [inf if s is None else float(s) for s in clock["seen_s"]]
         self._smoothed = [[nan if y is None else float(y) for y in row] for row in clock["batch"]]

@@ -44,7 +44,10 @@ FIRST_RAMP_S = 6.0
 MOST_RAMP_S = 120.0
 
 LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
-"""A kind leaks if three Pods or more all grow, by a tenth of the cost in half a life."""
+"""A kind leaks if three Pods or more grow together, by more than noise and by a tenth of the cost in half a life."""
+
+READING_NOISE_RATIO = 0.05
+"""Relative noise of one reading of a Pod."""
 
 CLUSTER_WEIGHT = 0.25
 """What other nodes know about a kind counts as a quarter of a Pod of our own."""
@@ -132,21 +135,32 @@ class Kind:
         age_s = pod.t - pod.since_t
         if not any(self.growth) or not age_s < inf:
             return pod.mean
-        rest_s = self.life_s / 2 - age_s + MEAN_AGE_S
+        rest_s = self._span_s() / 2 - age_s + MEAN_AGE_S
         return [max(0.0, x + growth * rest_s) for x, growth in zip(pod.mean, self.growth, strict=True)]
+
+    def _span_s(self) -> float:
+        """How long its Pods live; while none has left, twice as long as the oldest has."""
+        if self.life_s == self.life_s:
+            return self.life_s
+        return 2 * max((pod.t - pod.since_t for pod in self.pods.values() if pod.since_t > -inf), default=0.0)
 
     def learn_growth(self) -> None:
         """The mean growth of the Pods watched long enough, where it matters: a tenth of the cost in half a life."""
-        if self.life_s != self.life_s:
+        span_s = self._span_s()
+        if not span_s > 0:
             return
         for i, cost in enumerate(self.cost):
-            seen = [g for g in (pod.growth(i) for pod in self.pods.values() if pod.shown) if g == g]
+            seen = [pod.grown(i) for pod in self.pods.values() if pod.shown]
+            seen = [(by, in_s) for by, in_s in seen if by == by]
             if len(seen) < ENOUGH_GROWING:
                 continue
-            growth = sum(seen) / len(seen)
-            leaks = growth * self.life_s / 2 > LEAK_RATIO * cost and min(seen) > 0
+            watched_s = sum(in_s for _, in_s in seen)
+            growth = sum(by for by, _ in seen) / watched_s
+            # what the first reading of each was off by, seen over all that time
+            growth_sd = READING_NOISE_RATIO * cost * sqrt(len(seen)) / watched_s
+            leaks = growth * span_s / 2 > LEAK_RATIO * cost and growth > 2 * growth_sd
             self.growth[i] += 0.2 * ((growth if leaks else 0.0) - self.growth[i])
-            if not leaks and self.growth[i] * self.life_s / 2 < 0.1 * LEAK_RATIO * cost:
+            if not leaks and self.growth[i] * span_s / 2 < 0.1 * LEAK_RATIO * cost:
                 self.growth[i] = 0.0
 
     def renew(self) -> None:
@@ -182,7 +196,7 @@ class Kind:
         for x in values:
             squares += (x - mean) * (x - mean)
         spread_2 = squares / (n + past + 1)
-        leak = self.growth[i] * self.life_s / 6 if self.growth[i] else 0.0
+        leak = self.growth[i] * self._span_s() / 6 if self.growth[i] else 0.0
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
     def _cluster_cost(self, i: int) -> float:

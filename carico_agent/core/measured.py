@@ -122,7 +122,7 @@ class MeasuredPods:
     def _sum_up(self) -> None:
         """What all Pods use together, as measured, and what the young among them do not show yet."""
         kinds, nothing = self.kinds.by_name, [0.0] * self._m
-        rows, workload = [], 0
+        rows, workload, unread = [], 0, list(nothing)
         self.young = 0
         self.hidden, self.unfolding = list(nothing), list(nothing)
         for pod in self.pods.values():
@@ -132,8 +132,13 @@ class MeasuredPods:
                 if kind.ramp_s >= SLOW_RAMP_S:
                     self._add_hidden(pod, kind)
             rows.append(pod.now)
+            if pod.t == -inf or any(x != x for x in pod.now):
+                unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, kind.cost, strict=True)]
             workload += not kind.daemon
         self.together = _sums(rows) or nothing
+        # the same with Pods that were not read yet at what their kind costs
+        self.wanted = [sum(x for x in column if x == x) for column in zip(*rows, strict=True)] or list(nothing)
+        self.wanted = [a + b for a, b in zip(self.wanted, unread, strict=True)]
         self.workload = workload  # Pods that are no daemons
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]

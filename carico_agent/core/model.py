@@ -79,7 +79,7 @@ class CapacityModel:
         self._workload = self._local
         self._unit: tuple[float, ...] = (0.0,) * m  # the workload's σ₁u₁
         self._halted_s = 0.0
-        self._prior = Prior(c.cost_prior(self.resources))
+        self._prior = self._own_prior = Prior(c.cost_prior(self.resources))
         self._noise = [c.noise_sd**2] * m  # variance of the node's smoothed usage, learned while Pods are measured
         self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
         self._next: NextPod | None = None  # made when asked for, until Pods are measured again
@@ -210,7 +210,9 @@ class CapacityModel:
         t = intake.t if intake.t is not None else pods.t or 0.0
         extra = pods.extra(self.pods, intake.changed_t())
         came = self.pods - intake.calm_pods
-        return Now(t, usage, self._noise, self._limits, intake.unsettled, intake.calm, came, extra)
+        unsettled_s = t - intake.calm_t if intake.unsettled else 0.0
+        settling = intake.unsettled, unsettled_s
+        return Now(t, usage, self._noise, self._limits, *settling, intake.calm, came, intake.rose, extra)
 
     def _unmeasured_cost(self, judgement: Judgement) -> tuple[list[float], list[float]]:
         """What a Pod costs in resources that no Pod is measured in (network), by the node-wide filter."""
@@ -310,6 +312,8 @@ class CapacityModel:
         if not all(0 <= c <= 1 for c in cost) or not all(0 <= p < inf for p in precision):
             raise ValueError(f"cost {list(cost)} must be in [0, 1] and precision {list(precision)} at least 0")
         self._estimator.learn_cost(cost, precision)
+        self._prior = self._own_prior.learned(cost, precision)
+        self._next = None
 
     def local_kinds(self) -> list[KindCost]:
         """What each kind costs by this node's own evidence: at most 32 kinds, those that arrive most."""
@@ -336,7 +340,7 @@ class CapacityModel:
             "estimator": self._estimator.state(),
             "clock": clock | {"halted_s": self._halted_s},
             "pods": self._measured.state(),
-            "prior": self._prior.state(),
+            "prior": [self._own_prior.state(), self._prior.state()],
             "noise": list(self._noise),
         }
 
@@ -363,10 +367,10 @@ class CapacityModel:
             self._global = (Subspace.from_state(state["global"][0], m), float(state["global"][1]))
         self._estimator.restore(state["estimator"])
         if state["version"] == 1:
-            self._prior = self._prior.learned(*self._estimator.local_cost())
+            self._prior = self._own_prior = self._own_prior.learned(*self._estimator.local_cost())
             return
         self._measured.restore(state["pods"])
-        self._prior = Prior.from_state(state["prior"], m)
+        self._own_prior, self._prior = (Prior.from_state(one, m) for one in state["prior"])
         self._noise = [float(x) for x in state["noise"]]
         if len(self._noise) != m:
             raise ValueError("damaged model state: noise")

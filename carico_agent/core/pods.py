@@ -92,10 +92,10 @@ class Pod:
         self.mean, self.first = list(usage), list(usage)
         return True
 
-    def growth(self, i: int) -> float:
-        """How fast it grows, per second; NaN until it was watched for long enough."""
+    def grown(self, i: int) -> tuple[float, float]:
+        """By how much it grew, and in which time [s]; NaN until it was watched for long enough."""
         watched_s = self.t - self.shown_t - MEAN_AGE_S
-        return (self.mean[i] - self.first[i]) / watched_s if watched_s >= LEAST_WATCHED_S else nan
+        return (self.mean[i] - self.first[i], watched_s) if watched_s >= LEAST_WATCHED_S else (nan, nan)
 
     def _has_shown(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
         age_s = t - self.since_t

@@ -30,6 +30,15 @@ TRUSTED_SHARE = 0.75
 UNSETTLED_RATIO = 0.25
 """While Pods come and go usage is off by a quarter of a Pod for each."""
 
+PARTS_RATIO = 0.03
+"""The sum of Pods' readings is off by this much, as a standard deviation."""
+
+LONG_UNSETTLED_S = 4.0
+"""Where Pods come and go for longer than this without a pause [s], room is what their own readings leave."""
+
+FULL = 0.97
+"""From here on a reading of the node is cut off: it says nothing about what is used beyond."""
+
 SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
@@ -92,10 +101,14 @@ class Situation:
     limits: Sequence[float]
     unsettled: bool
     """Pods have just come or gone."""
+    unsettled_s: float
+    """For how long they do [s]."""
     calm: Sequence[float]
     """Usage before they did."""
     came: int
     """Pods counted more (or less) than then."""
+    rose: int
+    """Pods that came since, whoever else left."""
     extra: int
     """Pods counted more (or less) than are measured."""
 
@@ -144,17 +157,24 @@ def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
         cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
         if now.unsettled and now.calm[i] == now.calm[i]:
             expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
-            used = expected if now.came > 0 else min(used, expected)
+            used = expected if now.rose else min(used, expected)  # usage does not show newcomers yet
             # newcomers that are among the measured Pods already are in both
             hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
         elif now.extra > 0:
             hidden += now.extra * following.slow_cost[i]
+        excess, unsure = pods.host.excess_of(i), 0.0
+        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
         if used != used:
-            used = pods.host.usage[i] + pods.together[i] + max(0, now.extra) * cost
-        excess = pods.host.excess_of(i)
+            used = parts
+        elif now.unsettled_s > LONG_UNSETTLED_S and parts == parts:
+            # what was used before says nothing any more, who runs has changed; readings of Pods do not lag behind
+            used, excess, unsure = parts, 0.0, PARTS_RATIO * parts
+        elif pods.host.throttled and i == pods.host.cpu and parts == parts:
+            # the excess changes with every Pod that comes or goes, and is known only when Pods are read again
+            used, excess, unsure = min(parts, now.usage[i]) if now.usage[i] < FULL else parts, 0.0, PARTS_RATIO * parts
         predicted |= hidden > 0.01
         free.append(limit - used + excess - hidden)
-        doubt = (0.1 * excess) ** 2 + (0.2 * hidden) ** 2
+        doubt = (0.1 * excess) ** 2 + (0.2 * hidden) ** 2 + unsure**2
         if now.unsettled:
             doubt += (UNSETTLED_RATIO * cost) ** 2 * (1 + abs(now.came))
         sd.append(sqrt(now.noise[i] + doubt))

@@ -2,7 +2,7 @@
 
 Batches are scaled by 1/√n, and merges are √w-weighted, so that σ₁ keeps its meaning for ever: constant usage keeps σ₁
 constant, and nodes with different numbers of samples stay comparable. (Plain concatenation lets σ₁ grow without
-bound, paper 000 appendix A.3.)
+bound: *CARICO*, appendix A.3.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,6 +13,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 Vector = NDArray[np.float64]
+TIED = 1e-9
+"""Magnitudes that differ by less than this share count as equal."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,7 +27,7 @@ class Subspace:
     >>> round(s.merge(s, 0.5).magnitude, 12)
     1.0
 
-    Source: paper 000, 3.2 and 3.3; u₁ ≥ 0 by Perron–Frobenius, appendix A.1.
+    Source: *CARICO* (dissertation), 3.2 and 3.3; u₁ ≥ 0 by Perron–Frobenius, appendix A.1.
     """
 
     u: Vector
@@ -51,6 +53,8 @@ class Subspace:
         if a.shape[1] == 0:
             return cls.empty(a.shape[0])
         u, sigma, _ = np.linalg.svd(a, full_matrices=False)
+        if sigma.size > 1 and sigma[1] >= (1 - TIED) * sigma[0] > 0:
+            u = _lead(u, int(np.count_nonzero(sigma >= (1 - TIED) * sigma[0])))
         keep = min(rank or len(sigma), len(sigma))
         u, sigma = u[:, :keep], sigma[:keep]
         # The sign of a singular vector is free: each gets a positive sum, so that equal inputs give equal outputs.
@@ -97,7 +101,7 @@ class Subspace:
         return self._decompose(np.hstack([mine, batch * np.sqrt(weight / batch.shape[1])]), rank)
 
     def merge(self, other: "Subspace", weight: float, rank: int | None = None) -> "Subspace":
-        """Both memories in one: SVD of [√(1−w)·UΣ, √w·U′Σ′], w = weight of `other` (paper 3.3)."""
+        """Both memories in one: SVD of [√(1−w)·UΣ, √w·U′Σ′], w = weight of `other` (*CARICO*, 3.3)."""
         if not 0 <= weight <= 1:
             raise ValueError(f"weight {weight} is not in [0, 1]")
         if other.m != self.m:
@@ -129,7 +133,7 @@ def capacity(usage: Sequence[float], unit: Sequence[float], limits: Sequence[flo
     >>> k, first
     (2.0, 0)
 
-    Source: paper 000, equations 3.3 and 3.4: y + k·σ₁u₁ < 1 for all i.
+    Source: *CARICO*, equations 3.3 and 3.4: y + k·σ₁u₁ < 1 for all i.
     """
     best, limiting = float("inf"), None
     for i, (y, step, limit) in enumerate(zip(usage, unit, limits, strict=True)):
@@ -139,3 +143,22 @@ def capacity(usage: Sequence[float], unit: Sequence[float], limits: Sequence[flo
             if room < best:
                 best, limiting = room, i
     return best, limiting
+
+
+def _lead(u: Vector, tied: int) -> Vector:
+    """`u` with its first `tied` columns, which have equal magnitudes, turned so that the first one is non-negative.
+
+    Within such columns every rotation is a right answer, and LAPACK may give one of mixed signs. A·Aᵀ has no negative
+    entry, so (A·Aᵀ)ᵏ·1 has none either, and for growing k it becomes the projection of 1 onto these columns.
+
+    >>> _lead(np.array([[0.6, 0.8], [-0.8, 0.6]]), 2).round(12)[:, 0].tolist()
+    [0.707106781187, 0.707106781187]
+    """
+    top = u[:, :tied]
+    towards = top.sum(axis=0)
+    mirror = towards / np.sqrt(towards @ towards)
+    mirror[0] -= 1.0  # Householder: I − 2vvᵀ/vᵀv with v = w − e₁ takes e₁ to w
+    length = mirror @ mirror
+    if length > 0:
+        top = top - np.outer(top @ mirror, 2.0 / length * mirror)
+    return np.hstack([top, u[:, tied:]])

@@ -3,8 +3,8 @@
 What counts as a change is decided by its effect on other nodes' estimates: `python -m lab.bench.federation --estimate`
 compares them with exchanging every second. A node that never ran a Pod counts by the cluster's cost alone, so it
 notices most: when costs had to move by 10 % to be sent and by 5 % to be pushed, it was off by up to 1.2 Pods of 20 in a
-cluster of 25 nodes; with 1 % and 0.2 % by 0.04. In the mean over N nodes the errors of single ones average out, so
-the threshold grows with √N, and a large cluster exchanges less.
+cluster of 25 nodes; with 1 % and 0.2 % by 0.065, with 0.7 % and 0.13 % by 0.039. In the mean over N nodes the errors
+of single ones average out, so the threshold grows with √N, and a large cluster exchanges less.
 """
 
 import math
@@ -17,12 +17,12 @@ from carico_agent.federation import kinds
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Sums
 
-COST_RATIO = 0.01
+COST_RATIO = 0.007
 """A cost that moved by less than this share of itself has not changed, in a cluster of SMALL nodes."""
 MOST_COST_RATIO = 0.1
 SMALL = 25
 PUSH_TOLERANCE = 0.01
-PUSH_COST_RATIO = 0.002
+PUSH_COST_RATIO = 0.0013
 PUSH_NODES_RATIO = 0.05
 
 
@@ -65,8 +65,8 @@ def shifted(a: Subspace, b: Subspace, tolerance: float) -> bool:
 def cost_ratio(nodes: int) -> float:
     """The share of itself by which a cost must move to be sent in a cluster of `nodes`.
 
-    >>> cost_ratio(3), cost_ratio(100), cost_ratio(5000)
-    (0.01, 0.02, 0.1)
+    >>> cost_ratio(3), cost_ratio(100), round(cost_ratio(5000), 3)
+    (0.007, 0.014, 0.099)
     """
     return min(max(COST_RATIO, COST_RATIO * math.sqrt(nodes / SMALL)), MOST_COST_RATIO)
 

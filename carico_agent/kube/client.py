@@ -17,6 +17,7 @@ import aiohttp
 from carico_agent.kube.access import Access
 from carico_agent.kube.credentials import Credentials, certificate_end
 from carico_agent.kube.errors import KubeError, Refused, Unreachable, explain
+from carico_agent.kube.lists import ListReader
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.supervise.backoff import Backoff
 
@@ -110,6 +111,18 @@ class KubeClient:
                         yield json.loads(line)
             except (aiohttp.ClientError, TimeoutError, ValueError):
                 return  # broken off; whoever follows resumes where it was
+
+    async def items(self, path: str, params: Texts, take: Callable[[Object], None]) -> Object:
+        """A list: `take` is called with every item as it arrives. Returns the list's metadata; raises KubeError."""
+        reader = ListReader()
+        async with self._answer("GET", path, None, None, params, self._timeout_s) as response:
+            try:
+                async for chunk in response.content.iter_any():
+                    for item in reader.feed(chunk):
+                        take(item)
+                return reader.finish()
+            except (aiohttp.ClientError, TimeoutError, ValueError, KeyError) as error:
+                raise Unreachable(f"{self.access.server}: the list broke off: {error}") from error
 
     async def chunks(self, path: str, timeout_s: float) -> AsyncIterator[bytes]:
         """An answer that is no JSON (metrics), in pieces as they come; raises KubeError."""

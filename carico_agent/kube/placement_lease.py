@@ -9,12 +9,15 @@ either precedes a lower offer, and is counted in it, or follows it, and is limit
 For that the Lease may never offer more than the node publishes: it is lowered before the Node object and raised after
 it. An offer expires: a Lease that nobody renews must not close its node for ever.
 
+Its spec is a Lease's usual one: `holderIdentity` is the agent, `renewTime` its heartbeat, `leaseDurationSeconds` how
+long consumers may believe the number on the Node object after it.
+
 A claim counts for some seconds after it was first read, longer than any watch lags, and is keyed by UID, so a Pod that
 is claimed *and* seen bound counts once. Clocks of different machines are compared only for the expiry of an offer,
 which is minutes.
 
-Why a Lease and not the Node: every change of a Node wakes all who watch nodes, nobody watches these Leases. Why not
-leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their
+Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases. Why
+not leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their
 numbers whoever leads.
 """
 
@@ -78,6 +81,12 @@ class LeaseRecord:
     """When that offer expires (wall clock, seconds since 1970)."""
     claims: dict[str, Claim] = field(default_factory=dict)
     """Claims by Pod UID."""
+    holder: str = ""
+    """The agent that writes it."""
+    renewed_s: float = -inf
+    """Its last heartbeat (wall clock); -inf: there was none, or only metadata was asked for."""
+    ttl_s: float = 0.0
+    """How long that is valid [s]."""
 
     def offer(self, now_s: float) -> Offer:
         """What is offered at `now_s` (wall clock)."""
@@ -118,18 +127,24 @@ class PlacementLeases:
                 raise
             return LeaseRecord()
 
-    async def offer(self, node: str, offer: Offer, ttl_s: float, owner: list[Object]) -> LeaseRecord:
-        """Write what the node offers from now on, whoever else is writing. The Lease is deleted with its `owner`."""
+    async def offer(self, node: str, offer: Offer, ttl_s: float, owner: list[Object], holder: str = "") -> LeaseRecord:
+        """Write what the node offers from now on, and that its agent, `holder`, is alive, whoever else is writing. The
+        Lease is deleted with its `owner`."""
         offered = {"places": offer.places, "resource": offer.resource, "time": rfc3339(), "ttl_s": ttl_s}
         meta: Object = {"annotations": {OFFER: json.dumps(offered, separators=(",", ":"))}}
         if owner:
             meta["ownerReferences"] = owner
+        spec = {
+            "renewTime": rfc3339(digits="microseconds"),
+            "holderIdentity": holder or None,
+            "leaseDurationSeconds": max(1, round(ttl_s)),
+        }
         try:
-            return lease_record(await self._client.patch(f"{self._path}/{node}", {"metadata": meta}))
+            return lease_record(await self._client.patch(f"{self._path}/{node}", {"metadata": meta, "spec": spec}))
         except Refused as refused:
             if refused.status != 404:
                 raise
-        return lease_record(await self._client.post(self._path, self._lease(node, meta)))
+        return lease_record(await self._client.post(self._path, self._lease(node, meta, spec)))
 
     async def claim(self, node: str, known: LeaseRecord, claims: dict[str, Claim]) -> LeaseRecord | None:
         """Write these claims; None when somebody else has written since `known` was read: read and decide again."""
@@ -153,9 +168,9 @@ class PlacementLeases:
             if refused.status != 404:
                 raise
 
-    def _lease(self, node: str, meta: Object) -> Object:
+    def _lease(self, node: str, meta: Object, spec: Object | None = None) -> Object:
         named = {"name": node, "namespace": self._namespace, **meta}
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": named, "spec": {}}
+        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": named, "spec": spec or {}}
 
 
 def lease_record(lease: Object) -> LeaseRecord:
@@ -169,7 +184,30 @@ def lease_record(lease: Object) -> LeaseRecord:
     """
     meta = lease["metadata"]
     annotations = meta.get("annotations") or {}
-    return LeaseRecord(meta["resourceVersion"], *_offer(annotations.get(OFFER)), _claims(annotations.get(CLAIMS)))
+    return LeaseRecord(
+        meta["resourceVersion"],
+        *_offer(annotations.get(OFFER)),
+        _claims(annotations.get(CLAIMS)),
+        *_heartbeat(lease.get("spec") or {}),
+    )
+
+
+def _heartbeat(spec: Object) -> tuple[str, float, float]:
+    """Holder, time of renewal and how long it is valid.
+
+    >>> _heartbeat({"holderIdentity": "x", "renewTime": "2024-01-01T00:00:00.000000Z", "leaseDurationSeconds": 150})
+    ('x', 1704067200.0, 150.0)
+    >>> _heartbeat({"renewTime": 7})
+    ('', -inf, 0.0)
+    """
+    try:
+        return (
+            str(spec.get("holderIdentity") or ""),
+            parse_rfc3339(spec["renewTime"]),
+            float(spec["leaseDurationSeconds"]),
+        )
+    except MALFORMED:
+        return "", -inf, 0.0
 
 
 MALFORMED = (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError)

@@ -35,7 +35,7 @@ AGENT = (
 
 def lease_rights(namespace: str) -> tuple[Right, ...]:
     """To write a node's placement Lease."""
-    return tuple(Right(verb, "leases", "", "coordination.k8s.io", namespace) for verb in ("create", "patch"))
+    return tuple(Right(verb, "leases", "", "coordination.k8s.io", namespace) for verb in ("get", "create", "patch"))
 
 
 async def allowed(client: KubeClient, right: Right) -> bool:

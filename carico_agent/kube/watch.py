@@ -2,6 +2,11 @@
 
 Resumes where it was after an interruption; lists again only when the server has forgotten that point (410). Objects
 are reduced by `pick` as they arrive, so that a list of 5,000 nodes does not stay in memory as such.
+
+The first list may be as old as the API server's watch cache (resourceVersion=0), a later one must not be older than
+what we have seen (resourceVersionMatch=NotOlderThan, 1.19 and newer). Both are answered from that cache; a list
+without a version makes the API server read all Pods of the cluster from etcd, whatever the field selector. The watch
+begins at the version of the list, so what the cache did not have yet arrives as events.
 """
 
 import asyncio
@@ -16,7 +21,6 @@ from carico_agent.kube.health import Health
 from carico_agent.supervise.backoff import Backoff
 
 T = TypeVar("T")
-PAGE = 250
 LEAST_S = 1.0
 """A watch that ends sooner is not opened again before [s]."""
 
@@ -44,7 +48,8 @@ class ResourceWatch(Generic[T]):
         self._select = {"fieldSelector": select} if select else {}
         if labels:
             self._select["labelSelector"] = labels
-        self._version = ""
+        self._version = ""  # where the watch resumes; empty: list first
+        self._seen = "0"  # the newest version that we know of; empty: what that was the server cannot tell
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
         self.lists = 0
         self.synced = asyncio.Event()
@@ -67,26 +72,28 @@ class ResourceWatch(Generic[T]):
                 self._health.bad(self._path, error)  # the client itself makes us wait
             except KubeError as error:
                 if isinstance(error, Refused) and error.gone:
-                    self._version = ""
+                    self._seen, self._version = self._version, ""
                     continue
+                if isinstance(error, Refused) and error.status == 504:  # "Too large resource version": another server
+                    self._seen = ""
                 failures += 1
                 self._health.bad(self._path, error)
                 await asyncio.sleep(self._backoff.delay_s(failures))
 
     async def _list(self) -> None:
         things: list[T] = []
-        token = ""
-        while True:
-            more = {"continue": token} if token else {}
-            page = await self._client.get(self._path, {"limit": str(PAGE), **self._select, **more})
-            things += [self._pick(item) for item in page.get("items") or ()]
-            token = page["metadata"].get("continue", "")
-            if not token:
-                break
-        self._version = page["metadata"]["resourceVersion"]
+        meta = await self._client.items(
+            self._path, {**self._select, **self._not_older()}, lambda item: things.append(self._pick(item))
+        )
+        self._version = self._seen = meta["resourceVersion"]
         self.lists += 1
         self._snapshot(things)
         self.synced.set()
+
+    def _not_older(self) -> dict[str, str]:
+        if self._seen in ("", "0"):
+            return {"resourceVersion": self._seen} if self._seen else {}
+        return {"resourceVersion": self._seen, "resourceVersionMatch": "NotOlderThan"}
 
     async def _follow(self) -> None:
         opened_s = time.monotonic()

@@ -5,6 +5,7 @@ for every answer: nothing is loaded from elsewhere, no inline script or style ru
 """
 
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
 from importlib.resources import files
 from string import Template
 from typing import Any
@@ -14,6 +15,7 @@ from aiohttp import web
 from carico_agent.net.http import ApiError, Handler
 from carico_agent.net.openapi import Operation, operation
 from carico_agent.page.access import check_host, guarded, has_token
+from carico_agent.page.cluster_table import plain_cluster
 from carico_agent.page.table import NO_TOKEN, plain_page
 
 CONTENT_TYPES = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml", "html": "text/html"}
@@ -32,23 +34,38 @@ READ_PATHS = (
     "/v1/history",
     "/v1/pods",
     "/v1/kinds",
+    "/v1/progress",
     "/v1/reservations",
     "/v1/plugins",
     "/v1/plugins/{id}",
     "/v1/self",
 )
-"""What the page asks for; nothing else of the API is served beside it."""
+"""What the node's page asks for; nothing else of the API is served beside it."""
 
 Facts = Callable[[], Awaitable[Mapping[str, Any]]]
-"""The status (as /v1/status gives it), for the table; raises ApiError while there is none."""
+"""What the page shows first, for the table: of a node the status (as /v1/status gives it), of a cluster the body of
+/v1/cluster. Raises ApiError while there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A first document, and how its numbers look without scripts."""
+
+    file: str
+    plain: Callable[[Mapping[str, Any], str], str]
+    """Tables out of facts, or out of the reason why there are none."""
+
+
+NODE = Document("index.html", plain_page)
+CLUSTER = Document("cluster.html", plain_cluster)
 
 
 def page_routes(
-    api: Mapping[str, Handler], facts: Facts, token: str = "", loopback: bool = True
+    api: Mapping[str, Handler], facts: Facts, token: str = "", loopback: bool = True, document: Document = NODE
 ) -> dict[str, dict[str, Handler]]:
     """Everything the page needs: its files for all, `api` (path → GET handler) for those with the token."""
-    routes = {f"/{name}": {"GET": _file(name, loopback)} for name in _names() if name != "index.html"}
-    routes["/"] = {"GET": _index(facts, token, loopback)}
+    routes = {f"/{name}": {"GET": _file(name, loopback)} for name in _names() if not name.endswith(".html")}
+    routes["/"] = {"GET": _index(document, facts, token, loopback)}
     return routes | {path: {"GET": guarded(handler, token, loopback)} for path, handler in api.items()}
 
 
@@ -77,8 +94,8 @@ def _file(name: str, loopback: bool) -> Handler:
     return send
 
 
-def _index(facts: Facts, token: str, loopback: bool) -> Handler:
-    template = Template(_read("index.html").decode())
+def _index(document: Document, facts: Facts, token: str, loopback: bool) -> Handler:
+    template = Template(_read(document.file).decode())
 
     @operation(Operation(content="text/html"))
     async def send(request: web.BaseRequest) -> web.StreamResponse:
@@ -86,9 +103,9 @@ def _index(facts: Facts, token: str, loopback: bool) -> Handler:
         if loopback:
             check_host(request)
         try:
-            table = plain_page(await facts()) if has_token(request, token) else NO_TOKEN
+            table = document.plain(await facts(), "") if has_token(request, token) else NO_TOKEN
         except ApiError as error:
-            table = plain_page({}, str(error))
+            table = document.plain({}, str(error))
         text = template.substitute(plain=table)
         return web.Response(text=text, content_type="text/html", charset="utf-8", headers=HEADERS)
 

@@ -3,12 +3,16 @@
 from carico_agent.net.metrics import Family
 from carico_agent.publish.status import MODES, Status
 
+MOST_KINDS = 20
+"""Kinds with series of their own, those with most Pods: each has seven, and a cluster has thousands of nodes."""
+
 
 def status_metrics(status: Status, age_s: float) -> list[Family]:
     """One family per number; unknown numbers have no sample."""
     return [
         *_gauges(status),
         *_per_resource(status),
+        *_per_kind(status),
         _one_of("carico_mode", "1 for the mode in which Pod-Capacity was made.", "mode", MODES, status.mode),
         _one_of(
             "carico_limiting",
@@ -43,14 +47,33 @@ def _gauges(status: Status) -> list[Family]:
 
 def _per_resource(status: Status) -> list[Family]:
     usage = Family("carico_usage_ratio", "gauge", "Smoothed usage per resource, 1 is exhausted.")
+    room = Family("carico_room_ratio", "gauge", "What is left of each resource for Pods, below its limit.")
+    host = Family("carico_host_ratio", "gauge", "What is used of each resource by no Pod.")
     cost = Family("carico_pod_cost_ratio", "gauge", "What one Pod uses of each resource.")
     signals = Family("carico_signal_ratio", "gauge", "The signals usage is made of; cpu_raw is without correction.")
     for resource, value in status.usage.items():
         usage.add(value, resource=resource)
         cost.add(status.cost_vector.get(resource), resource=resource)
+        room.add(status.room.get(resource), resource=resource)
+        host.add(status.host.get(resource), resource=resource)
     for name, value in status.signals.items():
         signals.add(value, signal=name)
-    return [usage, cost, signals]
+    return [usage, cost, room, host, signals]
+
+
+def _per_kind(status: Status) -> list[Family]:
+    fits = Family("carico_kind_fits", "gauge", "How many more Pods of a kind this node can take.")
+    pods = Family("carico_kind_pods", "gauge", "Pods of a kind that run on this node.")
+    arrivals = Family("carico_kind_arrivals_ratio", "gauge", "Chance that the next Pod to arrive is of a kind.")
+    cost = Family("carico_kind_cost_ratio", "gauge", "What one Pod of a kind uses of each resource.")
+    for kind in sorted(status.kinds, key=lambda one: (-one.pods, -one.arrivals, one.kind))[:MOST_KINDS]:
+        pods.add(kind.pods, kind=kind.kind)
+        for resource, value in kind.cost.items():
+            cost.add(value, kind=kind.kind, resource=resource)
+        if not kind.daemon:
+            fits.add(kind.fits, kind=kind.kind)
+            arrivals.add(kind.arrivals, kind=kind.kind)
+    return [fits, pods, arrivals, cost]
 
 
 def _one_of(name: str, text: str, label: str, choices: tuple[str, ...], chosen: str | None) -> Family:

@@ -36,8 +36,13 @@ def less_reserved(status: Status) -> Status:
         low=None if status.low is None else max(0.0, status.low - taken),
         high=None if status.high is None else max(0.0, status.high - taken),
         slots=None if status.slots is None else status.slots - taken,
-        room={name: _less(amount, taken, status.cost_vector.get(name)) for name, amount in status.room.items()},
+        room=room_less(status, taken),
     )
+
+
+def room_less(status: Status, pods: float) -> dict[str, float | None]:
+    """The room that is left beside so many more Pods of the next kind."""
+    return {name: _less(amount, pods, status.cost_vector.get(name)) for name, amount in status.room.items()}
 
 
 def pods_by_kind(bound: Iterable[PodFacts], running: Mapping[str, bool]) -> dict[str, int]:

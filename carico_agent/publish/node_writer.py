@@ -4,14 +4,15 @@ One PATCH of nodes/status carries annotations and the extended resource (the API
 does for the kubelet), so that the agent needs no right to change a node's spec. The WriteThrottle decides when.
 
 A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that have claimed a
-place by then will come, and the published number does not fall below them.
+place by then will come, and the published number does not fall below them. The Lease carries our heartbeats, too, but
+only while the Node object has what we would write: a number that could not be corrected must expire.
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, nan
 
 from carico_agent.kube.client import KubeClient
@@ -22,10 +23,11 @@ from carico_agent.kube.names import RESOURCE, STATUS
 from carico_agent.kube.placement_lease import Offer
 from carico_agent.kube.pods import whole
 from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_kinds import less_reserved, moved, node_kinds, pods_by_kind
+from carico_agent.publish.node_kinds import less_reserved, moved, node_kinds, pods_by_kind, room_less
 from carico_agent.publish.node_mirror import NodeMirror
 from carico_agent.publish.node_offer import HeldPods, amount, held_pods, patch, places
 from carico_agent.publish.own_lease import OwnLease
+from carico_agent.publish.pace import hold_s, pace_s
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import Lowest, Summary, ThrottleConfig, WriteThrottle
 from carico_agent.supervise.backoff import Backoff
@@ -39,6 +41,12 @@ RETRY_DELAYS = Backoff(first_s=1.0, factor=2.0, most_s=60.0)
 KINDS_INTERVAL_S = 30.0
 """A kind that costs more or less than published is written after this long at the earliest [s]. Consumers subtract what
 they assign themselves, so an old cost is off by a tenth for half a minute, and a node writes once more at most."""
+
+OTHER_AGENT_S = 30.0
+"""How often we look whether the other agent of this node's name is still there [s]."""
+
+FOREIGN = "the annotations were changed"
+"""By somebody else than this agent."""
 
 Counted = Callable[[], Mapping[str, bool]]
 """UIDs of the Pods that run here → whether they are counted."""
@@ -65,6 +73,8 @@ class Published:
     """What the API server took from us last."""
 
     offer: Offer
+    wanted: Offer
+    """The same without Pods that were being bound."""
     annotation: str
     """carico.dev/status, to notice that somebody else wrote it."""
     in_flight: int
@@ -99,7 +109,8 @@ class NodeWriter:
         self._client, self._board, self._mirror, self._lease = client, board, mirror, lease
         self._config, self._health, self._counted, self._clock = config, health, counted, clock
         self._throttle = WriteThrottle(config.throttle)
-        self._lowest = Lowest(config.throttle.hold_s)
+        self._lowest = Lowest(config.throttle.hold_s)  # of the extended resource
+        self._lowest_slots = Lowest(0.0)
         self._held = HeldPods()
         self._published: Published | None = None
         self._wrote_s = -inf
@@ -114,6 +125,7 @@ class NodeWriter:
         await self._mirror.node_synced.wait()
         with suppress(TimeoutError):  # without the right to see Pods there are annotations at least
             await asyncio.wait_for(self._mirror.pods_synced.wait(), PODS_WITHIN_S)
+        await self._until_alone()
         while True:
             await self._next()
             self._mirror.wakeup.clear()
@@ -121,8 +133,35 @@ class NodeWriter:
             if self._clock() < self.retry_at_s or self._mirror.node is None or not self._board.sequence:
                 continue
             draft = self.draft()
-            if self.reason(draft):
+            if why := self.reason(draft):
+                if why == FOREIGN:
+                    await self._until_alone()
                 await self.write(draft)
+            elif self.renewal_due():
+                await self.renew()
+
+    async def _until_alone(self) -> None:
+        """Wait while another living agent publishes for this node: two would correct each other for ever."""
+        while True:
+            try:
+                other = await self._lease.other_agent()
+            except KubeError as error:
+                self._health.bad("lease", error)
+                await asyncio.sleep(RETRY_DELAYS.first_s)
+                continue
+            self._health.good("lease")
+            if not other:
+                self._health.good("agent")
+                return
+            self._health.bad("agent", OtherAgent(self._config.node, other))
+            await asyncio.sleep(OTHER_AGENT_S)
+
+    def size(self, nodes: int) -> None:
+        """The cluster has so many nodes: the more, the less often this one may write."""
+        least_s = self._config.throttle.min_interval_s
+        self._throttle.pace_s = pace_s(nodes, least_s)
+        self._lowest_slots.hold_s = hold_s(self._throttle.pace_s, least_s)
+        self._lowest.hold_s = max(self._config.throttle.hold_s, self._lowest_slots.hold_s)
 
     async def _next(self) -> None:
         """Until something may have changed; at least once a second, so that a silent board is noticed."""
@@ -140,14 +179,19 @@ class NodeWriter:
         if self._incarnation != self._mirror.incarnation:
             self._incarnation, self._published, self.retry_at_s = self._mirror.incarnation, None, -inf
             self._throttle.forget()
+            self._lease.forget()
+        config = self._config.throttle
+        self._throttle.repeat_s = config.refresh_s if self._lease.written else config.heartbeat_s
         self._server_returned |= self._health.well and not self._was_well
         self._server_returned &= self._health.well
         self._was_well = self._health.well
         counted = self._counted()
         self._mirror.drop_ended(counted)
         self._held = held_pods(self._mirror.pods.values(), self._mirror.ended.values(), counted)
+        status = self._status()
+        slots = nan if status is None or status.slots is None else status.slots
+        self._lowest_slots.add(self._clock(), slots)
         if self._mirror.pods_synced.is_set():
-            status = self._status()
             capacity = nan if status is None or status.pod_capacity is None else status.pod_capacity
             self._lowest.add(self._clock(), capacity + self._held.counted_holds)
 
@@ -161,11 +205,14 @@ class NodeWriter:
         status = self._status()
         if status is None or status.slots is None:
             return Draft(self._throttle.summary(nan, "stale"), Offer(0, self._amount()), self._board.status)
-        summary = self._throttle.summary(status.slots, status.mode, status.work.total_s)
+        low = self._lowest_slots.value
+        summary = self._throttle.summary(low, status.mode, status.work.total_s)
         amount = self._amount()
         if not self._mirror.pods_synced.is_set():
             return Draft(summary, Offer(None, amount), status)
-        kinds = node_kinds(status, pods_by_kind(self._mirror.pods.values(), self._counted()))
+        # the room that goes with the published number, not what there is at this moment
+        lower = replace(status, room=room_less(status, status.slots - low))
+        kinds = node_kinds(lower, pods_by_kind(self._mirror.pods.values(), self._counted()))
         return Draft(summary, Offer(places(summary.slots or 0, status.pods, self._held), amount), status, kinds)
 
     def _amount(self) -> int | None:
@@ -176,9 +223,14 @@ class NodeWriter:
         return amount(self._lowest.value, self._held, before, self._config.throttle)
 
     def reason(self, draft: Draft) -> str | None:
-        """Why to write now; None to hold it back."""
-        published, now_s = self._published, self._clock()
-        if now_s - self._wrote_s < self._config.throttle.min_interval_s:
+        """Why to write now; None to hold it back. A fall waits for nothing."""
+        published, now_s, config = self._published, self._clock(), self._config.throttle
+        since_s = now_s - self._wrote_s
+        if since_s < config.fall_interval_s:
+            return None
+        if why := self._throttle.reason(now_s, draft.summary) or self._fell(draft.offer.resource):
+            return why
+        if since_s < config.min_interval_s:
             return None
         if self._server_returned:
             return "the API server is back"
@@ -186,22 +238,43 @@ class NodeWriter:
             return f"{published.in_flight} Pods were on their way"
         if self._retry_pending:  # also a server that is back but does not know our rights yet: 403 for a second or two
             return "the last write failed"
-        why = self._throttle.reason(now_s, draft.summary) or self._overwritten(draft.offer.resource)
-        if why is None and published is not None and now_s - self._wrote_s >= KINDS_INTERVAL_S:
-            why = moved(published.kinds, draft.kinds)
-        return why
+        return self._overwritten(draft.offer.resource) or self._worth(draft)
+
+    def _fell(self, resource: int | None) -> str | None:
+        published = self._published
+        if resource is None or published is None or published.wanted.resource is None:
+            return None
+        before = published.wanted.resource
+        return f"{self._config.resource} {before} -> {resource}" if resource < before else None
 
     def _overwritten(self, resource: int | None) -> str | None:
-        """The server has not what we would write: more is held, a kubelet restarted, somebody else wrote."""
-        node = self._mirror.node
+        """The server has not what we wrote: a kubelet restarted, somebody else wrote; or more is held than that."""
+        node, published = self._mirror.node, self._published
         if node is None:
             return None
-        if self._published is not None and node.status != self._published.annotation:
-            return "the annotations were changed"
+        if published is not None and node.status != published.annotation:
+            return FOREIGN
         if resource is None:
             return None
+        wrote = resource if published is None or published.offer.resource is None else published.offer.resource
         have = {None if quantity is None else whole(quantity) for quantity in (node.capacity, node.allocatable)}
-        return None if have == {resource} else f"{self._config.resource} is {have}, not {resource}"
+        if have != {wrote}:
+            return f"{self._config.resource} is {have}, not {wrote}"
+        return f"{self._held.holds} {self._config.resource} are held" if self._held.holds > wrote else None
+
+    def _worth(self, draft: Draft) -> str | None:
+        """What has changed so much that it is worth a write, if one is allowed now."""
+        published, resource = self._published, draft.offer.resource
+        if published is None or not self._throttle.may_write(self._clock()):
+            return None
+        if resource is not None and resource != published.offer.resource:
+            return f"{self._config.resource} {published.offer.resource} -> {resource}"
+        return moved(published.kinds, draft.kinds) if self._clock() - self._wrote_s >= KINDS_INTERVAL_S else None
+
+    def renewal_due(self) -> bool:
+        """Whether the Lease needs a heartbeat, and deserves one: the Node object has what we would write."""
+        well = self._published is not None and not self._retry_pending
+        return well and self._lease.due(self._config.throttle.heartbeat_s)
 
     # ---- writing
 
@@ -220,6 +293,14 @@ class NodeWriter:
         self._throttle.wrote(started_s, draft.summary)
         self._wrote_s = started_s
 
+    async def renew(self) -> None:
+        """One heartbeat in the Lease. After a failure the Node object is written again, and the Lease with it."""
+        node = self._mirror.node
+        try:
+            await self._lease.renew([] if node is None else node.owner_references())
+        except KubeError as error:
+            self._failed(error)
+
     def _failed(self, error: KubeError) -> None:
         self._health.bad("write", error)
         self._retry_pending = True
@@ -231,12 +312,14 @@ class NodeWriter:
         """The Node object, and its placement Lease: a lower offer is written there first, a higher one after."""
         node, pods = self._mirror.node, self._mirror.pods
         owner = [] if node is None else node.owner_references()
-        in_flight, holds = await self._lease.lower(draft.offer, owner, pods)
+        awaited = self._published is not None and self._published.in_flight > 0
+        in_flight, holds = await self._lease.lower(draft.offer, owner, pods, awaited)
         offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
         body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.kinds)
         await self._client.patch(f"{self._config.path}/status", body)
-        self._published = Published(offer, body["metadata"]["annotations"][STATUS], in_flight, draft.kinds)
+        annotation = body["metadata"]["annotations"][STATUS]
+        self._published = Published(offer, draft.offer, annotation, in_flight, draft.kinds)
         await self._lease.raise_(draft.offer, owner)
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
@@ -244,6 +327,17 @@ class NodeWriter:
         published = self._published
         if published is None or published.offer.resource is None or not self._mirror.pods_synced.is_set():
             return
+        self._lease.leave()
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
                 await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held()), self._board.status))
+
+
+class OtherAgent(KubeError):
+    """Another agent publishes for our node."""
+
+    def __init__(self, node: str, other: str) -> None:
+        super().__init__(
+            f'another agent ({other}) publishes for node "{node}"; stop one of them, or give this one the right name '
+            "with --node or NODE_NAME"
+        )

@@ -1,7 +1,12 @@
-"""Our own node's placement Lease (kube/placement_lease.py), written with every write of the Node object."""
+"""Our own node's placement Lease (kube/placement_lease.py): what the node offers, and that its agent is alive.
+
+Every write of it is a heartbeat. It is written when the offer changes, and once in `heartbeat_s` while nothing does.
+"""
 
 import logging
+import time
 from collections.abc import Callable, Container, Iterable
+from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused
@@ -24,14 +29,55 @@ NOTHING = Offer(0, 0)
 
 
 class OwnLease:
-    """Keeps the Lease's offer at or below what the Node object publishes. `leases` None: this cluster has none."""
+    """Keeps the Lease's offer at or below what the Node object publishes. `leases` None: this cluster has none.
+    `identity`: this agent, the same after a restart."""
 
-    def __init__(self, leases: PlacementLeases | None, node: str, ttl_s: float, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        leases: PlacementLeases | None,
+        node: str,
+        ttl_s: float,
+        clock: Callable[[], float],
+        identity: str = "",
+    ) -> None:
         self._leases, self._node, self._ttl_s, self._clock = leases, node, ttl_s, clock
+        self._identity = identity
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._expiry = ClaimExpiry(CLAIM_VALID_S)
         self._seen_bound: dict[str, None] = {}
         self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
+        self._written_s = -inf
+        self.writes = 0
+
+    @property
+    def written(self) -> bool:
+        """Whether the Lease can be written, and so carries our heartbeats."""
+        return self._offered is not None
+
+    def due(self, heartbeat_s: float) -> bool:
+        """Whether it is time for a heartbeat."""
+        return self._offered is not None and self._clock() - self._written_s >= heartbeat_s
+
+    def forget(self) -> None:
+        """The node is another one now: its Lease went with the old one."""
+        self._offered = None
+
+    async def other_agent(self) -> str:
+        """Who else is alive and publishes for this node; empty: nobody, as far as we may know."""
+        if self._leases is None:
+            return ""
+        try:
+            record = await self._leases.read(self._node)
+        except Refused as refused:
+            if refused.status != 403:  # without the right to read it, nobody can know
+                raise
+            return ""
+        is_other = record.holder not in ("", self._identity)
+        return record.holder if is_other and record.renewed_s + record.ttl_s > time.time() else ""
+
+    def leave(self) -> None:
+        """What is written from now on names no holder: another agent need not wait."""
+        self._identity = ""
 
     def pods_bound(self, uids: Iterable[str]) -> None:
         """These Pods are bound to this node by the watch: their claims are settled."""
@@ -40,10 +86,17 @@ class OwnLease:
             while len(self._seen_bound) > MOST_REMEMBERED:
                 del self._seen_bound[next(iter(self._seen_bound))]
 
-    async def lower(self, offer: Offer, owner: list[Object], here: Container[str]) -> tuple[int, int]:
+    async def lower(
+        self, offer: Offer, owner: list[Object], here: Container[str], awaited: bool = False
+    ) -> tuple[int, int]:
         """Before `offer` is published: from now on nobody can claim more than it. Returns how many claimed Pods are
         being bound and are not `here` yet, and what they hold. Nothing is offered while the Lease's content is unknown.
+
+        An offer that is nowhere lower than the last one needs no write here: whoever has claimed was limited by that
+        one. Except when some were `awaited`: whether they are still on their way only the Lease says.
         """
+        if self._offered is not None and self._offered.least(offer) == self._offered and not awaited:
+            return 0, 0
         claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
         valid = self._expiry.valid(claims, self._clock())
         in_flight = [claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here]
@@ -55,19 +108,25 @@ class OwnLease:
         if self._offered is not None and self._offered != offer:
             await self._write(offer, owner)
 
+    async def renew(self, owner: list[Object]) -> None:
+        """A heartbeat: the same offer again."""
+        if self._offered is not None:
+            await self._write(self._offered, owner)
+
     async def _write(self, offer: Offer, owner: list[Object]) -> dict[str, Claim]:
         """Write the offer, and read the claims. A write whose response is lost leaves the content unknown."""
         if self._leases is None or self._clock() < self._retry_at_s:
             return {}
         self._offered = None
         try:
-            record = await self._leases.offer(self._node, offer, self._ttl_s, owner)
+            record = await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity)
         except Refused as refused:
             if refused.status not in (403, 404):
                 raise
             self._refused(refused)
             return {}
-        self._offered, self._refusals = offer, 0
+        self._offered, self._refusals, self._written_s = offer, 0, self._clock()
+        self.writes += 1
         return record.claims
 
     def _refused(self, why: KubeError) -> None:

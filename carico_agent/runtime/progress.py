@@ -13,7 +13,7 @@ from math import isfinite, nan
 from statistics import median
 from typing import Any
 
-from carico_agent.runtime.work_left import SLOPES, Point, WorkLeft, estimate
+from carico_agent.runtime.work_left import SLOPES, Pace, Point, WorkLeft, left, pace
 
 MOST_JOBS = 1024
 STALE_INTERVALS = 10
@@ -73,6 +73,8 @@ class Job:
     """When its next report was asked for: with many jobs on a node, later than the last ones came."""
     reporter: Hashable = None
     """The process that reported last."""
+    shown: Pace | None = None
+    """What `points` show."""
 
     @property
     def done(self) -> float:
@@ -86,9 +88,7 @@ class Job:
         return self.done < self.total and now_s - self.last_s > STALE_INTERVALS * self.interval_s
 
     def left(self, now_s: float) -> WorkLeft:
-        return (
-            WorkLeft() if self.is_stale(now_s) else estimate(self.points, self.total, now_s, from_start=self.runs == 1)
-        )
+        return WorkLeft() if self.is_stale(now_s) else left(self.shown, self.total, now_s)
 
 
 class ProgressTable:
@@ -127,6 +127,7 @@ class ProgressTable:
         job.total, job.last_s, job.reporter = total, t, reporter
         if not job.points or done > job.done:
             job.points.append(Point(t, done, cpu_s))
+            job.shown = pace(job.points, from_start=job.runs == 1)
 
     def _begin(self, key: str, total: float, before: Job | None) -> Job:
         self._jobs.pop(key, None)

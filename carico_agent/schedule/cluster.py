@@ -1,4 +1,8 @@
-"""What the extender knows: every node's published number, and who holds a place where. Two watches keep it true."""
+"""What the extender knows: every node's published number, and who holds a place where. Watches keep it true.
+
+A node's number stands on its Node object, and that its agent is alive in its placement Lease: it is as young as the
+younger of both. An agent without a Lease writes its Node object again instead.
+"""
 
 import asyncio
 import json
@@ -12,6 +16,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.kinds import UNKNOWN, Amounts, NodeKinds, decode
 from carico_agent.kube.names import KINDS, SLOTS, STATUS
+from carico_agent.kube.placement_lease import lease_record
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
@@ -94,6 +99,22 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     )
 
 
+@dataclass(frozen=True, slots=True)
+class Heartbeat:
+    """What a placement Lease says of its node's agent."""
+
+    node: str
+    age_s: float = inf
+    ttl_s: float = 0.0
+
+
+def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
+    """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
+    record = lease_record(lease)
+    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
+    return Heartbeat(lease["metadata"]["name"], age_s, record.ttl_s)
+
+
 def _work(status: Object) -> tuple[int, float]:
     """Jobs and their work left out of the status annotation; nothing where there is none, or no numbers.
 
@@ -123,13 +144,28 @@ def _amount(amounts: Object, name: str, unknown: float = nan) -> float:
 class Cluster:
     """Nodes and places. Times are monotonic seconds."""
 
-    def __init__(self, client: KubeClient, resource: str = "") -> None:
+    def __init__(self, client: KubeClient, resource: str = "", lease_namespace: str = "") -> None:
+        """`lease_namespace`: of the placement Leases; empty: there are none."""
         self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeState] = {}
         self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
         self.costs = ClusterCosts()
         self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
+        self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
+        self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
+        self._leases_watch = (
+            ResourceWatch(
+                client,
+                f"/apis/coordination.k8s.io/v1/namespaces/{lease_namespace}/leases",
+                read_heartbeat,
+                self.heartbeats_listed,
+                self.heartbeat_changed,
+                self.health,
+            )
+            if lease_namespace
+            else None
+        )
         self._nodes_watch = ResourceWatch(
             client,
             "/api/v1/nodes",
@@ -149,14 +185,17 @@ class Cluster:
         )
 
     async def run(self) -> None:
-        """Both watches, for ever."""
+        """All watches, for ever."""
         async with asyncio.TaskGroup() as group:
+            if self._leases_watch is not None:
+                group.create_task(self._leases_watch.run())
             group.create_task(self._nodes_watch.run())
             group.create_task(self._pods_watch.run())
 
     @property
     def synced(self) -> bool:
-        return self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
+        leases = self._leases_watch is None or self._leases_watch.synced.is_set()
+        return leases and self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
 
     def blind_s(self) -> float:
         """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
@@ -178,10 +217,12 @@ class Cluster:
             self.table.drop(node.name)
             self.ledger.drop(node.name)
             self.costs.put(node.name, None)
+            self._published.pop(node.name, None)
             return
         now_s = time.monotonic()
         state = self.nodes.setdefault(node.name, NodeState(node.name))
-        state.slots, state.ttl_s, state.published_s = node.slots, node.ttl_s, now_s - node.age_s
+        state.slots, self._published[node.name] = node.slots, (now_s - node.age_s, node.ttl_s)
+        self._date(state)
         state.prior_slots, state.resource = 2 * node.cores, node.resource
         state.cpu, state.memory, state.kinds = node.cpu, node.memory, node.kinds
         self.costs.put(node.name, node.kinds)
@@ -196,6 +237,29 @@ class Cluster:
             if (state.train_pods, state.train_s) != (work.pods, work.work_s):
                 state.train_pods, state.train_s = work.pods, work.work_s
                 self._refresh(name, now_s)
+
+    def heartbeats_listed(self, heartbeats: list["Heartbeat"]) -> None:
+        names = {one.node for one in heartbeats}
+        for name in [name for name in self._heartbeats if name not in names]:
+            self.heartbeat_changed(True, Heartbeat(name))
+        for one in heartbeats:
+            self.heartbeat_changed(False, one)
+
+    def heartbeat_changed(self, gone: bool, heartbeat: "Heartbeat") -> None:
+        name, now_s = heartbeat.node, time.monotonic()
+        if gone:
+            self._heartbeats.pop(name, None)
+        else:
+            self._heartbeats[name] = (now_s - heartbeat.age_s, heartbeat.ttl_s)
+        if (state := self.nodes.get(name)) is not None:
+            self._date(state)
+            self.table.put(state)
+
+    def _date(self, state: NodeState) -> None:
+        """The younger of both says how old the number is."""
+        unknown = (-inf, 0.0)
+        dates = self._published.get(state.name, unknown), self._heartbeats.get(state.name, unknown)
+        state.published_s, state.ttl_s = max(dates, key=sum)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
         now_s = time.monotonic()

@@ -78,6 +78,10 @@ class ClusterCosts:
             if is_known(kind.cost):
                 self._by_kind.setdefault(name, {})[node] = kind.cost
 
+    def known(self) -> dict[str, int]:
+        """Every kind that some node knows, with the number of nodes that do."""
+        return {kind: len(nodes) for kind, nodes in self._by_kind.items()}
+
     def of(self, kind: str, now_s: float) -> Amounts | None:
         """None: no node knows this kind."""
         known = self._by_kind.get(kind)

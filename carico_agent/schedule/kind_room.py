@@ -15,6 +15,11 @@ from carico_agent.schedule.policy import Reason
 LEAST: Amounts = (1e-3, 1e5, 1e-4, 1e-4)
 """No Pod takes less: otherwise a sleeping one would fit any number of times."""
 
+MARGIN = 0.2
+"""Room is taken for a place when it is this much above the next whole one [Pods]: it is read with a noise of 0.14 Pods
+where Pods come and go (lab/sim), and too many places hurt running Pods, too few cost a little throughput. The number of
+slots has its own margins (publish/throttle.py)."""
+
 _TEXTS = ("{:g} of cpu left", "{:g} MB of memory left", "{:g} % of io left", "{:g} % of network left")
 _UNITS = (1.0, 1e6, 0.01, 0.01)
 _DIGITS = (1, 0, 0, 0)
@@ -57,7 +62,7 @@ def room_for(nodes: NodeColumns, pod: PendingPod) -> KindRoom | None:
 
 def refusals(room: KindRoom, nodes: NodeColumns, kind: str, least: float) -> Iterator[Reason]:
     """Nodes without room for `least` of the kind, by what is missing."""
-    full = room.fits < least
+    full = room.fits < least + MARGIN
     name = kind.replace("{", "{{").replace("}", "}}")
     for at, (left, text) in enumerate(zip(nodes.left(), _TEXTS, strict=True)):
         refused = full & (room.limiting == at)

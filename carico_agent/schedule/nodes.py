@@ -245,3 +245,8 @@ class NodeTable:
 
     def all(self) -> NodeColumns:
         return self.at(np.arange(len(self._states)))
+
+    def all_uncached(self) -> NodeColumns:
+        """All nodes, for questions about kinds that no scheduler asks: what kinds take is read anew and not kept."""
+        kinds = [state.kinds for state in self._states]
+        return NodeColumns(self._states, np.arange(len(kinds)), self._numbers, lambda kind: column_of(kinds, kind))

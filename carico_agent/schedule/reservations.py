@@ -1,5 +1,9 @@
 """Room held for Pods that are on their way: available = slots − Pods − reserved.
 
+Room is counted in places of the next Pod to arrive. A reservation may name the kind of its Pods: one that is twice as
+heavy takes two places. Limits per client count Pods, not reservations, and one client never holds all room: a group of
+clients shares a node, and the first of them must not be able to close it for the others.
+
 A reservation ends when it is released, when its time is up, or when the Pod it names starts (from then on the Pod
 itself is counted). Plain data, no clock of its own: times are wall clock, so that they survive a restart.
 """
@@ -7,7 +11,7 @@ itself is counted). Plain data, no clock of its own: times are wall clock, so th
 import secrets
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from math import floor, isfinite
+from math import floor, inf, isfinite
 from typing import Any
 
 
@@ -20,7 +24,7 @@ class NotAvailable(Exception):
 
 
 class TooMany(Exception):
-    """This client holds as many reservations as one client may."""
+    """This client holds as much room as one client may."""
 
 
 class BadReservation(ValueError):
@@ -38,6 +42,14 @@ class Reservation:
     pod_uid: str = ""
     owner: str = ""
     """The client that made it, by the kernel's word (`holder` is what it calls itself); only it and root release it."""
+    kind: str = ""
+    """What its Pods are, if the client named it."""
+    each: float = 1.0
+    """Places that one of its Pods takes."""
+
+    @property
+    def places(self) -> float:
+        return self.pods * self.each
 
 
 class Reservations:
@@ -49,19 +61,22 @@ class Reservations:
     (0, 2)
     """
 
-    def __init__(self, most: int, most_ttl_s: float, most_per_owner: int = 0) -> None:
-        self.allow(most, most_ttl_s, most_per_owner)
+    def __init__(self, most: int, most_ttl_s: float, owner_pods: int = 0, owner_ratio: float = 1.0) -> None:
+        self.allow(most, most_ttl_s, owner_pods, owner_ratio)
         self._held: dict[str, Reservation] = {}
 
-    def allow(self, most: int, most_ttl_s: float, most_per_owner: int = 0) -> None:
-        """New bounds; what is held stays. `most_per_owner` 0: any number."""
-        self._most, self._most_ttl_s, self._most_per_owner = most, most_ttl_s, most_per_owner
+    def allow(self, most: int, most_ttl_s: float, owner_pods: int = 0, owner_ratio: float = 1.0) -> None:
+        """New bounds; what is held stays. One owner holds at most `owner_pods` Pods (0: any number) and at most
+        `owner_ratio` of all room, but always one Pod."""
+        self._most, self._most_ttl_s = most, most_ttl_s
+        self._owner_pods, self._owner_ratio = owner_pods, owner_ratio
 
-    def available(self, now_s: float, room: float | None) -> int:
-        """Whole Pods that may still be promised, given Pod-Capacity `room`; none when that is unknown."""
+    def available(self, now_s: float, room: float | None, each: float = 1.0) -> int:
+        """Whole Pods of `each` places that may still be promised, given Pod-Capacity `room`; none when unknown."""
         if room is None or not isfinite(room):
             return 0
-        return max(0, floor(room + 1e-9) - self.total(now_s))
+        self._expire(now_s)
+        return max(0, floor((room - sum(reservation.places for reservation in self._held.values())) / each + 1e-9))
 
     def total(self, now_s: float) -> int:
         self._expire(now_s)
@@ -80,25 +95,35 @@ class Reservations:
         holder: Any = "",
         pod_uid: Any = "",
         owner: str = "",
+        kind: Any = "",
+        each: float = 1.0,
     ) -> Reservation:
-        """Hold room for `pods` Pods, or raise NotAvailable. Check and promise are one step."""
+        """Hold room for `pods` Pods of `each` places, or raise NotAvailable. Check and promise are one step."""
         if not isinstance(pods, int) or isinstance(pods, bool) or not 1 <= pods <= 10_000:
             raise BadReservation(f"pods: a whole number from 1 to 10000 is expected, not {pods!r}")
         if not isinstance(ttl_s, int | float) or isinstance(ttl_s, bool) or not 0 < ttl_s <= self._most_ttl_s:
             raise BadReservation(f"ttl_s: seconds up to {self._most_ttl_s:g} are expected, not {ttl_s!r}")
-        for name, value in (("holder", holder), ("pod_uid", pod_uid)):
+        for name, value in (("holder", holder), ("pod_uid", pod_uid), ("kind", kind)):
             if not isinstance(value, str) or len(value) > 253:
                 raise BadReservation(f"{name}: text of at most 253 characters is expected, not {value!r:.60}")
-        available = self.available(now_s, room)
+        available = self.available(now_s, room, each)
         if pods > available:
             raise NotAvailable(available)
         if len(self._held) >= self._most:
             raise BadReservation(f"{self._most} reservations are held already; release some or raise reservations.most")
-        if owner and 0 < self._most_per_owner <= sum(r.owner == owner for r in self._held.values()):
-            raise TooMany(f"{owner} holds {self._most_per_owner} reservations already; release some")
-        made = Reservation(secrets.token_hex(8), pods, holder, now_s + ttl_s, pod_uid, owner)
+        made = Reservation(secrets.token_hex(8), pods, holder, now_s + ttl_s, pod_uid, owner, kind, each)
+        if owner and room is not None:
+            self._check_owner(made, room)
         self._held[made.id] = made
         return made
+
+    def _check_owner(self, made: Reservation, room: float) -> None:
+        own = [reservation for reservation in self._held.values() if reservation.owner == made.owner]
+        if 0 < self._owner_pods < made.pods + sum(reservation.pods for reservation in own):
+            raise TooMany(f"{made.owner} may hold {self._owner_pods} Pods; release some")
+        places = made.places + sum(reservation.places for reservation in own)
+        if places > max(made.each, self._owner_ratio * room) + 1e-9:
+            raise TooMany(f"{made.owner} may hold {self._owner_ratio:.0%} of the room here; the rest is for others")
 
     def find(self, key: str, now_s: float) -> Reservation | None:
         self._expire(now_s)
@@ -127,8 +152,9 @@ class Reservations:
         for row in rows:
             saved = Reservation(**row)
             expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
-            held = Reservation(
-                str(saved.id), int(saved.pods), str(saved.holder), expires_s, str(saved.pod_uid), str(saved.owner)
-            )
+            if not 0 < float(saved.each) < inf:
+                raise ValueError(f"{saved.each} places for one Pod")
+            texts = str(saved.pod_uid), str(saved.owner), str(saved.kind)
+            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, *texts, float(saved.each))
             self._held[held.id] = held
         self._expire(now_s)

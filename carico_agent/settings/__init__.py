@@ -28,7 +28,7 @@ from carico_agent.settings.node import (
     SamplingSettings,
     SocketSettings,
 )
-from carico_agent.settings.page import PageSettings, page_errors
+from carico_agent.settings.page import ClusterPageSettings, PageSettings, cluster_page_errors, page_errors
 from carico_agent.settings.plane import COMPONENTS, PlaneSettings
 from carico_agent.settings.plugins import PluginsSettings
 from carico_agent.settings.progress import ProgressSettings
@@ -40,6 +40,7 @@ __all__ = [
     "BurstSettings",
     "BurstTargetSettings",
     "ClientsSettings",
+    "ClusterPageSettings",
     "ContainerdSettings",
     "ExtenderSettings",
     "FederationSettings",
@@ -99,6 +100,7 @@ class Settings:
     progress: ProgressSettings = field(default_factory=ProgressSettings)
     listen: ListenSettings = field(default_factory=ListenSettings)
     page: PageSettings = field(default_factory=PageSettings)
+    cluster_page: ClusterPageSettings = field(default_factory=ClusterPageSettings)
     clients: ClientsSettings = field(default_factory=ClientsSettings)
     budget: BudgetSettings = field(default_factory=BudgetSettings)
     federation: FederationSettings = field(default_factory=FederationSettings)
@@ -171,7 +173,8 @@ def _cross_checks(settings: Settings) -> list[str]:
     for name, url in settings.plane.components.items():
         if name not in COMPONENTS or not url.startswith(("http://", "https://")):
             errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
-    return errors + _listen_errors(settings.listen) + page_errors(settings.page)
+    errors += page_errors(settings.page, "page") + cluster_page_errors(settings.cluster_page)
+    return errors + _listen_errors(settings.listen)
 
 
 def _listen_errors(listen: ListenSettings) -> list[str]:

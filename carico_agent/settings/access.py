@@ -17,8 +17,11 @@ class ClientsSettings:
     requests_per_s: Annotated[float, Range(0.0, 1e6)] = 100.0
     """Requests per second, of which a second's worth may come at once; 0: any number."""
 
-    reservations: Annotated[int, Range(0, 100_000)] = 200
-    """Reservations held at once; 0: any number."""
+    reserved_pods: Annotated[int, Range(0, 1_000_000)] = 200
+    """Pods of all its reservations together; 0: any number."""
+
+    reserved_ratio: Annotated[float, Range(0.01, 1.0)] = 0.8
+    """The part of all room that its reservations may take, so that others find some; one Pod always."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Does the simulated node behave as a real one? DESIGN.md §2 (cpu channel) and the paper's kube-scheduler rows."""
+"""Does the simulated node behave as a real one? Measurements of the cpu channel and the paper's kube-scheduler rows."""
 
 import numpy as np
 
@@ -16,7 +16,7 @@ MEASURED = {
     5: (1.000, 0.998),
     8: (1.000, 1.000),
 }
-"""Busy loops on the real 2-core node: utilisation and pressure (DESIGN.md §2)."""
+"""Busy loops on the real 2-core node: utilisation and pressure, as measured."""
 
 LOOP = Kind("loop", work_core_s=1e6, work_cv=0.0)
 
@@ -39,7 +39,7 @@ def simulated(loops: int, seed: int = 0) -> tuple[float, float]:
 
 def section(quick: bool) -> Section:
     s = Section("Calibration", quick=quick)
-    s.say("The cpu channel against the real 2-core node (DESIGN.md §2), n busy loops:")
+    s.say("The cpu channel against the real 2-core node, n busy loops:")
     rows, worst = [], 0.0
     for n, (u, p) in MEASURED.items():
         su, sp = simulated(n)

@@ -9,7 +9,7 @@ from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.oracle import Oracle
-from lab.sim.workload import HEAVY, LIGHT, Job
+from lab.sim.workload import HEAVY, LIGHT, Job, Kind
 
 JOBS = [Job(LIGHT, 570, 0.0, 60.0), Job(HEAVY, 400, 60.0)]
 
@@ -24,6 +24,9 @@ class OneKind(Carico):
 
     def prior_slots(self) -> float:
         return float("inf")
+
+    def template(self, kind: Kind) -> str:
+        return "job"
 
 
 def excess(r: Result) -> np.ndarray:

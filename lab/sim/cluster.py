@@ -4,8 +4,8 @@ One step is 100 ms. Vectorised over Pods and nodes; nothing here knows about sch
 
 CPU: all runnable threads of a node share its cores equally, without loss. Utilisation is demand over cores up to 1. The
 kernel's "some" pressure is, per CPU, whether somebody waits there; with d runnable threads spread over c CPUs that
-is a share (d − c)/c of them, up to 1. So the mean of both is linear up to twice the cores: the measured table of
-DESIGN.md §2, which tests/lab/test_calibration.py holds this file against.
+is a share (d − c)/c of them, up to 1. So the mean of both is linear up to twice the cores: the measured table in
+lab/experiments/calibration.py, which tests/lab/test_calibration.py holds this file against.
 """
 
 from dataclasses import dataclass

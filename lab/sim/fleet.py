@@ -1,7 +1,7 @@
 """One carico agent per node: the production model, contention rule and write throttle, fed with simulated telemetry."""
 
 import heapq
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -10,9 +10,14 @@ from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.queue import Queue
+from carico_agent.kube.kinds import NodeKinds
+from carico_agent.publish.node_kinds import moved, node_kinds
+from carico_agent.publish.node_writer import KINDS_INTERVAL_S
+from carico_agent.publish.status import AgentFacts, status_of
 from carico_agent.publish.throttle import ThrottleConfig, WriteThrottle
 from carico_agent.telemetry.contention import contention
 from lab.sim.cluster import Cluster
+from lab.sim.meter import PodMeter
 
 
 @dataclass(frozen=True)
@@ -36,18 +41,20 @@ class AgentConfig:
     faults: Faults = Faults()
     aggregator: type[Moments] | type[Queue] | None = None
     """How nodes share what they know: production's exact moments, the paper's queue, or not at all."""
+    measured: bool = True
+    """Every Pod is measured, as on a node with cgroups. The paper's estimators know the number of Pods alone."""
 
 
 SHARE_WEIGHT = 0.5
 
-Hear = Callable[[int, float, float, float], None]
-"""hear(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s])"""
+Hear = Callable[[int, float, float, float, NodeKinds | None], None]
+"""hear(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and kinds)"""
 
 
 class Fleet:
     """All agents. `tick` every 100 ms; what they publish reaches `hear` after the delay."""
 
-    def __init__(self, cluster: Cluster, config: AgentConfig, hear: Hear) -> None:
+    def __init__(self, cluster: Cluster, config: AgentConfig, kinds: Sequence[str], hear: Hear) -> None:
         self.cluster, self.config, self._hear = cluster, config, hear
         model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
         self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
@@ -55,18 +62,28 @@ class Fleet:
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
         self.writes = 0
-        self._post: list[tuple[float, int, int, float, float, float]] = []
+        self._post: list[tuple[float, int, int, float, float, float, NodeKinds | None]] = []
         self._ticks = 0
+        measured = config.measured and config.estimator == ModelConfig.estimator
+        self._meter = PodMeter(cluster, kinds) if measured else None
+        memory_bytes = cluster.machine.memory_mib * 2**20
+        self._facts = AgentFacts(sizes={"cpu": 2.0 * cluster.machine.cores, "memory": memory_bytes})
+        self._written: list[NodeKinds | None] = [None] * cluster.n
+        self._wrote_s = [0.0] * cluster.n
         self._aggregator = config.aggregator() if config.aggregator else None
 
     def tick(self) -> None:
         t, cores = self.cluster.t, self.cluster.machine.cores
         utilisation, pressure, memory = self.cluster.telemetry()
         counts, churn = self.cluster.running.tolist(), (self.cluster.churn_until_s > t).tolist()
+        turns = (self._ticks + np.arange(self.cluster.n)) % 10 == 0  # once a second, not all nodes at once
+        read = self._meter.read(turns) if self._meter else {}
         samples = zip(self.models, utilisation.tolist(), pressure.tolist(), memory.tolist(), counts, churn, strict=True)
         for i, (model, u, p, m, pods, churning) in enumerate(samples):
             model.observe(t, ((u + contention(p, u, cores)) / 2, m), pods, churning)
-            if (self._ticks + i) % 10 == 0:  # once a second, not all nodes at once
+            if i in read:
+                model.observe_pods(t, read[i])
+            if turns[i]:
                 self._publish(i, t, model.estimate())
         self._ticks += 1
         if self._aggregator is not None and self._ticks % 10 == 0:  # an empty one is falsy
@@ -92,18 +109,30 @@ class Fleet:
         faults, throttle = self.config.faults, self.throttles[i]
         if i in faults.silent and t >= faults.silent_from_s:
             return
-        value, ttl_s = estimate.pod_capacity, 1e9
+        value, ttl_s, kinds = estimate.pod_capacity, 1e9, self._kinds(estimate)
         if throttle is not None:
             summary = throttle.summary(estimate.slots, estimate.mode)
-            if throttle.reason(t, summary) is None:
+            if throttle.reason(t, summary) is None and not self._worth(i, t, kinds):
                 return
             throttle.wrote(t, summary)
             value, ttl_s = float("nan") if summary.slots is None else float(summary.slots), throttle.config.ttl_s
         self.writes += 1
-        heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s))
+        self._written[i], self._wrote_s[i] = kinds, t
+        heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s, kinds))
+
+    def _worth(self, i: int, t: float, kinds: NodeKinds | None) -> bool:
+        """A kind's cost has changed, as production's writer judges it."""
+        return t - self._wrote_s[i] >= KINDS_INTERVAL_S and moved(self._written[i], kinds) is not None
+
+    def _kinds(self, estimate: Estimate) -> NodeKinds | None:
+        """What the node's annotation says, by production's own function."""
+        if not estimate.measured:
+            return None
+        status = status_of("", self.models[0].resources, estimate, {}, self._facts)
+        return node_kinds(status, {kind.kind: kind.pods for kind in estimate.kinds})
 
     def _deliver(self, t: float) -> None:
         while self._post and self._post[0][0] <= t:
-            _, _, node, value, published_s, ttl_s = heapq.heappop(self._post)
+            _, _, node, value, published_s, ttl_s, kinds = heapq.heappop(self._post)
             self.published[node] = value
-            self._hear(node, value, published_s, ttl_s)
+            self._hear(node, value, published_s, ttl_s, kinds)

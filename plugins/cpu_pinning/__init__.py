@@ -1,7 +1,8 @@
 """cpu_pinning: CPUs of their own for chosen containers, a shared pool for all others, reserved CPUs for nobody.
 
 Only leaf groups are written: narrowing a parent makes containers fail to start. Isolation ends where Pods end:
-processes outside Pods still run on every CPU (paper 003, section 5.4).
+processes outside Pods still run on every CPU (*Analyse von Verfahren zur Optimierung des Container-Schedulings in
+Kubernetes*, section 5.4).
 """
 
 import os

@@ -1,6 +1,6 @@
 """Which CPUs go together: whole sockets and NUMA nodes first, then L3 groups, then whole cores, then threads.
 
-The order of the kubelet's static CPU manager (FACTS.md C), with one rule on top: among equals take from the group that
+The order of the kubelet's static CPU manager, with one rule on top: among equals take from the group that
 is already broken, so that whole groups stay whole for the next who needs one.
 """
 

@@ -1,6 +1,6 @@
 """KEP-2570: where memory.high stands between request and limit. Bytes in, bytes out.
 
-Source: KEP-2570 (Memory QoS with cgroup v2), FACTS.md C.
+Source: KEP-2570 (Memory QoS with cgroup v2).
 """
 
 from dataclasses import dataclass

@@ -44,6 +44,18 @@ def test_life_of_a_reservation(start_agent: Start, roomy: list[str]) -> None:
     assert gone.value.status == 404
 
 
+def test_a_reservation_names_its_kind(start_agent: Start, roomy: list[str]) -> None:
+    """A kind that never ran here is answered by the prior, as /v1/kinds does; the reservation says what it is for."""
+    agent = start_agent(*roomy).wait(lambda a: a.status()["available"] >= 10)
+    fits = agent.request("GET", "/v1/kinds/shop/db")["fits"]
+    held = agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60, "kind": "shop/db"})
+    assert held["kind"] == "shop/db"
+    assert [r["kind"] for r in agent.request("GET", "/v1/reservations")["reservations"]] == ["shop/db"]
+    with pytest.raises(AgentError) as refused:
+        agent.request("POST", "/v1/reservations", {"pods": int(fits), "ttl_s": 60, "kind": "shop/db"})
+    assert (refused.value.status, refused.value.body["available"]) == (409, int(fits) - 1)
+
+
 def test_promises_survive_kill_9(start_agent: Start, roomy: list[str]) -> None:
     process = start_agent(*roomy)
     agent = process.wait()

@@ -6,7 +6,8 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -45,12 +46,11 @@ print(json.dumps(seen))
 
 
 @pytest.fixture
-def shared(tmp_path: Path) -> Path:
-    """pytest's folders are for one user; the socket's group shall decide, not they."""
-    for folder in [tmp_path, *tmp_path.parents]:
-        if str(folder).startswith("/tmp/"):
-            folder.chmod(0o755)
-    return tmp_path
+def tmp_path() -> Iterator[Path]:
+    """pytest's folders are for one user, and every run sets that anew; the socket's group shall decide, not they."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
 
 
 def ask(process: AgentProcess, uid: int, *requests: tuple[str, str, object], gid: int = NOBODY) -> list[list[object]]:
@@ -66,11 +66,11 @@ def as_user(code: str, *arguments: object) -> str:
     return said.stdout
 
 
-def start(start_agent: Start, shared: Path, flags: list[str], extra: str = "") -> AgentProcess:
+def start(start_agent: Start, tmp_path: Path, flags: list[str], extra: str = "") -> AgentProcess:
     """An agent whose socket the group of NOBODY may use."""
-    os.chown(shared, -1, NOBODY)
-    config = shared / "config.toml"
-    config.write_text(f'[node]\nstate = "{shared}/state"\n[socket]\ngroup = "nogroup"\n{extra}')
+    os.chown(tmp_path, -1, NOBODY)
+    config = tmp_path / "config.toml"
+    config.write_text(f'[node]\nstate = "{tmp_path}/state"\n[socket]\ngroup = "nogroup"\n{extra}')
     if "--config" not in flags:
         flags = [*flags, "--config", str(config)]
     process = start_agent(*flags)
@@ -79,8 +79,10 @@ def start(start_agent: Start, shared: Path, flags: list[str], extra: str = "") -
 
 
 @needs_root
-def test_the_group_reads_and_reserves_but_only_root_reloads(start_agent: Start, shared: Path, roomy: list[str]) -> None:
-    process = start(start_agent, shared, roomy)
+def test_the_group_reads_and_reserves_but_only_root_reloads(
+    start_agent: Start, tmp_path: Path, roomy: list[str]
+) -> None:
+    process = start(start_agent, tmp_path, roomy)
     wish = {"pods": 1, "ttl_s": 60, "holder": "me"}
     read, made, reload = ask(
         process, NOBODY, ("GET", "/v1/status", None), ("POST", "/v1/reservations", wish), ("POST", "/v1/reload", None)
@@ -93,8 +95,8 @@ def test_the_group_reads_and_reserves_but_only_root_reloads(start_agent: Start, 
 
 
 @needs_root
-def test_a_reservation_belongs_to_who_made_it(start_agent: Start, shared: Path, roomy: list[str]) -> None:
-    process = start(start_agent, shared, roomy)
+def test_a_reservation_belongs_to_who_made_it(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
+    process = start(start_agent, tmp_path, roomy)
     made = ask(process, NOBODY, ("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60}))[0][1]
     assert isinstance(made, dict)
     mine = ("DELETE", f"/v1/reservations/{made['id']}", None)
@@ -106,19 +108,20 @@ def test_a_reservation_belongs_to_who_made_it(start_agent: Start, shared: Path, 
 
 
 @needs_root
-def test_limits_per_user(start_agent: Start, shared: Path, roomy: list[str]) -> None:
+def test_limits_per_user(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
     config = Path(roomy[-1])
     config.write_text(
-        config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreservations = 2\n"
+        config.read_text() + "[clients]\nconnections = 3\nrequests_per_s = 5\nreserved_pods = 2\n"
         '[socket]\ngroup = "nogroup"\n'
     )
-    os.chown(shared, -1, NOBODY)
+    os.chown(tmp_path, -1, NOBODY)
     process = start_agent(*roomy)
     process.wait(lambda agent: agent.status()["available"] >= 5)
     wish = ("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60})
     got = ask(process, NOBODY, wish, wish, wish)
     assert [code for code, _ in got] == [200, 200, 429], got
     assert ask(process, OTHER, wish)[0][0] == 200  # another client has its own share
+    assert ask(process, OTHER, ("POST", "/v1/reservations", {"pods": 2, "ttl_s": 60}))[0][0] == 429  # Pods are counted
     codes = [code for code, _ in ask(process, STRANGER, *[("GET", "/v1/status", None)] * 30)]
     assert codes[:5] == [200] * 5
     assert 429 in codes
@@ -129,6 +132,20 @@ def test_limits_per_user(start_agent: Start, shared: Path, roomy: list[str]) -> 
     ).stdout
     refused = next(line for line in metrics.splitlines() if line.startswith('carico_refused_total{what="requests"}'))
     assert int(refused.split()[1]) == codes.count(429)
+
+
+@needs_root
+def test_one_user_cannot_hold_all_room(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
+    Path(roomy[-1]).write_text(Path(roomy[-1]).read_text() + '[socket]\ngroup = "nogroup"\n')
+    os.chown(tmp_path, -1, NOBODY)
+    process = start_agent(*roomy)
+    room = process.wait(lambda agent: agent.status()["available"] >= 10).status()["available"]
+    everything, one = ({"pods": pods, "ttl_s": 60} for pods in (room, 1))
+    greedy = ask(process, NOBODY, ("POST", "/v1/reservations", everything), *[("POST", "/v1/reservations", one)] * room)
+    codes = [code for code, _ in greedy]
+    assert codes[0] == 429 and "may hold 80% of the room here" in str(greedy[0][1])
+    assert codes.count(200) == int(0.8 * process.client().status()["pod_capacity"])
+    assert ask(process, OTHER, ("POST", "/v1/reservations", one))[0][0] == 200
 
 
 CROWD = """
@@ -149,8 +166,8 @@ print(*answers)
 
 
 @needs_root
-def test_too_many_connections_of_one_user(start_agent: Start, shared: Path) -> None:
-    process = start(start_agent, shared, [], "[clients]\nconnections = 3\n")
+def test_too_many_connections_of_one_user(start_agent: Start, tmp_path: Path) -> None:
+    process = start(start_agent, tmp_path, [], "[clients]\nconnections = 3\n")
     said = as_user(CROWD, process.socket, NOBODY, NOBODY)
     assert said.split() == ["open", "open", "open", "503", "503", "503"]
     assert process.client().status()

@@ -1,7 +1,8 @@
 """Two clusters in memory: as much of an API server, a Job controller, a scheduler and kubelets as a move meets.
 
 Nothing happens by itself: a test says which part acts next, so every order can be tried. The Job controller is the one
-of Kubernetes 1.20: it works on a cached Job that may be old, and writes the status onto the newest one unguarded.
+of Kubernetes 1.20: it works on a cached Job that may be old, and writes the status onto the newest one unguarded. With
+`suspends` it is that of 1.22 and newer, which knows `suspend` (and would write guarded; unguarded is harder on us).
 """
 
 import copy
@@ -20,6 +21,7 @@ class Cluster:
     """One cluster. `jobs` and `pods` are by namespace/name."""
 
     name: str
+    suspends: bool = False
     jobs: dict[str, Object] = field(default_factory=dict)
     pods: dict[str, Object] = field(default_factory=dict)
     history: dict[str, list[Object]] = field(default_factory=dict)
@@ -59,6 +61,8 @@ class Cluster:
         uid = f"{self.name}-{next(self.made)}"
         job = copy.deepcopy(body)
         job["metadata"]["uid"] = uid
+        if not self.suspends:
+            job["spec"].pop("suspend", None)  # a server drops what it does not know
         job.setdefault("status", {})
         job["spec"]["selector"] = {"matchLabels": {"controller-uid": uid}}
         meta = job["spec"]["template"].setdefault("metadata", {})
@@ -77,6 +81,8 @@ class Cluster:
         else:
             _merge(job["metadata"], given.get("metadata") or {})
             _merge(job["spec"], given.get("spec") or {})
+            if not self.suspends:
+                job["spec"].pop("suspend", None)
         self._store(key, job)
         self._sweep(key)
         return Answer(200, copy.deepcopy(self.jobs.get(key, job)))
@@ -156,7 +162,8 @@ class Cluster:
         if count["Failed"] > spec.get("backoffLimit", 6):
             wanted, status["conditions"] = 0, [{"type": "Failed", "status": "True"}]
         else:
-            wanted = min(spec["parallelism"], need - count["Succeeded"])
+            wanted = 0 if spec.get("suspend") else min(spec["parallelism"], need - count["Succeeded"])
+            status["conditions"] = _suspended(job)
         for pod in active[wanted:]:
             self._end(pod)
         for _ in range(wanted - len(active)):
@@ -217,6 +224,14 @@ class Cluster:
 
 def _finished(job: Object) -> bool:
     return any(one["type"] in ("Complete", "Failed") for one in job["status"].get("conditions") or ())
+
+
+def _suspended(job: Object) -> list[Object]:
+    """Written when it is suspended for the first time, and turned to False when it goes on."""
+    if job["spec"].get("suspend"):
+        return [{"type": "Suspended", "status": "True"}]
+    before = any(one["type"] == "Suspended" for one in job["status"].get("conditions") or ())
+    return [{"type": "Suspended", "status": "False"}] if before else []
 
 
 def _merge(into: Object, patch: Object) -> None:

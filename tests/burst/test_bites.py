@@ -6,7 +6,7 @@ from carico_agent.burst.objects import JobFacts
 from carico_agent.burst.protocol import Wish
 from carico_agent.burst.steps import Request
 from tests.burst.model import job
-from tests.burst.test_steps import KEY, moved, waiting
+from tests.burst.test_steps import KEY, SUSPENDS, moved, waiting
 from tests.burst.world import World
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -35,16 +35,20 @@ def controller_with_an_old_cache(world: World) -> None:
     start_everything(world)
 
 
-def test_without_waiting_for_the_controller_a_job_runs_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+@SUSPENDS
+def test_without_waiting_for_the_controller_a_job_runs_twice(
+    monkeypatch: pytest.MonkeyPatch, suspends: tuple[bool, bool]
+) -> None:
     monkeypatch.setattr(JobFacts, "stopped", lambda self, by_suspend: True)
-    world = waiting()
+    world = waiting(suspends=suspends)
     controller_with_an_old_cache(world)
     with pytest.raises(AssertionError, match="running twice"):
         world.check()
 
 
-def test_with_it_the_same_scene_is_harmless() -> None:
-    world = waiting()
+@SUSPENDS
+def test_with_it_the_same_scene_is_harmless(suspends: tuple[bool, bool]) -> None:
+    world = waiting(suspends=suspends)
     controller_with_an_old_cache(world)
     world.check()
     world.settle()

@@ -98,16 +98,19 @@ async def test_the_status_is_readable() -> None:
     assert "default/b: home  (unschedulable for 1 s, of 5 s)" in text
 
 
-async def test_one_leads_and_the_next_one_takes_over() -> None:
-    client = FakeClient(Cluster("home"))
-    one = LeaderLease(client, "carico", "one", 0.001)  # type: ignore[arg-type]
+async def test_one_leads_and_the_next_one_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    client, now_s = FakeClient(Cluster("home")), 100.0
+    monkeypatch.setattr("carico_agent.burst.lease.time.monotonic", lambda: now_s)
+    one = LeaderLease(client, "carico", "one", 15.0)  # type: ignore[arg-type]
     other = LeaderLease(client, "carico", "other", 15.0)  # type: ignore[arg-type]
     await one._try()
     await other._try()
     assert not other.leads
     assert other.holder == "one"
-    while not other.leads:  # the Lease lasts 0 s (whole seconds are written) and is not renewed
-        await other._try()
+    now_s += 15.5  # not renewed since the other one saw it
+    assert not one.leads
+    await other._try()
+    assert other.leads
     assert other.holder == "other"
     again = LeaderLease(client, "carico", "one", 15.0)  # type: ignore[arg-type]
     await again._try()

@@ -42,8 +42,9 @@ class Stage:
                 self.mover.saw(home_job(found))
             there = set()
             for found in list(self.world.cloud.jobs.values()):
-                self.mover.saw_copy(self.target, copy_job(found))
-                there.add((found["metadata"]["namespace"], found["metadata"]["name"]))
+                copy = copy_job(found)
+                self.mover.saw_copy(self.target, copy)
+                there.add((copy.home_namespace or copy.namespace, copy.name))
             for key in set(self.target.copies) - there:
                 self.mover.saw_copy(self.target, self.target.copies[key], gone=True)
             for _ in range(60):
@@ -113,6 +114,21 @@ async def test_what_the_target_lacks_keeps_a_job_at_home(what: str, spec: Object
     assert why in stage.mover.reasons[key]
     assert any(line.startswith("Warning BurstRefused stays at home") and why in line for line in stage.said())
     assert why in stage.mover.refusal(stage.world.home.jobs["default/a"]["metadata"]["uid"], "cloud")
+
+
+async def test_a_job_with_a_selector_of_its_own_or_of_kueue_stays_at_home() -> None:
+    """Its Pods cannot be told from others; Kueue would start it again while it is away."""
+    stage = Stage()
+    selected, queued = fit("selected"), fit("queued")
+    selected["spec"]["manualSelector"] = True
+    queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "q"
+    keys = [stage.submit(selected), stage.submit(queued)]
+    for key in keys:
+        stage.mover.wish(key, Wish.MOVE, "cloud")
+    await stage.go(4)
+    assert not stage.world.cloud.jobs
+    assert "selector of its own" in stage.mover.reasons[keys[0]]
+    assert "Kueue" in stage.mover.reasons[keys[1]]
 
 
 async def test_a_missing_namespace_keeps_a_job_at_home() -> None:

@@ -26,8 +26,12 @@ class Moves(RuleBasedStateMachine):
         self.completions: dict[str, int] = {}
         self.deleted: set[str] = set()
 
-    @initialize(sizes=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 2)), min_size=1, max_size=2))
-    def jobs(self, sizes: list[tuple[int, int]]) -> None:
+    @initialize(
+        sizes=st.lists(st.tuples(st.integers(1, 2), st.integers(1, 2)), min_size=1, max_size=2),
+        suspends=st.tuples(st.booleans(), st.booleans()),
+    )
+    def jobs(self, sizes: list[tuple[int, int]], suspends: tuple[bool, bool]) -> None:
+        self.world.home.suspends, self.world.cloud.suspends = suspends
         for number, (parallelism, completions) in enumerate(sizes):
             body = job(f"j{number}", parallelism, completions)
             self.world.home.handle(Request(True, "POST", "/apis/batch/v1/namespaces/default/jobs", body))

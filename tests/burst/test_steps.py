@@ -13,9 +13,15 @@ from tests.burst.world import World
 KEY = "default/a"
 
 
-def waiting(parallelism: int = 1, completions: int = 1) -> World:
+NONE, BOTH = (False, False), (True, True)
+SUSPENDS = pytest.mark.parametrize("suspends", [NONE, BOTH, (True, False), (False, True)], ids=str)
+"""Which of home and cloud hold Jobs by `suspend`; the other does by `parallelism: 0`."""
+
+
+def waiting(parallelism: int = 1, completions: int = 1, suspends: tuple[bool, bool] = NONE) -> World:
     """A Job whose Pods wait at home."""
     world = World()
+    world.home.suspends, world.cloud.suspends = suspends
     world.home.handle(
         Request(True, "POST", "/apis/batch/v1/namespaces/default/jobs", job("a", parallelism, completions))
     )
@@ -34,8 +40,9 @@ def moved(world: World, rounds: int = 3) -> None:
                 cluster.sync(uid, 1000)
 
 
-def test_a_move_takes_few_requests() -> None:
-    world = waiting()
+@SUSPENDS
+def test_a_move_takes_few_requests(suspends: tuple[bool, bool]) -> None:
+    world = waiting(suspends=suspends)
     moved(world)
     assert ledger(world.home, "a")["state"] == "away"
     assert copy_job(world.cloud.jobs[KEY]).state == CopyState.RELEASED
@@ -47,12 +54,13 @@ def test_a_move_takes_few_requests() -> None:
     assert len(cloud) <= 6
 
 
+@SUSPENDS
 @pytest.mark.parametrize("lost", [False, True], ids=["killed", "answer-lost"])
 @pytest.mark.parametrize("wish", [Wish.MOVE, Wish.RECALL])
 @pytest.mark.parametrize("n", range(14))
-def test_killed_after_every_request(n: int, wish: Wish, lost: bool) -> None:
+def test_killed_after_every_request(n: int, wish: Wish, lost: bool, suspends: tuple[bool, bool]) -> None:
     """`lost`: the request is applied and its answer never seen; else it is never sent."""
-    world = waiting(2, 3)
+    world = waiting(2, 3, suspends)
     if wish == Wish.RECALL:
         moved(world)
     left = n

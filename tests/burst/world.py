@@ -1,11 +1,11 @@
 """Movers on the two clusters of model.py: driven request by request, killed anywhere, and judged."""
 
 from collections.abc import Generator, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from carico_agent.burst.objects import FINALIZER, CopyJob, copy_job, home_job
-from carico_agent.burst.protocol import UNREAD, Unread, Wish
+from carico_agent.burst.protocol import UNREAD, Suspends, Unread, Wish
 from carico_agent.burst.steps import Answer, Outcome, Request, Route, collect, reconcile
 from tests.burst.model import Cluster, Object
 
@@ -43,6 +43,10 @@ class World:
     requests: list[Request] = field(default_factory=list)
 
     @property
+    def route(self) -> Route:
+        return replace(ROUTE, suspends=Suspends(self.home.suspends, self.cloud.suspends), cluster="cloud-id")
+
+    @property
     def clusters(self) -> tuple[Cluster, Cluster]:
         return self.home, self.cloud
 
@@ -68,13 +72,13 @@ class World:
         if copy is not None and copy_version:
             copies = self.cloud.history[copy["metadata"]["uid"]]
             known = copy_job(copies[max(-len(copies), copy_version)])
-        return Mover(reconcile(home_job(past[max(-len(past), version)]), wish, ROUTE, known))
+        return Mover(reconcile(home_job(past[max(-len(past), version)]), wish, self.route, known))
 
     def collector(self, key: str) -> Mover | None:
         job = self.cloud.jobs.get(key)
         if job is None or not copy_job(job).origin:
             return None
-        return Mover(collect(copy_job(job), "default", ROUTE))
+        return Mover(collect(copy_job(job), "default", self.route))
 
     def finish(self, cluster: Cluster, pod: str, well: bool = True) -> None:
         origin = cluster.origin(pod)
@@ -135,7 +139,7 @@ class World:
         for key, wanted in completions.items():
             job: Object = self.home.jobs[key]
             uid = job["metadata"]["uid"]
-            done = [one["type"] for one in job["status"].get("conditions") or ()]
+            done = [one["type"] for one in job["status"].get("conditions") or () if one["status"] == "True"]
             assert done == ["Complete"], f"{key} is {done}: {job}"
             assert self.succeeded.get(uid, 0) == wanted, f"{key} succeeded {self.succeeded.get(uid, 0)} times"
             assert FINALIZER not in (job["metadata"].get("finalizers") or ())

@@ -117,7 +117,7 @@ def test_a_change_of_unit_changes_nothing(name: str, factor: float) -> None:
 
 
 def test_the_papers_dual_filter_is_lost_when_the_unit_changes() -> None:
-    """Why it is not the default: this is the defect described in DESIGN.md §2, kept as written for comparison."""
+    """Why it is not the default: its unit changes with every update of the model; kept as written for comparison."""
     estimator = taught("paper-dual")
     truth = (1 - usage(3)[0]) / 0.125
     estimator.change_unit(UNIT, 3 * UNIT, usage(3))

@@ -304,3 +304,18 @@ def test_any_history_gives_an_answer_that_holds_together(history) -> None:  # ty
                 if e.mode == "learning" and e.room[0] == e.room[0] and e.pod_capacity != 1:  # an empty node offers one
                     assert e.pod_capacity <= max(0.0, e.room[0]) / 0.125 + 1e-9
     json.dumps(m.state(), allow_nan=False)
+
+
+def test_what_a_pod_costs_elsewhere_is_the_prior_of_a_node_that_never_ran_one() -> None:
+    model = CapacityModel(config=ModelConfig(cores=4))
+    model.observe(0.0, [0.02, 0.1], pods=0)
+    alone = model.estimate()
+    model.learn_cost([0.05, 0.0], [1e4, 0.0])
+    federated = model.estimate()
+    assert (alone.mode, federated.mode) == ("learning", "learning")
+    assert alone.pod_capacity == pytest.approx(0.98 / 0.125)
+    assert federated.pod_capacity == pytest.approx(0.98 / 0.05)
+    again = CapacityModel.from_state(json.loads(json.dumps(model.state())))
+    assert again.estimate() == federated
+    again.learn_cost([0.0, 0.0], [0.0, 0.0])  # nobody knows any more: the node's own prior again
+    assert again.estimate().pod_capacity == alone.pod_capacity

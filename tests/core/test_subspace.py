@@ -1,4 +1,4 @@
-"""The invariants of DESIGN.md §2 and of the paper's appendix A, for any usage."""
+"""The invariants of the subspace (*CARICO*, appendix A), for any usage."""
 
 import numpy as np
 import pytest
@@ -51,6 +51,16 @@ def test_merged_magnitude_lies_between_the_projections(pair: tuple[np.ndarray, n
     merged = Subspace.of_batch(a).merge(Subspace.of_batch(b), w)
     both = sorted((projections(a, merged.direction), projections(b, merged.direction)))
     assert both[0] - 1e-9 <= merged.magnitude**2 <= both[1] + 1e-9
+
+
+def test_equal_magnitudes_have_a_first_direction_without_mixed_signs() -> None:
+    """Two Pods, one busy with each resource: every direction between them is as heavy."""
+    batch = np.full((4, 4), 1.7e-150)
+    batch[2, 3] = batch[3, 1] = 1.0
+    one = Subspace.of_batch(batch)
+    assert one.direction.min() >= 0
+    np.testing.assert_allclose(one.u.T @ one.u, np.eye(one.rank), atol=1e-9)
+    np.testing.assert_allclose(one.merge(one, 0.5).sigma[:2], [0.5, 0.5], atol=1e-12)
 
 
 @given(pairs, weights)

@@ -90,5 +90,5 @@ def test_when_a_view_is_pushed(before, after, pushed):
 
 def test_thresholds_grow_with_the_root_of_the_cluster():
     ratios = [cost_ratio(n) for n in (0, 25, 100, 400, 2500, 10**6)]
-    assert ratios == pytest.approx([0.01, 0.01, 0.02, 0.04, 0.1, 0.1])
+    assert ratios == pytest.approx([0.007, 0.007, 0.014, 0.028, 0.07, 0.1])
     assert np.all(np.diff(ratios) >= 0)

@@ -77,7 +77,8 @@ class SmallServer:
             raise Refused(409, "conflict")
         notes = {**(old["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
         meta = {**old["metadata"], "annotations": {key: text for key, text in notes.items() if text is not None}}
-        return await self._store(self.leases, name, {**old, "metadata": meta})
+        spec = {**(old.get("spec") or {}), **(body.get("spec") or {})}
+        return await self._store(self.leases, name, {**old, "metadata": meta, "spec": spec})
 
     async def bind(self, uid: str, node: str) -> None:
         if self.webhook is not None and (why := await self.webhook(uid, uid, node)):

@@ -18,6 +18,7 @@ from carico_agent.kube.client import KubeClient
 from carico_agent.kube.credentials import certificate_end
 from carico_agent.kube.errors import BadAccess, Refused, Unreachable
 from carico_agent.kube.health import Health
+from carico_agent.kube.lists import ListReader
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.supervise.backoff import Backoff
@@ -155,14 +156,14 @@ async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:
     lists: list[list[str]] = []
     events: list[tuple[bool, str]] = []
     watched: list[str] = []
+    asked: list[dict[str, str]] = []
     done = asyncio.Event()
 
     async def answer(request: web.BaseRequest) -> web.StreamResponse:
         if "watch" not in request.query:
+            asked.append(dict(request.query))
             meta = {"resourceVersion": "30" if watched else "10"}
-            if "continue" not in request.query:
-                return web.json_response({"metadata": {**meta, "continue": "more"}, "items": [a_pod("a", 1)]})
-            return web.json_response({"metadata": meta, "items": [a_pod("b", 2)]})
+            return web.json_response({"metadata": meta, "items": [a_pod("a", 1), a_pod("b", 2)]})
         watched.append(request.query["resourceVersion"])
         response = web.StreamResponse()
         await response.prepare(request)
@@ -194,7 +195,51 @@ async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:
         task.cancel()
     assert lists == [["a", "b"], ["a", "b"]]
     assert watched[:3] == ["10", "20", "30"]
+    # Both from the watch cache: a page (limit) or a list without a version would be read from etcd.
+    assert asked == [{"resourceVersion": "0"}, {"resourceVersion": "20", "resourceVersionMatch": "NotOlderThan"}]
     assert events == [(False, "c"), (True, "a")]
+
+
+async def test_a_version_that_the_server_does_not_know_is_not_asked_for_again(script: Script) -> None:
+    """An API server that was restored from a backup: 504, and then the newest that it has."""
+    asked: list[dict[str, str]] = []
+    listed = asyncio.Event()
+
+    async def answer(request: web.BaseRequest) -> web.StreamResponse:
+        if "watch" in request.query:
+            line = {"type": "ERROR", "object": {"code": 410, "message": "too old"}}
+            return web.Response(body=json.dumps(line).encode() + b"\n")
+        asked.append(dict(request.query))
+        if len(asked) == 2:
+            return web.json_response({"message": "Too large resource version: 10, current: 3"}, status=504)
+        listed.set() if len(asked) == 3 else None
+        return web.json_response({"metadata": {"resourceVersion": "10"}, "items": None})
+
+    script.answer = answer
+    async with KubeClient(script.access(), retry_delays=FAST) as client:
+        nothing: Callable[..., None] = lambda *given: None  # noqa: E731
+        watch = ResourceWatch(client, "/pods", dict, nothing, nothing, Health("test"))
+        task = asyncio.create_task(watch.run())
+        await asyncio.wait_for(listed.wait(), 20)
+        task.cancel()
+    assert [query.get("resourceVersion") for query in asked[:3]] == ["0", "10", None]
+
+
+@pytest.mark.parametrize("size", [1, 2, 7, 1000])
+def test_a_list_is_read_in_pieces_of_any_size(size: int) -> None:
+    items = [a_pod(f"ü\u20ac{n}", n) | {"items": [{"metadata": {}}], "text": '"items":['} for n in range(9)]
+    for encoded in (
+        json.dumps({"kind": "PodList", "metadata": {"resourceVersion": "7"}, "items": items}, ensure_ascii=False),
+        json.dumps({"items": items, "metadata": {"resourceVersion": "7"}}, separators=(",", ":")),
+    ):
+        reader, whole, found = ListReader(), encoded.encode(), []
+        for at in range(0, len(whole), size):
+            found += reader.feed(whole[at : at + size])
+        assert (found, reader.finish()) == (items, {"resourceVersion": "7"})
+    reader = ListReader()
+    assert len(reader.feed(whole[: len(whole) // 2])) < len(items)
+    with pytest.raises(ValueError, match=r"Expecting|Unterminated"):
+        reader.finish()
 
 
 def test_health_speaks_once(caplog: pytest.LogCaptureFixture) -> None:

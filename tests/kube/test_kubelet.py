@@ -99,6 +99,6 @@ def test_a_real_kubelet_and_its_pods(cluster: Plane, kubelet: real.Kubelet, agen
     for name in ("p1", "p2", "p3", "too-big"):
         cluster.admin.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
     agent.wait(lambda client: client.status()["pods"] == 0)
-    assert amount() >= 6
+    wait_for(lambda: amount() >= 6, "there are as many places as before")  # measured: this machine has other work, too
     assert agent.stop() == 0
     assert amounts(node()) == ("0", "0")

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
+from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT
 from lab.support.control_plane import Plane, wait_for
 from tests.conftest import AgentProcess
 from tests.kube.conftest import settle
@@ -62,9 +63,9 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     # The trace's Pods ran on another machine: the API server knows none of them.
     assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
     assert amounts(node) == (str(status["places"]),) * 2
+    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     own = agent.client().request("GET", "/v1/self")
     assert own["publishers"]["kubernetes"]["condition"] == "published"
-    wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     # What was not held is taken back when the agent stops: nobody would correct it.
     assert agent.stop() == 0
     node = cluster.admin.node("n1")
@@ -331,7 +332,7 @@ def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Pa
 
 
 def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> None:
-    """A busy trace, ten times too fast: at most one write in five seconds."""
+    """A busy trace, ten times too fast: one write in five seconds on the average, falls a second apart."""
     cluster.admin.add_node("n1")
     since = len(cluster.audit())
     kubeconfig = str(cluster.kubeconfig("agent-token"))
@@ -340,8 +341,43 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     time.sleep(25)
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries if entry["objectRef"]["resource"] == "nodes"]
-    assert len(times) >= 2
-    assert len(times) <= len(entries) - len(times) <= 2 * len(times) + 2  # its Lease: before, and after if it rises
-    assert times[-1] - times[0] >= 4.9 * (len(times) - 1), times
-    # Five seconds where they are sent; on a busy machine one arrives a little later than the next.
-    assert all(later - earlier >= 4.0 for earlier, later in pairwise(times)), times
+    assert 2 <= len(times) <= (times[-1] - times[0]) / 5 + MOST_CREDIT + MOST_DEBT + 1, times
+    assert len(entries) - len(times) <= len(times) + 2  # its Lease: before a fall, or after a rise
+    # A second where they are sent; on a busy machine one arrives a little later than the next.
+    assert all(later - earlier >= 0.5 for earlier, later in pairwise(times)), times
+
+
+def listed_by_etcd(cluster: Plane) -> int:
+    """How often the API server has listed Pods in etcd; the rest came out of its watch cache."""
+    lines = cluster.admin.get("/metrics").splitlines()
+    counts = [line for line in lines if line.startswith("etcd_request_duration_seconds_count{")]
+    lists = [line for line in counts if 'operation="list"' in line and re.search(r'"(\*core\.Pod|pods)"', line)]
+    return sum(int(line.rpartition(" ")[2]) for line in lists)
+
+
+def test_an_agents_start_makes_etcd_list_no_pods(cluster: Plane, start_agents: Start) -> None:
+    cluster.admin.add_node("n1")
+    for number in range(20):
+        cluster.admin.add_pod(f"foreign-{number}", 0, nodeName="elsewhere")
+    cluster.admin.pods()
+    before = listed_by_etcd(cluster)
+    assert before > 0
+    start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
+    published(cluster, "n1")
+    assert listed_by_etcd(cluster) == before
+
+
+def test_the_second_agent_of_a_node_refuses(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
+    cluster.admin.add_node("n1")
+    kubeconfig = str(cluster.kubeconfig("agent-token"))
+    first = start_agents("n1", "--kubeconfig", kubeconfig, *STEADY)
+    published(cluster, "n1")
+    other = start_agents("other", "--node", "n1", "--kubeconfig", kubeconfig, *STEADY)
+    other.wait()
+    says(other, 'publishes for node "n1"')
+    assert first.client().status()["kubernetes"] == "published"
+    # The first one stops and says so: its Lease names no holder, so a restarted other one need not wait.
+    assert first.stop() == 0
+    assert other.stop() == 0
+    again = start_agents("other", "--node", "n1", "--kubeconfig", kubeconfig, *STEADY)
+    wait_for(lambda: again.client().status()["kubernetes"] == "published", "the other one publishes", 30)

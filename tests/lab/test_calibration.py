@@ -1,4 +1,4 @@
-"""The simulated node is the measured one (DESIGN.md §2), and runs repeat exactly."""
+"""The simulated node is the measured one, and runs repeat exactly."""
 
 import numpy as np
 import pytest

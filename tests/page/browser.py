@@ -1,5 +1,6 @@
 """A real Chromium, driven by chromedriver: opened empty, closed for good, nothing sent to anybody but the page."""
 
+import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -65,6 +66,18 @@ def whole_page(driver: Any, file: Path) -> None:
 
     taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
     file.write_bytes(base64.b64decode(taken["data"]))
+
+
+def serious_findings(driver: Any) -> list[Any]:
+    """What axe-core finds of more than minor impact; skips where there is no axe-core."""
+    import pytest
+
+    axe = Path(os.environ.get("CARICO_CACHE") or Path.home() / ".cache/carico") / "npm/node_modules/axe-core/axe.min.js"
+    if not axe.exists():
+        pytest.skip("axe-core is not here (make browser)")
+    driver.execute_script(axe.read_text())
+    found = driver.execute_async_script("axe.run().then(arguments[arguments.length - 1])")["violations"]
+    return [(one["id"], [node["html"] for node in one["nodes"]]) for one in found if one["impact"] != "minor"]
 
 
 def errors(driver: Any) -> list[str]:

@@ -32,6 +32,11 @@ KINDS = (  # name, Pods, cpu and memory of one as a share, arrivals, daemon
     ("kube-system/kube-proxy", 1, 0.003, 0.004, 0.0, True),
     ("monitoring/node-exporter", 1, 0.002, 0.002, 0.0, True),
 )
+JOBS = (  # name, steps, steps done at the start, whether it reports
+    ("thumbnails", 5000.0, 1800.0, True),
+    ("training", 20000.0, 14500.0, True),
+    ("export", 3000.0, 900.0, False),
+)
 
 
 class SampleNode:
@@ -116,10 +121,28 @@ class SampleNode:
             "usage": usage,
         }
 
+    def _job(self, t: float, name: str, total: float, start_s: float, reports: bool) -> dict[str, Any]:
+        done = (start_s + 7 * t) % total
+        left = {"left_cpu_s": round((total - done) / 7, 1), "cores": 0.8, "left_s": round((total - done) / 5, 1)}
+        reported = {"done": done, "total": total, "ratio": round(done / total, 4), "runs": 1, "age_s": 1.0}
+        return {
+            "name": f"{name}-5c9d{self.mark}",
+            "namespace": "batch",
+            "uid": name,
+            "kind": f"batch/{name}",
+            "source": "reports" if reports else "history",
+            **(reported if reports else dict.fromkeys(reported)),
+            "stale": False,
+            **left,
+            "end": None,
+            "uncertain": not reports,
+        }
+
     def body(self, path: str) -> dict[str, Any]:
         mark, t = self.mark, time.monotonic()
         bodies: dict[str, Any] = {
             "/v1/pods": lambda: {"source": "containerd", "condition": "", "count": 15, "pods": self.pods(t)},
+            "/v1/progress": lambda: {"socket": "/run/carico/progress", "jobs": [self._job(t, *row) for row in JOBS]},
             "/v1/reservations": lambda: {
                 "available": 3,
                 "reservations": [{"id": "r1", "pods": 2, "holder": f"my-scheduler{mark}", "expires_in_s": 30 - t % 30}],
@@ -196,7 +219,7 @@ async def serve(path: Path, hostile: bool) -> None:
     async def send(request: web.BaseRequest) -> web.StreamResponse:
         return answer(node.body(request.path))
 
-    names = ("/v1/pods", "/v1/reservations", "/v1/plugins", "/v1/plugins/throttling", "/v1/self")
+    names = ("/v1/pods", "/v1/progress", "/v1/reservations", "/v1/plugins", "/v1/plugins/throttling", "/v1/self")
     routes: dict[str, dict[str, Handler]] = {name: {"GET": send} for name in names}
     http = HttpServer(routes | status_routes(board) | history.routes())
     await http.start(path)

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.publish.throttle import Summary, ThrottleConfig, WriteThrottle, steady
+from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT, Summary, ThrottleConfig, WriteThrottle, steady
 
 CONFIG = ThrottleConfig()
 
@@ -45,11 +45,31 @@ def test_a_quiet_node_writes_once_a_minute() -> None:
     assert {summary.slots for _, summary, _ in writes[1:]} == {writes[-1][1].slots}
 
 
-def test_a_wild_node_writes_once_in_five_seconds() -> None:
+@pytest.mark.parametrize("pace_s", [5.0, 60.0])
+def test_a_wild_node_writes_once_per_pace_on_the_average(pace_s: float) -> None:
     rng = np.random.default_rng(2)
-    writes = drive(rng.uniform(0, 100, 600).tolist())
-    gaps = np.diff([t for t, _, _ in writes])
-    assert gaps.min() >= CONFIG.min_interval_s
+    throttle, writes = WriteThrottle(), 0
+    throttle.pace_s, throttle.repeat_s = pace_s, inf
+    for now_s, value in enumerate(rng.uniform(0, 100, 6000).tolist()):
+        summary = throttle.summary(value, "measured")
+        if throttle.reason(now_s, summary):
+            writes += 1
+            throttle.wrote(now_s, summary)
+    # debt that exceeds the most is forgiven, so a little more is possible
+    assert 6000 / pace_s / 2 <= writes <= 1.1 * 6000 / pace_s + MOST_CREDIT + MOST_DEBT
+
+
+def test_a_fall_waits_for_nothing_and_the_next_rise_pays_for_it() -> None:
+    throttle = WriteThrottle()
+    throttle.pace_s = 60.0
+    throttle.repeat_s = inf
+    throttle.wrote(0.0, throttle.summary(9.5, "measured"))
+    for now_s, slots in ((1.0, 8.5), (2.0, 7.5), (3.0, 3.5)):  # credit for two writes, and three falls
+        summary = throttle.summary(slots, "measured")
+        assert throttle.reason(now_s, summary), f"{slots} at {now_s} s"
+        throttle.wrote(now_s, summary)
+    rises = [throttle.reason(now_s, throttle.summary(9.5, "measured")) for now_s in (60.0, 120.0, 179.0, 181.0)]
+    assert rises == [None, None, None, "slots 3 -> 9"]
 
 
 def test_heartbeats_come_well_before_the_ttl() -> None:

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.pods import PodFacts
+from carico_agent.net.times import rfc3339
 from carico_agent.schedule import wire
-from carico_agent.schedule.cluster import Cluster, Published, read_node
+from carico_agent.schedule.cluster import Cluster, Heartbeat, Published, read_heartbeat, read_node
 from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
@@ -221,3 +222,30 @@ def test_annotations_that_are_malformed_are_no_capacity() -> None:
         assert isnan(slots(number, good)), number
     for status in ("{", "[]", "{}", '{"time":"x"}', None):
         assert isnan(slots("8", status)), status
+
+
+def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
+    client: Any = SmallServer()
+    cluster = Cluster(client, lease_namespace="carico")
+    now_s = time.time()
+    stale = PodCapacity()
+
+    def lease(age_s: float) -> Object:
+        spec = {"renewTime": rfc3339(now_s - age_s, "microseconds"), "leaseDurationSeconds": 150, "holderIdentity": "x"}
+        return {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec}
+
+    def refusal() -> str | None:
+        return stale.refusal(cluster.nodes["a"], PendingPod("u"), time.monotonic())
+
+    cluster.heartbeats_listed([read_heartbeat(lease(500.0), now_s)])  # before the node is known
+    cluster.nodes_listed([Published("a", 8.0, 400.0, 150.0, 64.0)])
+    assert str(refusal()).startswith("stale")
+    cluster.heartbeat_changed(False, read_heartbeat(lease(10.0), now_s))
+    assert refusal() is None
+    cluster.node_changed(False, Published("a", 6.0, 300.0, 150.0, 64.0))
+    assert refusal() is None
+    cluster.heartbeat_changed(True, Heartbeat("a"))
+    assert str(refusal()).startswith("stale")
+    cluster.node_changed(False, Published("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
+    assert refusal() is None
+    assert not cluster.synced

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservations
+from carico_agent.schedule.reservations import BadReservation, NotAvailable, Reservations, TooMany
 
 
 def some() -> Reservations:
@@ -60,6 +60,8 @@ BAD = [
     {"holder": 5},
     {"holder": "x" * 254},
     {"pod_uid": []},
+    {"kind": 7},
+    {"kind": "x" * 254},
 ]
 
 
@@ -77,6 +79,52 @@ def test_the_number_is_bounded() -> None:
         held.reserve(0, 50.0, pods=1, ttl_s=5)
     with pytest.raises(BadReservation, match="2 reservations are held"):
         held.reserve(0, 50.0, pods=1, ttl_s=5)
+
+
+def test_the_limits_of_an_owner_count_pods() -> None:
+    held = Reservations(most=100, most_ttl_s=600, owner_pods=5)
+    held.reserve(0, 20.0, pods=4, ttl_s=9, owner="uid 1")
+    with pytest.raises(TooMany, match="uid 1 may hold 5 Pods"):
+        held.reserve(0, 20.0, pods=2, ttl_s=9, owner="uid 1")
+    held.reserve(0, 20.0, pods=1, ttl_s=9, owner="uid 1")
+    held.reserve(0, 20.0, pods=5, ttl_s=9, owner="uid 2")
+    assert held.reserve(0, 20.0, pods=10, ttl_s=9).owner == ""  # root and the agent's own user are not limited
+
+
+def test_an_owner_leaves_room_for_others() -> None:
+    held = Reservations(most=100, most_ttl_s=600, owner_ratio=0.5)
+    held.reserve(0, 9.0, pods=4, ttl_s=9, owner="uid 1")
+    with pytest.raises(TooMany, match="uid 1 may hold 50% of the room"):
+        held.reserve(0, 9.0, pods=1, ttl_s=9, owner="uid 1")
+    held.reserve(0, 9.0, pods=4, ttl_s=9, owner="uid 2")
+
+
+def test_an_owner_may_always_hold_one_pod() -> None:
+    held = Reservations(most=100, most_ttl_s=600, owner_ratio=0.1)
+    held.reserve(0, 2.0, pods=1, ttl_s=9, owner="uid 1")
+    with pytest.raises(TooMany):
+        held.reserve(0, 2.0, pods=1, ttl_s=9, owner="uid 1")
+    held.reserve(0, 2.0, pods=1, ttl_s=9, owner="uid 2")
+
+
+def test_heavy_kinds_take_more_places() -> None:
+    held, again = some(), some()
+    held.reserve(0, 6.0, pods=2, ttl_s=9, kind="shop/db", each=2.0)
+    assert (held.available(0, 6.0), held.available(0, 6.0, each=2.0), held.total(0)) == (2, 1, 2)
+    with pytest.raises(NotAvailable):
+        held.reserve(0, 6.0, pods=2, ttl_s=9, kind="shop/db", each=2.0)
+    again.restore(held.state(), now_s=1)
+    assert [(r.kind, r.each) for r in again.all(1)] == [("shop/db", 2.0)]
+    assert again.available(1, 6.0) == 2
+    for each in (0.0, -1.0, float("nan"), float("inf")):
+        with pytest.raises(ValueError, match="places for one Pod"):
+            some().restore([held.state()[0] | {"each": each}], now_s=1)
+
+
+def test_rows_of_an_earlier_version_are_taken() -> None:
+    held = some()
+    held.restore([{"id": "a", "pods": 3, "holder": "", "expires_s": 9.0, "pod_uid": "", "owner": ""}], now_s=1)
+    assert held.available(1, 5.0) == 2
 
 
 def test_a_restart_keeps_promises_and_a_wrong_clock_prolongs_none() -> None:

@@ -19,7 +19,7 @@ def between(utilisation: float, pressure: float, cores: int = 2):
     return derive(START, after, ("cpu",))
 
 
-# DESIGN.md §2, two CPUs, n busy loops: pressure is real and the mean must stay.
+# Measured, two CPUs, n busy loops: pressure is real and the mean must stay.
 @pytest.mark.parametrize(
     ("utilisation", "pressure", "mean"),
     [
@@ -39,7 +39,7 @@ def test_busy_loops_keep_their_mean(utilisation, pressure, mean):
     assert usage.detail["cpu_raw"] == pytest.approx(mean, abs=0.001)
 
 
-# DESIGN.md §2, the same node, idle but for one container: pressure is the quota's.
+# Measured, the same node, idle but for one container: pressure is the quota's.
 @pytest.mark.parametrize(
     ("utilisation", "pressure", "paper", "truth"),
     [

@@ -43,9 +43,9 @@ class CapacitySpace(Estimator):
         if not self.started:
             self._start(k, seen)
         if seen.pods <= 0:
-            # Cost drifts up slowly while no Pod runs (paper 5.9), but a Pod never costs more than the whole node.
+            # Cost drifts up slowly while no Pod runs (*CARICO*, 5.9), but a Pod never costs more than the whole node.
             self.cost.x = min(self.cost.x * (1 + self.config.idle_drift_per_s * elapsed_s), max(self.baseline.x, k))
-        if k > 0:  # at k = 0 more Pods no longer show: halt (paper 4.2.4)
+        if k > 0:  # at k = 0 more Pods no longer show: halt (*CARICO*, 4.2.4)
             self.learn_capacity(k, seen.pods, elapsed_s, doubt)
             self.batches += seen.pods > 0
 
@@ -104,7 +104,7 @@ class CapacitySpace(Estimator):
 
 
 class PaperDual(CapacitySpace):
-    """Two separate 1-D filters, one per unknown, each taking the other's uncertainty as noise (paper 4.2.4)."""
+    """Two separate 1-D filters, one per unknown, each taking the other's uncertainty as noise (*CARICO*, 4.2.4)."""
 
     name = "paper-dual"
 
@@ -120,7 +120,7 @@ class PaperDual(CapacitySpace):
 
 
 class PaperJoint(CapacitySpace):
-    """One 2-D filter for both unknowns, with their covariance (paper 4.2.4; it oscillates, figure 4.9)."""
+    """One 2-D filter for both unknowns, with their covariance (*CARICO*, 4.2.4; it oscillates, figure 4.9)."""
 
     name = "paper-joint"
 

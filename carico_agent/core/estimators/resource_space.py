@@ -1,7 +1,7 @@
 """resource-space: usage itself is explained, y_i = b_i + c_i·Pods, in the fixed unit [0,1]. The default.
 
 Why: the paper's Capacity k is counted in units of σ₁u₁, which change with every model update, so its Baseline and
-Cost are soon in the wrong currency (`make lab-accuracy` shows all five estimators side by side). Usage has no such
+Cost are soon in the wrong currency (`make accuracy` shows all five estimators side by side). Usage has no such
 problem: it survives model changes and overload, and a wrong prior is unlearned.
 
 Why the joint filter and not two scalar ones: while the number of Pods stays the same, base and cost cannot be told

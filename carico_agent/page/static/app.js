@@ -4,6 +4,7 @@ import { Chart } from "./chart.js";
 import { explain } from "./explain.js";
 import { byId, fillTable, setText, show } from "./dom.js";
 import { capital, clock, known, number, percent, resourceName } from "./format.js";
+import { showJobs } from "./jobs.js";
 import { showKinds } from "./kinds.js";
 import { Pods } from "./pods.js";
 import { showRoom } from "./room.js";
@@ -96,6 +97,7 @@ const fetchPods = () => attempt("/v1/pods", (body) => pods.take(body.pods));
 async function fetchSlow() {
   await Promise.all([
     fetchPods(),
+    attempt("/v1/progress", showJobs),
     attempt("/v1/reservations", showReservations),
     attempt("/v1/self", (body) => showSelf(body, status)),
     attempt("/v1/plugins", async (body) => {

@@ -14,9 +14,11 @@ from carico_agent.kube.health import Health
 from carico_agent.kube.placement_lease import PlacementLeases
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.identity import agent_identity
 from carico_agent.publish.node_mirror import NodeMirror
 from carico_agent.publish.node_writer import Counted, NodeConfig, NodeWriter
 from carico_agent.publish.own_lease import OwnLease
+from carico_agent.publish.pace import follow_size
 from carico_agent.publish.publisher import PublisherContext
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.settings import KubernetesSettings
@@ -34,11 +36,14 @@ class NodePublisher:
         config: NodeConfig,
         counted: Counted = dict,
         clock: Callable[[], float] = time.monotonic,
+        identity: str = "",
     ) -> None:
+        """`identity`: this agent, the same after a restart."""
         self.client = client
         self.health = Health(f"Kubernetes node {config.node}", "published")
         leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
-        lease = OwnLease(leases, config.node, config.throttle.ttl_s, clock)
+        lease = OwnLease(leases, config.node, config.throttle.ttl_s, clock, identity)
+        self.lease = lease
         self.mirror = NodeMirror(client, config.node, config.resource, self.health, lease.pods_bound)
         self.writer = NodeWriter(client, board, self.mirror, lease, config, self.health, counted, clock)
 
@@ -49,12 +54,17 @@ class NodePublisher:
 
     @property
     def counters(self) -> dict[str, int]:
-        return {"requests": self.client.requests, "writes": self.writer.writes}
+        return {
+            "requests": self.client.requests,
+            "writes": self.writer.writes,
+            "lease_writes": self.lease.writes,
+        }
 
     async def run(self) -> None:
         async with asyncio.TaskGroup() as group:
             group.create_task(self.mirror.run())
             group.create_task(self.writer.run())
+            group.create_task(follow_size(self.client, self.writer.size))
 
     async def stop(self) -> None:
         await self.writer.withdraw()
@@ -73,6 +83,8 @@ async def open_publisher(context: PublisherContext) -> NodePublisher | None:
     settings = context.settings().kubernetes
     if not settings.enabled and not settings.kubeconfig:
         return None
-    # two watches, and a write of the node and two of its Lease every 5 s at most
+    # two watches, and while the number falls a write of the Node and one of its Lease every second for some seconds
     client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(per_s=1.0, burst=10))
-    return NodePublisher(client, context.board, node_config(settings, context.node), context.counted)
+    identity = await context.disk.run(agent_identity, context.settings().state_path / "agent-id")
+    config = node_config(settings, context.node)
+    return NodePublisher(client, context.board, config, context.counted, identity=identity)

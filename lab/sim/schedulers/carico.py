@@ -1,10 +1,13 @@
 """carico as shipped (production model, write throttle, policy and ledger), and the dissertation's for comparison."""
 
+from dataclasses import replace
 from math import inf
 from typing import Any
 
 import numpy as np
 
+from carico_agent.kube.kinds import UNKNOWN, NodeKinds
+from carico_agent.schedule.kind_costs import ClusterCosts
 from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import PodEvent
@@ -40,9 +43,11 @@ class Extended(Scheduler):
         self.table, self.ledger = NodeTable(cluster.n), Ledger()
         for state in self.states:
             self.table.put(state)
-        self.fleet = Fleet(cluster, self.agents, self.hear)
+        names = [self.template(kind) for kind in kinds]
+        self.fleet = Fleet(cluster, self.agents, names, self.hear)
         self._from = 0
-        self._pods = [PendingPod("", kind.name) for kind in kinds]
+        self._pods = [PendingPod("", name) for name in names]
+        self._costs = ClusterCosts()
         # Nodes that may take a Pod of a kind: not refused since anything about them changed. Only time passes between
         # two changes, and time only closes nodes, so asking the others again would give the same refusal. Without this
         # 5,000 nodes are asked for every single Pod.
@@ -51,6 +56,10 @@ class Extended(Scheduler):
     def prior_slots(self) -> float:
         return inf
 
+    def template(self, kind: Kind) -> str:
+        """The name under which Pods of this kind are known."""
+        return kind.name
+
     def tick(self) -> None:
         self.fleet.tick()
         if round(self.cluster.t * 10) % 10 == 0:
@@ -58,16 +67,23 @@ class Extended(Scheduler):
             for node, state in enumerate(self.states):
                 if state.unprofiled or state.starting:
                     self._refresh(node)
+            for number, pod in enumerate(self._pods):
+                if (cost := self._costs.of(pod.kind, self.cluster.t)) != pod.elsewhere:
+                    self._pods[number] = replace(pod, elsewhere=cost)
+                    self._open[number] = True
 
-    def hear(self, node: int, value: float, published_s: float, ttl_s: float) -> None:
+    def hear(self, node: int, value: float, published_s: float, ttl_s: float, kinds: NodeKinds | None) -> None:
         state = self.states[node]
-        state.slots, state.published_s, state.ttl_s = value, published_s, ttl_s
-        self.table.put(state)
-        self._open[:, node] = True
+        state.slots, state.published_s, state.ttl_s, state.kinds = value, published_s, ttl_s, kinds
+        self._costs.put(state.name, kinds)
+        self._refresh(node)
 
     def _refresh(self, node: int) -> None:
-        self.ledger.show(self.states[node], self.cluster.t)
-        self.table.put(self.states[node])
+        state, now_s = self.states[node], self.cluster.t
+        self.ledger.show(state, now_s)
+        kinds = state.kinds
+        state.left = UNKNOWN if kinds is None else self._costs.left(kinds, self.ledger.kinds(state.name), now_s)
+        self.table.put(state)
         self._open[:, node] = True
 
     def pick(self, pod: int) -> int | None:

@@ -1,6 +1,9 @@
 """What is published, and when: the publisher with a scripted client and a clock of its own."""
 
+import asyncio
 import json
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -8,23 +11,31 @@ import pytest
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import Refused, Unreachable
 from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.placement_lease import Offer, PlacementLeases, lease_record
 from carico_agent.kube.pods import facts
+from carico_agent.net.times import parse_rfc3339, rfc3339
 from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.identity import agent_identity
 from carico_agent.publish.node_mirror import NodeFacts
 from carico_agent.publish.node_writer import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
+from tests.kube.small_server import SmallServer
 
 
 class FakeClient:
-    """Takes patches, and shows them to the publisher as its watch would."""
+    """Takes patches of the Node; Leases are another's."""
 
     def __init__(self) -> None:
         self.patches: list[Object] = []
         self.error: Exception | None = None
+        self.leases = SmallServer()
+        self.get, self.post = self.leases.get, self.leases.post
 
     async def patch(self, path: str, body: Object) -> Object:
+        if "/leases/" in path:
+            return await self.leases.patch(path, body)
         if self.error is not None:
             raise self.error
         self.patches.append(body)
@@ -34,14 +45,17 @@ class FakeClient:
 class Bench:
     """A publisher whose time we make."""
 
-    def __init__(self, **throttle: float) -> None:
+    def __init__(self, lease: bool = False, **throttle: float) -> None:
         self.now_s = 1000.0
         self.client = FakeClient()
         self.board = StatusBoard(ttl_s=5.0, clock=lambda: self.now_s)
         self.counted: dict[str, bool] = {}
-        config = NodeConfig("a", throttle=ThrottleConfig(**throttle))
+        config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(**throttle))
         client: Any = self.client
-        self.publisher = NodePublisher(client, self.board, config, lambda: self.counted, lambda: self.now_s)
+        self.server = self.client.leases
+        self.publisher = NodePublisher(
+            client, self.board, config, lambda: self.counted, lambda: self.now_s, identity="me"
+        )
         self.publisher.mirror.pods_synced.set()
         self.publisher.mirror.change_node(False, NodeFacts("a"))
 
@@ -90,6 +104,8 @@ class Bench:
             await writer.write(draft)
             if len(self.client.patches) > before:
                 self.seen(self.client.patches[-1])
+        elif writer.renewal_due():
+            await writer.renew()
         return reason
 
     def seen(self, patch: Object) -> None:
@@ -204,7 +220,7 @@ async def test_stale_is_withdrawn() -> None:
     assert await bench.step(5.0) == "slots unknown -> 8"
 
 
-async def test_quiet_is_once_a_minute_and_noise_at_most_every_five_seconds() -> None:
+async def test_without_a_lease_quiet_is_once_a_minute_and_noise_at_most_every_five_seconds() -> None:
     bench = Bench()
     writes = 0
     for second in range(600):
@@ -215,7 +231,125 @@ async def test_quiet_is_once_a_minute_and_noise_at_most_every_five_seconds() -> 
     for second in range(600):
         bench.tell(20.0 * (second % 2))
         writes += bool(await bench.step(1))
-    assert writes <= 121
+    assert writes <= 121 + 6  # and what falls took in advance
+
+
+async def test_a_quiet_node_writes_its_lease_and_not_its_node() -> None:
+    bench = Bench(lease=True)
+    for second in range(599):
+        bench.tell(8.0 + 0.05 * (-1) ** second)
+        await bench.step(1)
+    assert (len(bench.client.patches), bench.publisher.lease.writes) == (1, 2 + 9)
+    spec = bench.server.leases["a"]["spec"]
+    assert (spec["holderIdentity"], spec["leaseDurationSeconds"]) == ("me", 150)
+    assert abs(parse_rfc3339(spec["renewTime"]) - time.time()) < 60
+    await bench.step(2)  # what stands beside the whole number is written again after ten minutes
+    assert len(bench.client.patches) == 2
+
+
+async def test_a_fall_is_written_at_once_however_large_the_cluster() -> None:
+    bench = Bench(lease=True)
+    bench.publisher.writer.size(5000)
+    bench.tell(9.4)
+    await bench.step()
+    for slots in (8.4, 7.4, 6.4, 5.4, 4.4, 3.4):
+        bench.tell(slots)
+        await bench.step(1)
+        assert bench.amount == int(slots)
+        assert lease_record(bench.server.leases["a"]).offered == Offer(int(slots), int(slots))
+
+
+async def test_a_rise_waits_for_the_clusters_pace_and_must_have_held() -> None:
+    bench = Bench(lease=True)
+    bench.publisher.writer.size(5000)
+    bench.tell(5.4)
+    await bench.step()
+    rose = []
+    for second in range(1, 400):
+        bench.tell(9.4 if second % 100 > 60 else 7.4)
+        if await bench.step(1):
+            rose.append((second, bench.amount))
+    assert rose == [(58, 7)]  # 9 holds for 40 s at a time
+
+
+async def test_a_number_that_cannot_be_corrected_gets_no_heartbeats() -> None:
+    bench = Bench(lease=True)
+    bench.tell(8.4)
+    await bench.step()
+    bench.client.error = Refused(403, "missing right: x")
+    bench.tell(3.4)
+    await bench.step(1)
+    before = bench.publisher.lease.writes
+    for _ in range(20):
+        bench.publisher.writer.retry_at_s = bench.now_s + 100.0
+        assert not bench.publisher.writer.renewal_due()
+        bench.now_s += 30.0
+    assert bench.publisher.lease.writes == before
+    bench.client.error = None
+    assert await bench.step(1)
+    assert bench.publisher.writer.renewal_due()
+
+
+async def test_room_goes_with_the_published_number() -> None:
+    """A number that is held at its low side must not come with the room of its high side."""
+    bench = Bench(lease=True)
+    bench.publisher.writer.size(5000)
+    seen = []
+    for capacity in (4.5, 9.5):
+        bench.board.publish(
+            Status(
+                time="2024-01-01T00:00:00.000Z",
+                pod_capacity=capacity,
+                slots=capacity,
+                mode="measured",
+                low=0.0,
+                limiting="cpu",
+                measured=True,
+                room={"cpu": capacity / 10},
+                cost_vector={"cpu": 0.1},
+                sizes={"cpu": 10.0},
+            )
+        )
+        bench.now_s += 1.0
+        bench.publisher.writer.observe()
+        draft = bench.publisher.writer.draft()
+        assert draft.kinds is not None
+        seen.append((draft.summary.slots, round(draft.kinds.room[0], 6)))
+    assert seen == [(4, 4.5), (4, 4.5)]
+
+
+@pytest.mark.parametrize("age_s", [10.0, 200.0])
+async def test_the_second_agent_of_a_node_notices_the_first(age_s: float) -> None:
+    bench = Bench(lease=True)
+    leases = PlacementLeases(bench.server, "carico")  # type: ignore[arg-type]
+    await leases.offer("a", Offer(8, 8), 150.0, [], "another")
+    bench.server.leases["a"]["spec"]["renewTime"] = rfc3339(time.time() - age_s, "microseconds")
+    assert await bench.publisher.lease.other_agent() == ("another" if age_s < 150 else "")
+    bench.tell(8.4)
+    running = asyncio.create_task(bench.publisher.writer.run())
+    bench.publisher.mirror.node_synced.set()
+    async with asyncio.timeout(20):
+        while not bench.client.patches and "another agent (another)" not in bench.publisher.condition:
+            await asyncio.sleep(0.01)
+    running.cancel()
+    assert bool(bench.client.patches) == (age_s > 150)
+
+
+async def test_an_agent_is_not_in_its_own_way() -> None:
+    bench = Bench(lease=True)
+    bench.tell(8.4)
+    await bench.step()
+    assert await bench.publisher.lease.other_agent() == ""
+    await bench.publisher.writer.withdraw()
+    assert lease_record(bench.server.leases["a"]).holder == ""
+
+
+def test_an_identity_survives_a_restart_and_a_damaged_file(tmp_path: Path) -> None:
+    file = tmp_path / "state/agent-id"
+    first = agent_identity(file)
+    assert agent_identity(file) == first
+    file.write_bytes(b"\xff")
+    assert agent_identity(file) not in ("", first)
 
 
 async def test_foreign_writes_are_answered() -> None:

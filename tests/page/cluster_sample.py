@@ -1,0 +1,101 @@
+"""The cluster's page in front of an invented cluster: the extender's own tables and the real server, no API server.
+
+`python -m tests.page.cluster_sample NODES PORT [--hostile]` prints its address and serves until it is terminated.
+Every second a twentieth of the nodes publishes again. One node of twenty is stale, one of fifty never publishes.
+"""
+
+import asyncio
+import random
+import sys
+from collections.abc import Iterator
+
+from carico_agent.app.cluster_page import ClusterPage
+from carico_agent.app.extender import ExtenderFacts
+from carico_agent.kube.access import Access
+from carico_agent.kube.client import KubeClient
+from carico_agent.kube.kinds import KindOnNode, NodeKinds
+from carico_agent.kube.pods import PodFacts
+from carico_agent.net.buckets import TokenBucket
+from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.settings import ClusterPageSettings
+from tests.page.sample import HOSTILE
+
+NAN = float("nan")
+KINDS = (  # name, cpu [cores] and memory [bytes] of one, Pods per node
+    ("shop/web", 0.45, 3.2e8, 6),
+    ("shop/checkout", 0.3, 5.1e8, 3),
+    ("shop/cache", 0.12, 2.1e9, 2),
+    ("batch/thumbnails", 0.95, 2.5e8, 3),
+    ("batch/training", 2.1, 3.9e9, 1),
+    ("kube-system/kube-proxy", 0.03, 6e7, 1),
+)
+
+
+def sample_cluster() -> Cluster:
+    """An extender's Cluster without an API server, whose watches count as listed."""
+    cluster = Cluster(KubeClient(Access("http://127.0.0.1:9"), TokenBucket(1.0, 1)))
+    cluster._nodes_watch.synced.set()
+    cluster._pods_watch.synced.set()
+    return cluster
+
+
+class SampleCluster:
+    """A Cluster filled by hand."""
+
+    def __init__(self, nodes: int, hostile: bool) -> None:
+        self._random, self._mark, self._count = random.Random(7), HOSTILE if hostile else "", nodes
+        self.cluster = sample_cluster()
+        self.cluster.pods_listed([pod for number in range(nodes) for pod in self._pods(number)])
+        self.cluster.nodes_listed([self._published(number) for number in range(nodes)])
+
+    def name(self, number: int) -> str:
+        return f"pool-{'abc'[number % 3]}-{number}{self._mark}"
+
+    def _pods(self, number: int) -> Iterator[PodFacts]:
+        load = self._random.random()
+        for kind, *_, most in KINDS:
+            for place in range(round(most * load)):
+                uid = f"{number}-{kind}-{place}"
+                yield PodFacts(uid, uid, "x", self.name(number), "Running", f"{kind}{self._mark}")
+
+    def _published(self, number: int) -> Published:
+        name, sizes = self.name(number), {"cores": 8.0, "cpu": 8.0, "memory": 3.2e10}
+        if number % 50 == 7:
+            return Published(name, **sizes)
+        have = self.cluster.ledger.kinds(name)
+        counts = {kind: have[kind + self._mark].pods if kind + self._mark in have else 0 for kind, *_ in KINDS}
+        used = sum(counts[kind] * cpu for kind, cpu, *_ in KINDS) * self._random.uniform(0.9, 1.1)
+        memory = sum(counts[kind] * size for kind, _, size, _ in KINDS)
+        room = (max(0.0, 12.0 - 1.3 * used), max(0.0, 2.6e10 - memory), NAN, NAN)
+        jobs = counts["batch/training"] + counts["batch/thumbnails"]
+        kinds = {
+            kind + self._mark: KindOnNode((cpu, size, NAN, NAN), pods=counts[kind]) for kind, cpu, size, _ in KINDS
+        }
+        return Published(
+            name,
+            slots=sum(counts.values()) + round(room[0] / 0.7, 1),
+            age_s=400.0 if number % 20 == 3 else 60.0 * self._random.random(),
+            ttl_s=150.0,
+            work_jobs=jobs,
+            work_s=jobs * 900.0 * self._random.random(),
+            kinds=NodeKinds(room, kinds=kinds),
+            **sizes,
+        )
+
+    def publish_some(self) -> None:
+        for number in self._random.sample(range(self._count), max(1, self._count // 20)):
+            self.cluster.node_changed(False, self._published(number))
+
+
+async def serve(nodes: int, port: int, hostile: bool) -> None:
+    sample = SampleCluster(nodes, hostile)
+    page = ClusterPage(ClusterPageSettings(f"127.0.0.1:{port}"), ExtenderFacts(sample.cluster))
+    await page.start()
+    print(page.address, flush=True)
+    while True:
+        await asyncio.sleep(1.0)
+        sample.publish_some()
+
+
+if __name__ == "__main__":
+    asyncio.run(serve(int(sys.argv[1]), int(sys.argv[2]), "--hostile" in sys.argv))

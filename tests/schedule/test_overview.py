@@ -1,0 +1,71 @@
+"""The cluster for people: states, totals of kinds, and where a kind fits."""
+
+from math import nan
+from typing import Any
+
+import pytest
+
+from carico_agent.kube.kinds import KindOnNode, NodeKinds
+from carico_agent.schedule import overview
+from carico_agent.schedule.cluster import Cluster, Published
+from tests.page.cluster_sample import sample_cluster
+
+WEB = {"shop/web": KindOnNode((0.5, 1e8, nan, nan), pods=2)}
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Room for 3 web Pods on a, for none on b, an expired number on c, nothing on d."""
+    made = sample_cluster()
+    made.nodes_listed(
+        [
+            Published("a", 6.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((1.6, 1e9, nan, nan), kinds=WEB)),
+            Published("b", 2.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 5e7, nan, nan), kinds=WEB)),
+            Published("c", 9.0, 400.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 1e9, nan, nan), kinds=WEB)),
+            Published("d"),
+        ]
+    )
+    return made
+
+
+def now_s(cluster: Cluster) -> float:
+    """The time at which a and b are 10 s old."""
+    return float(cluster.nodes["a"].published_s) + 10.0
+
+
+def kinds(cluster: Cluster) -> list[dict[str, Any]]:
+    return [kind for kind in overview.kinds(cluster, now_s(cluster)) if kind is not None]
+
+
+def test_states_and_ages(cluster: Cluster) -> None:
+    body = overview.nodes_body(cluster.table.all(), now_s(cluster))
+    assert body["state"] == ["ok", "ok", "stale", "unknown"]
+    assert body["age_s"] == [10.0, 10.0, 400.0, None]
+    assert body["slots"] == [6.0, 2.0, 9.0, None]
+    assert {len(column) for column in body.values()} == {4}, "every column has every node"
+
+
+def test_a_kind_fits_whole_times_on_nodes_whose_number_is_valid(cluster: Cluster) -> None:
+    # the two web Pods that a and b count are not assigned, so their room is free again: (1.6 + 2 x 0.5) / 0.5
+    (web,) = kinds(cluster)
+    assert (web["kind"], web["known_on"], web["cost"][0]) == ("shop/web", 3, 0.5)
+    assert (web["fits"], web["fits_nodes"], web["limiting"]) == (5 + 2, 2, "cpu")
+
+
+def test_where_a_kind_fits(cluster: Cluster) -> None:
+    found = overview.where(cluster, "shop/web", now_s(cluster))
+    assert dict(zip(found["name"], found["fits"], strict=True)) == {"a": 5.2, "b": 2.5, "c": None, "d": None}
+    named = [None if at is None else found["resources"][at] for at in found["limiting"]]
+    assert named == ["cpu", "memory", None, None]
+
+
+def test_a_kind_that_nobody_knows(cluster: Cluster) -> None:
+    found = overview.where(cluster, "no/such", now_s(cluster))
+    assert found["fits"] is None and found["limiting"] is None
+
+
+def test_looking_keeps_no_columns(cluster: Cluster) -> None:
+    """Else every node that publishes would pay for it, for ever."""
+    kinds(cluster)
+    overview.where(cluster, "shop/web", now_s(cluster))
+    assert not cluster.table._kinds._columns
