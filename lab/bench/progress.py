@@ -136,7 +136,7 @@ def _fork(containerd: PrivateContainerd, path: str, number: int, paced: bool) ->
 
 
 def measure(quick: bool) -> list[Row]:
-    return [*loop(30 if quick else 150), *reporters(*((6, 20) if quick else (15, REPORTERS)))]
+    return [*loop(30 if quick else 60), *reporters(*((6, 20) if quick else (10, REPORTERS)))]
 
 
 def main() -> int:
@@ -145,9 +145,9 @@ def main() -> int:
     parser.add_argument("--only", default="loop,reporters")
     parser.add_argument("--write", action="store_true", help="keep the result")
     given = parser.parse_args()
-    rows = loop(30 if given.quick else 150) if "loop" in given.only else []
+    rows = loop(30 if given.quick else 60) if "loop" in given.only else []
     if "reporters" in given.only:
-        rows += reporters(*((6, 20) if given.quick else (15, REPORTERS)))
+        rows += reporters(*((6, 20) if given.quick else (10, REPORTERS)))
     print("\n".join(lines("progress", rows)))
     if given.write:
         file = RESULTS / "progress_bench.json"
