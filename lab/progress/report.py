@@ -10,6 +10,16 @@ from typing import Any
 RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, Any]
 
+HALF_WAY = """Two jobs on one core, each when it was half done. The CPU seconds left are {worst:.0%} off at most. The
+original's formula, f/u·(MAX − P), says {twice:.1f} times the time that was left: it counts contention twice. The
+expected end takes for granted that a job goes on getting what it gets: it is late for the job that has the core for
+itself once the other one has ended.
+"""
+PAIRS = """Twelve jobs of five kinds (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs at
+the same times with both placements, in the order ABBA. Mean completion time with `least-left` is below that of random
+placement in {below} of {count} pairs. Other work ran on the machine meanwhile; the group of the jobs had sixteen times
+its weight.
+"""
 HEAD = """# Placing jobs where the least work is left
 
 Made by `python -m lab.progress.report`. Source of the method and of the schedules: "Progress-based Container Scheduling
@@ -27,9 +37,9 @@ a row is below least count.
   450.0 s (449.8 s there) and a contention of 1320 per worker (1275 to 1327 there); a test holds both to 1 %.
 - Over the schedules with random arrivals least-left has {least:.3f} to {most:.3f} times the mean completion time of
   least count, and {random_least:.2f} to {random_most:.2f} times that of random placement. It is *worse* than least
-  count where far more work comes than the workers can do ({worse}): Σ of the work left says how long a worker is busy,
-  and its makespan is the shorter one in all of them, but a newcomer slows down every job beside it, however little that
-  one has left. What there is to gain at all is what the oracle shows.
+  count where far more work comes than the workers can do ({worse}): Σ of the work left says how
+  long a worker is busy, and its makespan is the shorter one in all of them, but a newcomer slows down every job beside
+  it, however little that one has left. What there is to gain at all is what the oracle shows.
 - Literal ProCon is no better than counting Pods, except on the fixed schedule: workers with one job and with none tie.
 - The document's makespans fall by 15 to 37 % against kube-scheduler's default on its random schedules, here by
   {default}. In its runs the default left a worker idle for minutes; here it spreads Pods without requests almost
@@ -41,14 +51,15 @@ Random placement is outside of the figure.
 """
 
 
+def page(folder: Path = RESULTS) -> str:
+    rows: list[Row] = json.loads((folder / "progress.json").read_text())
+    kept = _read(folder / "progress_real.json"), _read(folder / "progress_bench.json")
+    return "\n".join([*simulation(rows), *real(kept[0]), *cost(kept[1])])
+
+
 def write(folder: Path = RESULTS) -> None:
     rows: list[Row] = json.loads((folder / "progress.json").read_text())
-    text = [
-        *simulation(rows),
-        *real(_read(folder / "progress_real.json")),
-        *cost(_read(folder / "progress_bench.json")),
-    ]
-    (folder / "progress.md").write_text("\n".join(text))
+    (folder / "progress.md").write_text(page(folder))
     draw(rows, folder / "progress.png")
 
 
@@ -99,13 +110,7 @@ def real(found: dict[str, Any]) -> list[str]:
     if half:
         worst = max(abs(one["left_cpu_s"] / one["truth_cpu_s"] - 1) for one in half)
         twice = mean(one["original_s"] / one["truth_s"] for one in half)
-        text += [
-            f"Two jobs on one core, each when it was half done. The CPU seconds left are {worst:.0%} off at most; the"
-        ]
-        text += [
-            f"original's formula, f/u·(MAX − P), says {twice:.1f} times the time that was left: it counts contention"
-        ]
-        text += ["twice.\n"]
+        text += [HALF_WAY.format(worst=worst, twice=twice)]
         text += [
             "| job | CPU left [s] | came true | end in [s] | original's formula | came true |",
             "|---|---|---|---|---|---|",
@@ -118,16 +123,7 @@ def real(found: dict[str, Any]) -> list[str]:
         text += [""]
     if pairs:
         below = sum(entry["ratio"] < 1 for entry in pairs.values())
-        text += [
-            "Twelve jobs of five kinds (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs"
-        ]
-        text += [
-            "at the same times with both placements, in the order ABBA. Mean completion time with `least-left` is below"
-        ]
-        text += [
-            f"that of random placement in {below} of {len(pairs)} pairs. Other work ran on the machine meanwhile; the"
-        ]
-        text += ["jobs' group had sixteen times its weight.\n"]
+        text += [PAIRS.format(below=below, count=len(pairs))]
         text += ["| pair | first | least-left [s] | random [s] | ratio | makespans [s] |", "|---|---|---|---|---|---|"]
         text += [_pair(name, entry) for name, entry in pairs.items()] + [""]
     return text
