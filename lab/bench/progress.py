@@ -84,7 +84,7 @@ def reporters(window_s: float, count: int) -> list[Row]:
             rows = list[Row]()
             for label, paced in (("as the client reports", True), ("that ignore when they are asked to", False)):
                 off, on = list[float](), list[float]()
-                for busy in (False, True, True, False):
+                for busy in (False, True, True, False) if paced else (False, True):
                     with sending(containerd, path, count if busy else 0, paced):
                         (on if busy else off).append(_percent(own.pid, window_s))
                         known = json.loads(Http(own.path).get("/v1/status"))["work"]
@@ -130,6 +130,7 @@ def _fork(containerd: PrivateContainerd, path: str, number: int, paced: bool) ->
             reporter.report(step, 100_000)
             if not paced:
                 reporter._interval_s = INTERVAL_S
+                reporter._due_s = min(reporter._due_s, time.monotonic() + INTERVAL_S)
             time.sleep(0.1)
     finally:
         os._exit(0)
