@@ -20,6 +20,9 @@ the same times with both placements, in the order ABBA. Mean completion time wit
 placement in {below} of {count} pairs. Other work ran on the machine meanwhile; the group of the jobs had sixteen times
 its weight.
 """
+COST = """`python -m lab.bench.progress --write`. Ratios are of blocks of one run and hold on a busy machine; shares of
+a core do not: the agent without reports took twice its budget of a quiet machine (0.5 %) in the same run.
+"""
 HEAD = """# Placing jobs where the least work is left
 
 Made by `python -m lab.progress.report`. Source of the method and of the schedules: "Progress-based Container Scheduling
@@ -140,12 +143,8 @@ def _pair(name: str, entry: dict[str, Any]) -> str:
 def cost(found: dict[str, Any]) -> list[str]:
     if not found:
         return []
-    text = [
-        "## What it costs\n",
-        "`python -m lab.bench.progress --write`; the machine was not quiet, compare within a table.\n",
-    ]
-    text += ["| | |", "|---|---|", *(f"| {name} | {value} |" for name, value in found.items()), ""]
-    return text
+    text = ["## What it costs\n", COST, "| | |", "|---|---|"]
+    return [*text, *(f"| {name} | {value} |" for name, value in found.items()), ""]
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
