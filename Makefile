@@ -52,7 +52,7 @@ browser: ## a real Chromium for the tests of the page, and axe-core for its acce
 	@[ -e "$(NPM)/node_modules/axe-core/axe.min.js" ] || ! command -v npm >/dev/null || \
 		npm install --silent --no-audit --no-fund --prefix "$(NPM)" axe-core || echo "axe-core cannot be had; its tests will skip"
 
-screenshots: $(VENV)/.dev browser ## docs/page.png from the real page, in front of the tests' sample node
+screenshots: $(VENV)/.dev browser ## docs/page.png and docs/cluster.png from the real pages, in front of the tests' invented nodes
 	@$(BIN)/python -m tests.page.screenshots docs
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)

@@ -32,7 +32,7 @@ from carico_agent.net.http import HttpServer
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.metrics import Family
 from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.publisher import Publisher, PublisherContext, open_all
+from carico_agent.publish.publisher import Measured, Publisher, PublisherContext, open_all
 from carico_agent.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
 from carico_agent.runtime.events import Event
 from carico_agent.runtime.watch import discover
@@ -254,4 +254,5 @@ class Agent:
         events = Family("carico_container_events_total", "counter", "Container events received.")
         yield events.add(self._runtime.log.total)
         yield from self._progress.families()
+        yield from (one for part in self._publishers if isinstance(part, Measured) for one in part.families())
         yield from self._plugins.metrics()

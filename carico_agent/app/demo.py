@@ -13,12 +13,13 @@ import os
 import random
 import time
 from collections import deque
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 from carico_agent.app.busy_loops import BusyLoops
+from carico_agent.app.demo_page import DemoPage
 from carico_agent.app.source import Source, open_live
 from carico_agent.core import Estimate
 from carico_agent.publish.status import known
@@ -144,12 +145,19 @@ def demo_settings() -> Settings:
     return override(Settings(), "model", limits={"cpu": 1.0, "memory": 1.0}, max_pods=most)
 
 
-async def run_demo(seconds: int, seed: int | None = None) -> AsyncGenerator[Second]:
-    """One item a second. OSError, ValueError: this machine cannot be read, or starts no processes."""
-    settings, runtime, updated = demo_settings(), ProcessRuntime(), asyncio.Event()
+async def run_demo(
+    seconds: int, seed: int | None = None, offer_page: Callable[[str], None] | None = None
+) -> AsyncGenerator[Second]:
+    """One item a second. `offer_page` gets the address of the node's page, which is then served meanwhile. OSError,
+    ValueError: this machine cannot be read, or starts no processes."""
+    settings, runtime, updated, cost = demo_settings(), ProcessRuntime(), asyncio.Event(), OwnCost()
     nothing_learned = Path("/nonexistent/carico/model.json")
-    source = open_live(settings, "demo", runtime, OwnCost(), nothing_learned, updated.set, record=None)
+    source = open_live(settings, "demo", runtime, cost, nothing_learned, updated.set, record=None)
     runtime.listen(lambda event: source.sampling.count(time.monotonic(), runtime.count, event.churn))
+    page = None if offer_page is None else DemoPage(source, runtime, cost)
+    if page is not None and offer_page is not None:
+        runtime.listen(page.mark)
+        offer_page(await page.start())
     with BusyLoops(runtime) as loops:
         others = Others(source.cores, loops)
         others.look()
@@ -160,6 +168,8 @@ async def run_demo(seconds: int, seed: int | None = None) -> AsyncGenerator[Seco
             for t in range(1, seconds + 1):
                 await updated.wait()
                 updated.clear()
+                if page is not None:
+                    page.take()
                 yield _second(t, source, loops, others, t - changed_t >= SETTLED_S)
                 if t - changed_t >= (BURST_S if loops.running else IDLE_S) and t < seconds:
                     _change(loops, sizes)
@@ -168,6 +178,8 @@ async def run_demo(seconds: int, seed: int | None = None) -> AsyncGenerator[Seco
         finally:
             looking.cancel()
             source.stop()
+            if page is not None:
+                await page.stop()
 
 
 def _change(loops: BusyLoops, sizes: Iterator[int]) -> None:

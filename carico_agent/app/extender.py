@@ -25,6 +25,7 @@ from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission, overview, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.expired import ExpiredNodes
 from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
@@ -38,6 +39,8 @@ MOST_BODY_BYTES = 256 * 1024 * 1024
 """With nodeCacheCapable a request is some 100 kB; without, whole Node objects travel."""
 MOST_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
+SCHEDULER_LIMITS = Limits(connections=256, requests_per_s=0)
+"""What one address may hold open towards the extender, handshakes included; kube-scheduler keeps a few."""
 WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
 """What one address may ask of the admission webhook. An API server opens a connection for every binding that waits,
 which may be hundreds."""
@@ -94,6 +97,8 @@ class ExtenderServer:
         self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
+        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace)
+        self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
@@ -103,7 +108,7 @@ class ExtenderServer:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
-        api = HttpServer(self.routes(), read_bytes=READ_BYTES)
+        api = HttpServer(self.routes(), RateLimiter(SCHEDULER_LIMITS), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
         webhook = HttpServer({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, RateLimiter(WEBHOOK_LIMITS))
@@ -113,6 +118,8 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
+        if self._lowers:
+            self.supervisor.start("silent nodes", self.expired.run)
         if self._train_jobs is not None:
             self.supervisor.start("TrainJobs", self._train_jobs.run)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
@@ -214,6 +221,11 @@ class ExtenderServer:
                 "Claims that failed because somebody else had written to the placement Lease first.",
                 self.extender.conflicts,
             ),
+            counter(
+                "carico_extender_lowered_total",
+                "Times the resource of a node with a silent agent was lowered.",
+                self.expired.lowered,
+            ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
             counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),
             gauge("process_resident_memory_bytes", "Resident memory of the extender.", self._cost.resident_bytes()),
@@ -241,8 +253,9 @@ def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
 
 
 def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
-    """Who we are. Whoever comes need not say who they are: API servers have no certificate for admission webhooks
-    unless configured, and all that can be asked there is to hold a place for a Pod for some seconds."""
+    """Who we are. Whoever comes need not say who they are, unless admission_client_ca is set: API servers have no
+    certificate for admission webhooks unless configured, and all that can be asked there is to hold a place for a
+    waiting Pod for some seconds."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
-    return server_context(TlsFiles(settings.tls_cert, settings.tls_key))
+    return server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))

@@ -2,7 +2,8 @@
 
 A ring of columns, not of objects: 900 rows of eight numbers as `array` take 36 kB, as dictionaries 700 kB. Writing a
 row takes 2 µs a second. Only starts, ends and out-of-memory kills of containers are kept as marks, at most 900 of them;
-a Pod's start is four events of the runtime, and three of those are of no use in a chart.
+a Pod's start is four events of the runtime, and three of those are of no use in a chart. Units and processes that count
+as Pods have one each.
 """
 
 import time
@@ -20,7 +21,13 @@ from carico_agent.runtime.events import Event
 
 SECONDS = 900
 MOST_MARKS = 900
-MARKED = {"/tasks/start": "start", "/tasks/exit": "exit", "/tasks/oom": "oom"}
+MARKED = {
+    "/tasks/start": "start",
+    "/tasks/exit": "exit",
+    "/tasks/oom": "oom",
+    "/processes/create": "start",
+    "/processes/delete": "exit",
+}
 NUMBERS = ("pod_capacity", "low", "high", "pods")
 
 

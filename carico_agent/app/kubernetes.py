@@ -2,6 +2,7 @@
 
 from carico_agent.kube.access import Access, access_to
 from carico_agent.kube.client import KubeClient
+from carico_agent.kube.clock import describe
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.rights import AGENT, Right, allowed, lease_rights
 from carico_agent.settings import KubernetesSettings
@@ -19,9 +20,15 @@ async def examine(settings: KubernetesSettings, node: str) -> list[tuple[str, st
             version = (await client.get("/version")).get("gitVersion", "")
             rights = [await _examine_right(client, right) for right in AGENT]
             rights += await _examine_lease(client, settings)
-            return [("kubernetes", f"{client.access.server} {version}", ""), *rights, await _examine_node(client, node)]
+            server = ("kubernetes", f"{client.access.server} {version}", "")
+            return [server, *_examine_clock(client), *rights, await _examine_node(client, node)]
     except KubeError as error:
         return [("kubernetes", str(error), "mend the kubeconfig or the service account; see deploy/README.md")]
+
+
+def _examine_clock(client: KubeClient) -> list[tuple[str, str, str]]:
+    wrong = describe(client.clock_skew_s)
+    return [("clock", wrong, "let NTP set it (chronyd, systemd-timesyncd), here or there")] if wrong else []
 
 
 async def _examine_right(client: KubeClient, right: Right) -> tuple[str, str, str]:

@@ -10,7 +10,6 @@ from carico_agent.burst.service import BurstService
 from carico_agent.burst.site import Site
 from carico_agent.burst.target import Key
 
-
 NO_PRICE = "is not used: burst.prices does not have its machine in its region"
 
 

@@ -86,13 +86,22 @@ def reconcile(
         after = yield from _act(seen, verdict, route)
         if after is None or after.home.uid != uid:
             return Outcome(None, verdict, tuple(done))
-        if after.home.version != seen.home.version or verdict.action in _ELSEWHERE:
+        if _wrote(verdict.action, seen, after):
             done.append(verdict.action)
         seen = after
     return Outcome(seen.home, verdict, tuple(done))
 
 
-_ELSEWHERE = (Action.CREATE_COPY, Action.RELEASE, Action.SEAL, Action.DELETE_COPY)
+def _wrote(action: Action, before: Seen, after: Seen) -> bool:
+    """Whether an action was taken by the server that it was for. One that was refused is not done, and not counted."""
+    match action:
+        case Action.RELEASE:
+            return isinstance(after.copy, CopyJob) and after.copy.state == CopyState.RELEASED
+        case Action.SEAL:
+            return isinstance(after.copy, CopyJob) and after.copy.state == CopyState.SEALED
+        case Action.CREATE_COPY | Action.DELETE_COPY:
+            return True
+    return after.home.version != before.home.version
 
 
 def _act(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:

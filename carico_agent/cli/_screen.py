@@ -43,7 +43,7 @@ def screen(view: View, columns: int, rows: int) -> list[str]:
     lines = [f"carico  {status.node}  {status.time[:19]}  #{status.sequence}", ""]
     lines += textwrap.wrap(headline(status, view.age_s), max(20, columns - 1), break_on_hyphens=False)
     lines += ["", *_usage(status, width), *_history(view, width)]
-    lines += ["", f"{status.pods} Pods, slots {number(status.slots)}   {status.runtime}"]
+    lines += ["", f"{status.pods} Pods, slots {number(status.slots)}   {status.runtime}", *_work(status)]
     if kinds := kinds_table(status, sorted_kinds(status, view.sort)):
         lines += ["", *kinds]
     if view.pods:
@@ -75,6 +75,15 @@ def _history(view: View, width: int) -> list[str]:
     most = max(view.history)
     ago = f"{view.span_s / 60:.0f} min" if view.span_s >= 90 else f"{view.span_s:.0f} s"
     return [f"{'fits':>10} {spark(shrink(view.history, width)):{width}} 0 to {most:.1f}, last {ago}"]
+
+
+def _work(status: Status) -> list[str]:
+    """What jobs still need; nothing where none reports."""
+    work = status.work
+    if not work.jobs:
+        return []
+    unknown = f", {work.unknown} more of which nothing is known" if work.unknown else ""
+    return [f"work left: {work.total_s:.0f} s of CPU in {work.jobs} jobs, longest {work.longest_s:.0f} s{unknown}"]
 
 
 def sorted_kinds(status: Status, sort: str) -> list[KindStatus]:

@@ -9,6 +9,7 @@ Exit code 1 when there was nothing to compare: it was ended too early, or this m
 examples:
   carico demo
   carico demo --seconds 20
+  carico demo --page --seconds 600    the same as charts, in a browser
   carico demo --json | jq .error
 """
 
@@ -18,6 +19,8 @@ import json
 import os
 import signal
 import sys
+import threading
+import webbrowser
 from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
@@ -36,7 +39,8 @@ truth = {fits} - loops - others. carico does not know that; it reads the kernel 
   time  loops  others  truth   carico: room for                 off by"""
 NEXT = """
 What to do next:
-  carico agent               run it here; containers are found by themselves. Then: carico status, carico top
+  carico demo --page         the same once more, as charts in a browser
+  carico agent               run it here; containers are found by themselves. Then: carico status, top, page
   carico print-config        see [processes]: without containers, systemd units or commands count as Pods
   carico doctor              what this machine offers, what is missing and which setting brings it
   carico install --systemd   make a hardened service of it (--dry-run says what it would do)"""
@@ -48,6 +52,7 @@ BUSY = (
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--seconds", metavar="N", type=int, default=60, help="how long (default: 60)")
     parser.add_argument("--seed", metavar="N", type=int, help="the same bursts again")
+    parser.add_argument("--page", action="store_true", help="open the node's page in a browser meanwhile")
     parser.add_argument("--json", action="store_true", help="one JSON object per second, the last one is the summary")
 
 
@@ -77,7 +82,8 @@ async def show(given: argparse.Namespace) -> "list[Second]":
     seen: list[Second] = []
 
     async def print_all() -> None:
-        async with aclosing(run_demo(given.seconds, given.seed)) as seconds:
+        offer = offer_page if given.page else None
+        async with aclosing(run_demo(given.seconds, given.seed, offer)) as seconds:
             async for second in seconds:
                 seen.append(second)
                 print(json.dumps(second.as_json()) if given.json else line(second), flush=True)
@@ -91,6 +97,12 @@ async def show(given: argparse.Namespace) -> "list[Second]":
     elif not given.json:
         print("\nended early", file=sys.stderr)
     return seen
+
+
+def offer_page(address: str) -> None:
+    """In a thread: a browser may take seconds to start, and the seconds go on."""
+    print(f"the page: {address}", file=sys.stderr, flush=True)
+    threading.Thread(target=webbrowser.open, args=(address,), name="browser", daemon=True).start()
 
 
 def introduction(seconds: int) -> str:

@@ -15,6 +15,7 @@ from typing import Any
 import aiohttp
 
 from carico_agent.kube.access import Access
+from carico_agent.kube.clock import skew_s
 from carico_agent.kube.credentials import Credentials, certificate_end
 from carico_agent.kube.errors import KubeError, Refused, Unreachable, explain
 from carico_agent.kube.lists import ListReader
@@ -48,6 +49,8 @@ class KubeClient:
         self.credentials = Credentials(access)
         self.requests = 0
         """Sent so far, for metrics."""
+        self.clock_skew_s = 0.0
+        """How far this clock is ahead of the API server's, by its last answer [s]."""
         self._budget = budget or TokenBucket(per_s=5.0, burst=20)
         self._timeout_s, self._retry_delays = timeout_s, retry_delays
         self._session: aiohttp.ClientSession | None = None
@@ -171,6 +174,7 @@ class KubeClient:
         sent = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._timeout_s, sock_read=timeout_s or SILENCE_S)
         self.requests += 1
+        sent_s = time.time()
         try:
             response = await stack.enter_async_context(
                 self._open().request(
@@ -190,6 +194,7 @@ class KubeClient:
             self._tls = None  # the authority's file may have been renewed
             self._troubled(None)
             raise Unreachable(self._why(error)) from error
+        self.clock_skew_s = skew_s(sent_s, time.time(), response.headers.get("Date", ""))
         if response.status == 429 or response.status >= 500:
             self._troubled(_retry_after_s(response))
         else:

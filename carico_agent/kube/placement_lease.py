@@ -28,6 +28,7 @@ from typing import Any, NamedTuple
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
+from carico_agent.kube.pods import is_name
 from carico_agent.net.times import parse_rfc3339, rfc3339
 
 CLAIMS, OFFER = "carico.dev/claims", "carico.dev/offer"
@@ -50,6 +51,17 @@ class Offer:
         """
         return Offer(_least(self.places, other.places), _least(self.resource, other.resource))
 
+    def at_most(self, other: "Offer") -> "Offer":
+        """Not above the other one's numbers, where both have one.
+
+        >>> Offer(50, None).at_most(Offer(4, 3))
+        Offer(places=4, resource=None)
+        """
+        return Offer(
+            None if self.places is None else _least(self.places, other.places),
+            None if self.resource is None else _least(self.resource, other.resource),
+        )
+
     def raised(self, places: int, resource: int) -> "Offer":
         """At least these numbers, where there is a number at all."""
         return Offer(
@@ -68,6 +80,8 @@ class Claim(NamedTuple):
     """By the claimer's clock; only to tell a renewed claim from the old one."""
     holds: int = 0
     """What it asks of the extended resource."""
+    pod: str = ""
+    """"namespace/name"; empty: an extender wrote it that does not say."""
 
 
 @dataclass(slots=True)
@@ -160,6 +174,18 @@ class PlacementLeases:
                 return None
             raise
 
+    async def node_of(self, uid: str, claim: Claim) -> str:
+        """Where the Pod of a claim is bound, as far as the API server's cache knows; empty: nowhere, or not known."""
+        namespace, _, name = claim.pod.partition("/")
+        if not is_name(namespace) or not is_name(name):
+            return ""
+        found = await self._client.get(
+            f"/api/v1/namespaces/{namespace}/pods",
+            {"fieldSelector": f"metadata.name={name}", "resourceVersion": "0"},
+        )
+        same = (pod for pod in found.get("items") or () if pod["metadata"]["uid"] == uid)
+        return str(((next(same, None) or {}).get("spec") or {}).get("nodeName") or "")
+
     async def remove(self, node: str) -> None:
         """Delete the node's Lease, if there is one."""
         try:
@@ -180,16 +206,13 @@ def lease_record(lease: Object) -> LeaseRecord:
     >>> read = lease_record({"metadata": {"resourceVersion": "7", "annotations": {
     ...     "carico.dev/offer": offer, "carico.dev/claims": '{"u":[99.5,1]}'}}})
     >>> read.offer(1704067200), read.offer(1704067351), read.claims
-    (Offer(places=8, resource=None), Offer(places=None, resource=None), {'u': Claim(made_s=99.5, holds=1)})
+    (Offer(places=8, resource=None), Offer(places=None, resource=None), {'u': Claim(made_s=99.5, holds=1, pod='')})
     """
     meta = lease["metadata"]
     annotations = meta.get("annotations") or {}
-    return LeaseRecord(
-        meta["resourceVersion"],
-        *_offer(annotations.get(OFFER)),
-        _claims(annotations.get(CLAIMS)),
-        *_heartbeat(lease.get("spec") or {}),
-    )
+    (offered, until_s), (holder, renewed_s, ttl_s) = _offer(annotations.get(OFFER)), _heartbeat(lease.get("spec") or {})
+    claims = _claims(annotations.get(CLAIMS))
+    return LeaseRecord(meta["resourceVersion"], offered, until_s, claims, holder, renewed_s, ttl_s)
 
 
 def _heartbeat(spec: Object) -> tuple[str, float, float]:
@@ -226,10 +249,14 @@ def _offer(text: Any) -> tuple[Offer, float]:
 def _claims(text: Any) -> dict[str, Claim]:
     try:
         claimed: Object = json.loads(text or "{}")
-        claims = {uid: Claim(float(made_s), int(holds)) for uid, (made_s, holds) in claimed.items()}
+        claims = {uid: _claim(*claim) for uid, claim in claimed.items()}
     except MALFORMED:
         return {}
     return {uid: claim for uid, claim in claims.items() if isfinite(claim.made_s) and claim.holds >= 0}
+
+
+def _claim(made_s: Any, holds: Any, pod: Any = "") -> Claim:
+    return Claim(float(made_s), int(holds), str(pod))
 
 
 def _count(number: Any) -> int | None:

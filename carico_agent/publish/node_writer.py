@@ -315,6 +315,9 @@ class NodeWriter:
         awaited = self._published is not None and self._published.in_flight > 0
         in_flight, holds = await self._lease.lower(draft.offer, owner, pods, awaited)
         offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
+        if self._published is not None:  # whoever claimed was limited by what we offered: claims beyond are made up
+            offer = offer.at_most(self._published.offer).raised(0, self._mirror.held())
+            offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
         body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.kinds)
         await self._client.patch(f"{self._config.path}/status", body)

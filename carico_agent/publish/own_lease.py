@@ -6,6 +6,7 @@ Every write of it is a heartbeat. It is written when the offer changes, and once
 import logging
 import time
 from collections.abc import Callable, Container, Iterable
+from contextlib import suppress
 from math import inf
 
 from carico_agent.kube.client import Object
@@ -24,6 +25,9 @@ server that has just started refuses everybody for a second or two."""
 
 MOST_REMEMBERED = 1000
 """Pods seen bound here since the last write; their claims no longer keep the number up."""
+
+MOST_ASKED = 8
+"""Pods on their way of which we ask where they are, per write."""
 
 NOTHING = Offer(0, 0)
 
@@ -99,9 +103,21 @@ class OwnLease:
             return 0, 0
         claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
         valid = self._expiry.valid(claims, self._clock())
-        in_flight = [claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here]
+        in_flight = {uid: claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here}
         self._seen_bound = {uid: None for uid in self._seen_bound if uid in claims}
-        return len(in_flight), sum(claim.holds for claim in in_flight)
+        in_flight = await self._without_bound_elsewhere(in_flight)
+        return len(in_flight), sum(claim.holds for claim in in_flight.values())
+
+    async def _without_bound_elsewhere(self, claims: dict[str, Claim]) -> dict[str, Claim]:
+        """A Pod that runs on another node does not come here, whatever was claimed for it. Seldom asked: only when a
+        number falls while somebody is on the way."""
+        assert self._leases is not None or not claims
+        kept = dict(claims)
+        for uid, claim in list(claims.items())[:MOST_ASKED]:
+            with suppress(KubeError):  # not known: it may come
+                if self._leases is not None and await self._leases.node_of(uid, claim) not in ("", self._node):
+                    del kept[uid]
+        return kept
 
     async def raise_(self, offer: Offer, owner: list[Object]) -> None:
         """After `offer` has been published: all of it may be claimed."""

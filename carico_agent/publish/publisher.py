@@ -11,7 +11,7 @@ import pkgutil
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from carico_agent.net.http import HttpServer
 from carico_agent.net.metrics import Family
@@ -39,6 +39,14 @@ class Publisher(Protocol):
 
     async def stop(self) -> None:
         """The agent ends: take back what nobody will correct any more, and close."""
+
+
+@runtime_checkable
+class Measured(Protocol):
+    """A publisher with metrics of its own."""
+
+    def families(self) -> Iterable[Family]:
+        """For /metrics."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,8 +3,11 @@ nobody; and what others see of it.
 
 containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
-their pids once a second. The tree is scanned only while containerd reports nothing, and once before anything
-else: Pods that run already when the agent starts are no churn, and its first number must not take them for new ones.
+their pids once a second. But who cannot connect cannot know that it is away: a socket that was mounted as a file is
+dead after a restart of containerd, which starts Pods all the same. So after some seconds of failed tries Pods that only
+the tree has count as well, until containerd answers again. Else the tree is scanned only while containerd reports
+nothing, and once before anything else: Pods that run already when the agent starts are no churn, and its first number
+must not take them for new ones.
 """
 
 import asyncio
@@ -17,6 +20,7 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
+from math import inf
 from pathlib import Path
 from typing import Protocol
 
@@ -45,6 +49,8 @@ USUAL_SOCKETS = (
 CHURN_TOPICS = frozenset({"/containers/create", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete"})
 SNAPSHOT = "/carico/snapshot"
 SCAN_PERIOD_S = 1.0
+DOUBT_AFTER_S = 5.0
+"""Not connected for so long, containerd may well be running without us; a restart takes a second or two."""
 NOBODY = "no container runtime found: Pods counted as 0"
 
 
@@ -112,6 +118,7 @@ class RuntimeWatch:
         self._version = ""
         self._logged = ""
         self._looked = self._listed = False
+        self._away_s = inf  # since when containerd does not answer
         self._sought: dict[str, tuple[int, ...]] = {}
 
     def listen(self, callback: Callable[[Event], None]) -> None:
@@ -193,6 +200,7 @@ class RuntimeWatch:
         if change is None:
             self._listed = True
             self._sought.clear()
+            self._away_s = inf
         if self._listed:  # until the first snapshot the table knows less than the tree
             self._show(self._table.pods, self._table.count)
             self._set_condition("containerd", self._version)
@@ -253,7 +261,12 @@ class RuntimeWatch:
     def _look_around(self, trouble: str) -> None:
         if self._table.pods:
             self._reap_exited()
-            self._set_condition("containerd", "containerd: reconnecting", f" after {trouble or 'its socket vanished'}")
+            self._away_s = min(self._away_s, time.monotonic())
+            new = self._add_unlisted() if time.monotonic() - self._away_s >= DOUBT_AFTER_S else 0
+            why = f" after {trouble or 'its socket vanished'}" + (
+                f"; {new} more Pods in the cgroup tree" if new else ""
+            )
+            self._set_condition("containerd", "containerd: reconnecting", why)
             return
         found = self._scanner.scan()
         before = self.pods
@@ -265,6 +278,17 @@ class RuntimeWatch:
             self._set_condition("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.kind})", why)
         else:
             self._set_condition("none", NOBODY, why)
+
+    def _add_unlisted(self) -> int:
+        """Pods in the tree that the last table does not have; returns how many."""
+        listed = self._table.pods
+        inodes = {pod.inode for pod in listed.values()}
+        found = self._scanner.scan().pods
+        new = {key: pod for key, pod in found.items() if key not in listed and pod.inode not in inodes}
+        before = {key: pod for key, pod in self.pods.items() if key not in listed}
+        self._show({**listed, **new}, self._table.count + sum(pod.counts for pod in new.values()))
+        self._compare(before, new)
+        return len(new)
 
     def _reap_exited(self) -> None:
         """containerd is away: take out what has ended meanwhile."""

@@ -197,6 +197,11 @@ class Cluster:
         leases = self._leases_watch is None or self._leases_watch.synced.is_set()
         return leases and self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
 
+    def sees(self) -> bool:
+        """Whether all watches are open, or have just been opened again."""
+        watches = (self._nodes_watch, self._pods_watch, self._leases_watch)
+        return self.synced and all(watch is None or watch.closed_s() < 5.0 for watch in watches)
+
     def blind_s(self) -> float:
         """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
         what the API server has accepted."""
@@ -310,6 +315,11 @@ class Cluster:
             return state.left
         one = KindTally(1, int(not place.requested), place.cpu, place.memory)
         return less(state.left, -1.0, self.costs.one_of(state.kinds, place.kind, one, time.monotonic()))
+
+    def bound_to(self, uid: str) -> str:
+        """The node that the watch has shown this Pod on; empty: none."""
+        place = self.ledger.place(uid)
+        return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
 
     def knows(self, uid: str, node: str) -> bool:
         """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""

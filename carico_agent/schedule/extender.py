@@ -21,6 +21,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
 from carico_agent.kube.pods import has_requests, holds_of, is_name, kind_of, requests_of
+from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.kind_costs import less
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
@@ -32,6 +33,14 @@ MOST_PODS = 10_000
 NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
 EXPIRE_EVERY_S = 0.1
+
+
+class AlreadyBound(KubeError):
+    """A Pod that runs somewhere needs no place anywhere."""
+
+    def __init__(self, node: str) -> None:
+        super().__init__(f"the Pod is bound to {node} already")
+
 
 Rule = Callable[[NodeState, PendingPod], str | None]
 """Why a node cannot take a Pod."""
@@ -49,6 +58,8 @@ class ExtenderConfig:
     """A place that was taken but never seen bound is free after this."""
     bind_s: float = 4.0
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
+    admissions_per_s: float = 100.0
+    """Bindings by others to one node that are let in per second. kube-scheduler binds some 300 in the whole cluster."""
 
 
 class Extender:
@@ -60,6 +71,7 @@ class Extender:
         self._claims = None if leases is None else LeaseClaims(leases, config.claim_s)
         self.refused_binds = 0
         self.refused_admissions = 0
+        self._admissions = RateLimiter(Limits(0, config.admissions_per_s))
         self._pods: OrderedDict[str, PendingPod] = OrderedDict()  # that were asked about: bind is given the UID only
 
     @property
@@ -113,7 +125,7 @@ class Extender:
         holds, (cpu, memory) = holds_of(spec, self._config.resource), requests_of(spec)
         kind, requested = kind_of(meta), has_requests(spec)
         elsewhere = self._cluster.costs.of(kind, time.monotonic())
-        pending = PendingPod(str(meta.get("uid", "")), kind, holds, cpu, memory, requested, elsewhere)
+        pending = PendingPod(str(meta.get("uid", "")), kind, holds, cpu, memory, requested, elsewhere, _full_name(meta))
         if pending.uid:
             self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:
@@ -143,7 +155,7 @@ class Extender:
         """Why not; None when it is done. Checking and taking the place are one step, before anything is waited for: the
         next filter sees it taken. The claim then makes it one step for all who bind, and for the node."""
         self._must_see()
-        pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
+        pod = await self._waiting(namespace, name, uid)
         if why := self._check(pod, node, self._refuse_binding):
             return why
         self._hold(pod, node)
@@ -185,10 +197,16 @@ class Extender:
         return why
 
     async def _admit(self, namespace: str, name: str, uid: str, node: str) -> str | None:
-        pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
+        """A claim keeps the node's number up, and anybody may ask: only Pods that wait get one, and not all at once."""
+        try:
+            pod = await self._waiting(namespace, name, uid)
+        except AlreadyBound as bound:
+            return str(bound)
         if not pod.holds:
             return None
         self._must_see()
+        if wait_s := self._admissions.request(Peer(node), time.monotonic()):
+            return f"too many Pods at once; try again in {wait_s:.1f} s"
         why = await self._claim(pod, node, self._refuse_holding)
         if why is None:
             self._hold(pod, node)
@@ -208,6 +226,13 @@ class Extender:
         if self._cluster.blind_s() > self._config.claim_s / 2:
             raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
 
+    async def _waiting(self, namespace: str, name: str, uid: str) -> PendingPod:
+        """A Pod that is about to be bound; raises AlreadyBound if it is."""
+        pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
+        if where := self._cluster.bound_to(pod.uid):
+            raise AlreadyBound(where)
+        return pod
+
     async def _ask(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
         that right already."""
@@ -216,6 +241,8 @@ class Extender:
         pod: Object | None = next(iter(found.get("items") or ()), None)
         if pod is None or uid not in ("", pod["metadata"]["uid"]):
             raise KubeError(f"Pod {namespace}/{name} is gone")
+        if where := (pod.get("spec") or {}).get("nodeName"):
+            raise AlreadyBound(where)
         return self._remember(pod)
 
     def _check(
@@ -263,6 +290,10 @@ class Extender:
             self._cluster.expire(time.monotonic())
             if self._claims is not None:
                 self._claims.forget_others(self._cluster.nodes)
+
+
+def _full_name(meta: Object) -> str:
+    return f"{meta.get('namespace', '')}/{meta.get('name', '')}"
 
 
 def _without_next(state: NodeState, pods: float) -> NodeState:

@@ -20,6 +20,10 @@ MARGIN = 0.2
 where Pods come and go (lab/sim), and too many places hurt running Pods, too few cost a little throughput. The number of
 slots has its own margins (publish/throttle.py)."""
 
+IDLE_RATIO = 0.8
+"""A node with this much of its cpu left takes one Pod of any kind that its memory holds: Pods that would use more than
+a whole node (one thread per task, say) must run somewhere, and share its CPUs with nobody there."""
+
 _TEXTS = ("{:g} of cpu left", "{:g} MB of memory left", "{:g} % of io left", "{:g} % of network left")
 _UNITS = (1.0, 1e6, 0.01, 0.01)
 _DIGITS = (1, 0, 0, 0)
@@ -53,6 +57,8 @@ def room_for(nodes: NodeColumns, pod: PendingPod) -> KindRoom | None:
     for at, left in enumerate(nodes.left()):
         cost = np.where(here, own[at], assumed[at])
         pods = left / np.maximum(cost, LEAST[at])
+        if at == 0:
+            pods = np.where(_idle(nodes), np.maximum(pods, 1.0), pods)
         lower = pods < fits  # never where something is unknown
         fits[lower] = pods[lower]
         limiting[lower] = at
@@ -60,9 +66,14 @@ def room_for(nodes: NodeColumns, pod: PendingPod) -> KindRoom | None:
     return KindRoom(fits, limiting, measured, certain)
 
 
+def _idle(nodes: NodeColumns) -> Mask:
+    idle: Mask = nodes.left_cpu >= IDLE_RATIO * 2 * nodes.cpu  # False where one of them is unknown
+    return idle
+
+
 def refusals(room: KindRoom, nodes: NodeColumns, kind: str, least: float) -> Iterator[Reason]:
     """Nodes without room for `least` of the kind, by what is missing."""
-    full = room.fits < least + MARGIN
+    full = room.fits < np.where(_idle(nodes), least, least + MARGIN)
     name = kind.replace("{", "{{").replace("}", "}}")
     for at, (left, text) in enumerate(zip(nodes.left(), _TEXTS, strict=True)):
         refused = full & (room.limiting == at)

@@ -44,6 +44,8 @@ class PendingPod:
     """Every container requests CPU."""
     elsewhere: Amounts | None = None
     """What one of its kind takes on nodes that know it; None: none does."""
+    name: str = ""
+    """Namespace and name, as "namespace/name"."""
 
 
 @dataclass(slots=True)

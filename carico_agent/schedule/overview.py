@@ -20,7 +20,7 @@ from carico_agent.schedule.kind_room import KindRoom, room_for
 from carico_agent.schedule.nodes import Floats, Mask, NodeColumns, PendingPod
 
 MOST_KINDS = 40
-"""Kinds on the page: those with most Pods."""
+"""Kinds on the page: those with most Pods first."""
 NODES_PER_STEP = 500
 
 Body = dict[str, Any]
@@ -68,7 +68,8 @@ def kinds(cluster: Cluster, now_s: float) -> Iterator[Body | None]:
             for kind, tally in cluster.ledger.kinds(name).items():
                 pods[kind] += tally.pods
         yield None
-    listed = sorted(known.keys() | pods.keys(), key=lambda kind: (-pods[kind], -known.get(kind, 0), kind))
+    # those that no node has measured come last: DaemonSets' Pods are among them, which nobody places
+    listed = sorted(known.keys() | pods.keys(), key=lambda kind: (kind not in known, -pods[kind], kind))
     for kind in listed[:MOST_KINDS]:
         yield {"kind": kind, "pods": pods[kind], "known_on": known.get(kind, 0)} | _fits(cluster, kind, now_s)
 

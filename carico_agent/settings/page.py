@@ -26,7 +26,7 @@ class PageSettings:
 
 @dataclass(frozen=True)
 class ClusterPageSettings:
-    """The page of the whole cluster, served by `carico extender` and by `carico aggregator`. It only reads."""
+    """The page of the whole cluster, served by `carico extender`. It only reads."""
 
     listen: str = ""
     """"host:port"; empty: none. Beyond loopback it needs tls_cert, tls_key and token_file."""

@@ -21,10 +21,12 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
 from http.client import HTTPConnection
+from math import nan
 from pathlib import Path
 from typing import Any
 
 from carico_agent.app.extender import ExtenderServer
+from carico_agent.kube.kinds import KindOnNode, NodeKinds, encode
 from carico_agent.kube.pods import facts
 from carico_agent.net.http import HttpServer
 from carico_agent.schedule.cluster import read_node
@@ -39,12 +41,23 @@ RESULTS = TREE / "lab/results/extender.md"
 Row = tuple[str, ...]
 
 POD = {
-    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"app": "bench"}},
+    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"carico.dev/kind": "bench"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2},
 }
 
 
-def node_object(name: str, slots: int) -> dict[str, Any]:
+KINDS_SHOWN = 16
+"""As many kinds as an annotation holds; the Pod that is asked about is of the last of them."""
+
+
+def kinds_annotation(room_cores: float) -> str:
+    """A node that measures its Pods: its room and what 16 kinds take."""
+    kinds = {f"default/app-{i}": KindOnNode((0.2 + 0.1 * i, 1e8, nan, nan), pods=0) for i in range(KINDS_SHOWN - 1)}
+    kinds["default/bench"] = KindOnNode((1.0, 2e8, nan, nan), pods=3)
+    return encode(NodeKinds((room_cores, 8e9, nan, nan), (1.0, 2e8, nan, nan), kinds))
+
+
+def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     status = json.dumps({"time": now, "ttl_s": 3000, "places": slots, "pods": 0, "mode": "measured"})
     have = {"cpu": "4", "memory": "16Gi", "pods": "110", "carico.dev/pods": str(slots)}
@@ -59,7 +72,8 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
         "metadata": {
             "name": name,
             "labels": {"kubernetes.io/hostname": name},
-            "annotations": {"carico.dev/slots": str(slots), "carico.dev/status": status},
+            "annotations": {"carico.dev/slots": str(slots), "carico.dev/status": status}
+            | ({"carico.dev/kinds": kinds} if kinds else {}),
         },
     }
 
@@ -67,7 +81,7 @@ def node_object(name: str, slots: int) -> dict[str, Any]:
 # ---- answers
 
 
-def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
+def serve(count: int, port: int, full_ratio: float, unprofiled: bool, kinds: bool) -> None:
     """An extender with a cluster that comes from no API server."""
 
     async def life() -> None:
@@ -85,11 +99,19 @@ def serve(count: int, port: int, full_ratio: float, unprofiled: bool) -> None:
             server = ExtenderServer(override(settings, "extender", listen=f"127.0.0.1:{port}"))
         cluster = server.cluster
         cluster.ledger = Ledger(profile_s=3600.0 if unprofiled else 0.0)
-        cluster.nodes_listed([read_node(node_object(name(n), 8)) for n in range(count)])
+        full = round(full_ratio * count)
+        notes = [kinds_annotation(room) if kinds else "" for room in (0.5, 5.0)]
+        cluster.nodes_listed([read_node(node_object(name(n), 8, notes[n >= full])) for n in range(count)])
         pods = [
-            facts({"metadata": {"uid": f"{n}-{i}"}, "spec": {"nodeName": name(n)}, "status": {"phase": "Running"}})
+            facts(
+                {
+                    "metadata": {"uid": f"{n}-{i}", "namespace": "default", "labels": {"carico.dev/kind": "bench"}},
+                    "spec": {"nodeName": name(n)},
+                    "status": {"phase": "Running"},
+                }
+            )
             for n in range(count)
-            for i in range(8 if n < full_ratio * count else 3)
+            for i in range(3 if kinds or n >= full else 8)
         ]
         cluster.pods_listed(pods)
         cluster._nodes_watch.synced.set()
@@ -116,6 +138,16 @@ def ask(connection: HTTPConnection, path: str, body: bytes) -> tuple[Any, float]
     return json.loads(answer), 1e3 * took_s
 
 
+CLUSTERS = (
+    (0.0, False, False),
+    (0.5, False, False),
+    (0.95, False, False),
+    (0.5, True, False),
+    (0.0, False, True),
+    (0.5, False, True),
+)
+"""How full, whether its Pods have just started, and whether nodes publish room and kinds."""
+
 ANSWERS = (
     "nodes",
     "full",
@@ -131,9 +163,9 @@ ANSWERS = (
 
 def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
     rows = []
-    for full_ratio, unprofiled in ((0.0, False), (0.5, False), (0.95, False), (0.5, True)):
+    for full_ratio, unprofiled, kinds in CLUSTERS:
         port = free_port()
-        code = f"from lab.bench.extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled})"
+        code = f"from lab.bench.extender import serve; serve({count}, {port}, {full_ratio}, {unprofiled}, {kinds})"
         command = [sys.executable, "-c", code]
         process = subprocess.Popen(command, cwd=TREE)
         try:
@@ -152,7 +184,7 @@ def answers(count: int = 5000, rounds: int = 300) -> list[Row]:
                 both.append(one_ms + two_ms)
                 alone.append(one_ms)
             cpu_ms = 1e3 * (_cpu_s(process.pid) - before_s) / rounds
-            kind = "just started" if unprofiled else "steady"
+            kind = "just started" if unprofiled else f"{KINDS_SHOWN} kinds per node" if kinds else "steady"
             rows.append(
                 (
                     str(count),

@@ -186,27 +186,29 @@ def table(rows: list[dict[str, Any]]) -> str:
         "| late falls, longest [s] | places held back, mean |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        lines.append(
-            f"| {row['load']} | {row['cluster']:,} | {row['node']:.2f} | {row['lease']:.2f} | {row['node_per_s']:.0f} "
-            f"| {row['lease_per_s']:.0f} | {row['fall_s']:.0f} | {row['unused']:.1f} |"
-        )
+    lines += [
+        f"| {row['load']} | {row['cluster']:,} | {row['node']:.2f} | {row['lease']:.2f} | {row['node_per_s']:.0f} "
+        f"| {row['lease_per_s']:.0f} | {row['fall_s']:.0f} | {row['unused']:.1f} |"
+        for row in rows
+    ]
     return "\n".join(lines)
 
 
 TEXT = """# What agents write to the API server
 
-`python -m lab.bench.kube_writes --write`: {nodes} nodes per line, {minutes} simulated minutes each, one status a second;
-the publisher is the agent's own, the API server only counts. "Wandering": slots go up and down around {mean:.0f} with a
-standard deviation of {deviation:.0f} Pods and forget within {forget:.0f} s. "Late falls": for how long a
-number that was too high stayed published after the first status that was lower; 0: that very status was written. "Places held back": how far the published number was below the real one, rounding down
-(0.5) included: that is what a slow pace costs. The first minutes, with the first write of every node, are included.
+`python -m lab.bench.kube_writes --write`: {nodes} nodes per line, {minutes} simulated minutes each, one status a
+second; the publisher is the agent's own, the API server only counts. "Wandering": slots go up and down around
+{mean:.0f} with a standard deviation of {deviation:.0f} Pods and forget within {forget:.0f} s. "Late falls": for how
+long a number that was too high stayed published after the first status that was lower; 0: that very status was written.
+"Places held back": how far the published number was below the real one, rounding down (0.5) included: that is what a
+slow pace costs. The first write of every node is included.
 
 {table}
 
-Before (measured in an earlier version with wandering load, 5,000 nodes): 528 to 761 Node and 1,033 to 1,500 Lease writes a
-second. Kubelets of 5,000 nodes renew 500 Leases a second and write 17 Nodes.
-Claims of Pods that are being bound (one Lease write per binding where `bindings.yaml` or the bind verb is used) come on top.
+Before (an earlier version with wandering load, 5,000 nodes): 528 to 761 Node and 1,033 to 1,500 Lease writes a second.
+For comparison: kubelets of 5,000 nodes renew 500 Leases a second and write 17 Nodes.
+Claims of Pods that are being bound (one Lease write per binding, where `bindings.yaml` or the bind verb is used) come
+on top.
 """
 
 

@@ -156,12 +156,28 @@ class Admin:
         self.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
 
     def clear(self) -> None:
-        """No Pods, no nodes, no leases, nobody at the webhook."""
+        """No Pods, no nodes, no leases, nobody at the webhook, no policy that a test has applied."""
         self.delete(HOOKS)
+        self._clear_policies()
         self.delete("/apis/coordination.k8s.io/v1/namespaces/carico/leases")
         self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
         self.delete("/api/v1/nodes")
         wait_for(lambda: not self.pods(), "the Pods are gone")
+
+    def _clear_policies(self) -> None:
+        """Those of all versions that this server has: a policy that stays would judge the next test's requests."""
+        kinds = ("validatingadmissionpolic", "mutatingadmissionpolic")
+        for version in ("v1", "v1beta1"):
+            root = f"/apis/admissionregistration.k8s.io/{version}"
+            try:
+                names = [one["name"] for one in self.get(root)["resources"]]
+            except ApiError as error:
+                if error.status != 404:
+                    raise
+                continue
+            for name in names:
+                if name.startswith(kinds) and "/" not in name:
+                    self.delete(f"{root}/{name}")
 
 
 class Plane:
@@ -292,7 +308,7 @@ class Plane:
                 raise
             kinds = {}
         if document["kind"] not in kinds:
-            return f"{version} {document['kind']} is newer than this server ({self.version[0]}.{self.version[1]})"
+            return f"{version} {document['kind']} is not served by {self.version[0]}.{self.version[1]}"
         kind, name = kinds[document["kind"]], document["metadata"]["name"]
         where = f"/namespaces/{document['metadata']['namespace']}" if kind["namespaced"] else ""
         try:

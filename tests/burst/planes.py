@@ -56,6 +56,15 @@ class BurstPlane(Plane):
         )
         wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
 
+    def forgotten(self) -> set[str]:
+        """Pods that the Job controller says it has deleted as active ones. Before 1.23 it does not count one that has
+        succeeded in that moment (no finalizer keeps it), with or without carico: its Job runs again."""
+        if self.version >= (1, 23):
+            return set()
+        events = self.admin.get("/api/v1/namespaces/default/events")["items"]
+        deleted = [event["message"] for event in events if event["reason"] == "SuccessfulDelete"]
+        return {message.removeprefix("Deleted pod: ") for message in deleted}
+
     def signal_api(self, number: int) -> None:
         self._processes["kube-apiserver"].send_signal(number)
 
@@ -73,6 +82,7 @@ class Run:
     start_s: float
     end_s: float = float("inf")
     ended: str = ""
+    name: str = ""
 
 
 @dataclass
@@ -125,7 +135,7 @@ class Kubelets:
                 self._stop(uid, "killed")
                 writes.append(self._remove(pod))
             elif phase == "Pending" and uid not in self.live:
-                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s)
+                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s, name=meta["name"])
                 self.live[uid].end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
                 self.runs.append(self.live[uid])
                 writes.append(self._phase(pod, "Running"))

@@ -94,7 +94,9 @@ class Scene:
     def judge(self, names: list[str], completions: int = 1, cluster: str = "") -> None:
         """Every Job complete, exactly once, nothing at the same time in two clusters, nothing left behind."""
         jobs = {job["metadata"]["name"]: job for job in self.home.admin.get(jobs_path("default"))["items"]}
-        succeeded = Counter(run.origin for run in self.runs if run.ended == "Succeeded")
+        forgotten = {"home": self.home.forgotten(), "cloud": self.cloud.forgotten()}
+        counted = [run for run in self.runs if run.ended == "Succeeded" and run.name not in forgotten[run.cluster]]
+        succeeded = Counter(run.origin for run in counted)
         for name in names:
             job = jobs[name]
             conditions = [one["type"] for one in job["status"].get("conditions") or ()]

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from carico_agent.burst.objects import CopyState, copy_job
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.protocol import Action, Wish
 from carico_agent.burst.steps import Answer, Request
 from tests.burst.model import job, ledger
 from tests.burst.world import World
@@ -227,3 +227,22 @@ def test_an_edited_ledger_is_an_error() -> None:
 
 def test_an_answer_is_an_answer() -> None:
     assert Answer(404).body == {}
+
+
+def test_a_release_that_was_refused_is_not_counted() -> None:
+    """The target's controller writes the copy's status between its reading and its release."""
+    world = waiting()
+    done: list[Action] = []
+    for _ in range(3):
+        mover = world.mover(KEY, Wish.MOVE)
+        assert mover is not None
+        while mover.request is not None:
+            first_release = not mover.request.home and mover.request.method == "PATCH" and Action.RELEASE not in done
+            if first_release and len(world.cloud.history[world.cloud.jobs[KEY]["metadata"]["uid"]]) == 1:
+                world.cloud.handle(Request(False, "PATCH", mover.request.path, {"metadata": {"labels": {"a": "b"}}}))
+            mover.answer(world.apply(mover.request))
+        assert mover.outcome is not None
+        done += mover.outcome.done
+        world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
+    assert done.count(Action.RELEASE) == 1
+    assert len([one for one in world.requests if not one.home and one.method == "PATCH"]) == 2

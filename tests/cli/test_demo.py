@@ -5,8 +5,11 @@ import os
 import signal
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -80,6 +83,27 @@ def test_what_people_read(demo: Demo) -> None:
     assert (process.returncode, complaints) == (0, "")
     assert f"so {FITS} loops fit here" in said
     assert " 4 s" in said and "Off by" in said and "carico install" in said
+
+
+def test_the_page_shows_the_loops_as_pods(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("BROWSER", "true")  # the command: opens nothing, and is content
+    process = demo("--json", "--page")
+    assert process.stderr is not None
+    address, _, token = process.stderr.readline().strip().removeprefix("the page: ").partition("#token=")
+    assert until_loops_run(process)
+
+    def ask(path: str) -> Any:
+        asked = urllib.request.Request(f"{address}{path}", headers={"Authorization": f"Bearer {token}"})
+        return json.load(urllib.request.urlopen(asked, timeout=20))
+
+    assert ask("v1/status")["pods"] > 0
+    assert [event["what"] for event in ask("v1/history")["events"]].count("start") > 0
+    assert ask("v1/pods")["pods"][0]["usage"]["cpu_usage_usec"] >= 0
+    assert ask("v1/self")["ticks"] > 0
+    for path in ("progress", "reservations", "plugins"):
+        assert ask(f"v1/{path}")
+    with pytest.raises(urllib.error.HTTPError, match="401"):
+        urllib.request.urlopen(f"{address}v1/status", timeout=20)
 
 
 def test_ctrl_c_ends_it_with_a_summary(demo: Demo) -> None:

@@ -153,6 +153,45 @@ def test_a_pod_counted_before_it_is_measured_is_counted_once() -> None:
     assert m.estimate().slots == pytest.approx(before.slots, abs=0.3)
 
 
+def test_a_start_that_comes_with_the_first_sample_of_a_newcomer_is_not_taken_for_usage_before_it() -> None:
+    m = model(cores=16)
+    samples = pods("web", 3, (0.01, 0.01))
+    t = run(m, run(m, 0.0, []), samples)
+    before = m.estimate().room[0]
+    for _ in range(2):  # 0.2 s of a container's start
+        m.observe(t, [0.45, 0.13], pods=4)
+        t += 0.1
+    m.observe(t, [0.06, 0.14], pods=4)
+    e = m.estimate()
+    assert e.mode == "predicted"
+    assert e.room[0] == pytest.approx(before - 0.01, abs=0.003)
+
+
+def test_a_newcomer_is_not_missed_while_others_leave() -> None:
+    m = model()
+    samples = pods("web", 6, WEB)
+    t = run(m, run(m, 0.0, []), samples)
+    for tick in range(10):  # three leave, and their usage with them
+        m.observe(t + tick / 10, [0.32, 0.13], pods=3)
+    m.observe(t + 1.0, [0.32, 0.13], pods=4)  # one has come and does not show yet
+    assert m.estimate().room[0] == pytest.approx(1 - 0.02 - 4 * 0.1, abs=0.02)
+
+
+def test_where_quotas_stop_pods_room_is_what_their_own_readings_leave() -> None:
+    m = model(cores=2)
+    loops, t = pods("loop", 3, (0.2, 0.01)), 0.0
+    for tick in range(600):
+        m.observe(t, [0.9, 0.13], pods=3)  # the Pods' sum is .6: the rest is waiting for a quota
+        if tick % 10 == 0:
+            m.observe_pods(t, loops, host=(0.02, nan))
+        t += 0.1
+    assert m.estimate().room[0] == pytest.approx(1 - 0.62, abs=0.02)
+    for _ in range(30):
+        m.observe(t, [0.85, 0.12], pods=2)  # one left, and the reading hardly moves
+        t += 0.1
+    assert m.estimate().room[0] == pytest.approx(1 - 0.42, abs=0.03)
+
+
 def test_a_heavy_pod_does_not_close_an_empty_node_for_ever() -> None:
     m = model()
     t = run(m, 0.0, pods("huge", 1, (0.97, 0.01)), length_s=120)

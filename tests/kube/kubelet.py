@@ -88,27 +88,21 @@ class Kubelet:
 
     def start(self) -> None:
         f, started_s = self._folder, time.time()
+        endpoint = f"unix://{self.containerd.socket}"
+        config = f / "kubelet.json"
+        config.write_text(json.dumps(configuration(self._plane.version, self.containerd.cgroup, endpoint, free_port())))
         with (f / "kubelet.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
                     *self._prefix,
                     str(binaries() / "kubelet"),
                     f"--kubeconfig={self._plane.kubeconfig('admin-token')}",
-                    "--container-runtime=remote",
-                    f"--container-runtime-endpoint=unix://{self.containerd.socket}",
+                    f"--config={config}",
                     f"--hostname-override={self.name}",
                     f"--root-dir={f}/kubelet",
                     f"--cert-dir={f}/pki",
-                    f"--cgroup-root=/{self.containerd.cgroup}",
-                    "--cgroup-driver=cgroupfs",
-                    "--fail-swap-on=false",
-                    "--enforce-node-allocatable=",
-                    "--make-iptables-util-chains=false",
-                    f"--port={free_port()}",
-                    "--read-only-port=0",
-                    "--healthz-port=0",
-                    "--eviction-hard=",
                     "--resolv-conf=",
+                    *runtime_flags(self._plane.version, endpoint),
                 ],
                 stdout=log,
                 stderr=log,
@@ -137,6 +131,35 @@ class Kubelet:
         self.containerd.stop()
         self._apart.kill()
         self._apart.wait()
+
+
+def configuration(version: tuple[int, int], cgroup: str, endpoint: str, port: int) -> dict[str, Any]:
+    """A KubeletConfiguration; what a version does not know would keep it from starting."""
+    config: dict[str, Any] = {
+        "apiVersion": "kubelet.config.k8s.io/v1beta1",
+        "kind": "KubeletConfiguration",
+        "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
+        "authorization": {"mode": "AlwaysAllow"},
+        "cgroupRoot": f"/{cgroup}",
+        "cgroupDriver": "cgroupfs",
+        "failSwapOn": False,
+        "enforceNodeAllocatable": ["none"],
+        "makeIPTablesUtilChains": False,
+        "port": port,
+        "readOnlyPort": 0,
+        "healthzPort": 0,
+        "evictionHard": {},
+    }
+    if version >= (1, 27):
+        config["containerRuntimeEndpoint"] = endpoint
+    if version >= (1, 31):
+        config["failCgroupV1"] = False
+    return config
+
+
+def runtime_flags(version: tuple[int, int], endpoint: str) -> list[str]:
+    """Before 1.27 the runtime is given by flags; --container-runtime is gone since."""
+    return [] if version >= (1, 27) else ["--container-runtime=remote", f"--container-runtime-endpoint={endpoint}"]
 
 
 def pod(name: str, places: int, node: str = "") -> dict[str, Any]:

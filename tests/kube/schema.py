@@ -118,6 +118,10 @@ SCHEMAS: dict[tuple[str, str], Any] = {
         "spec": {"policyName": TEXT, "matchResources": _MATCH, "validationActions": [TEXT]},
     },
 }
+SCHEMAS |= {  # v1 since 1.36, with the same fields
+    ("admissionregistration.k8s.io/v1", kind): SCHEMAS["admissionregistration.k8s.io/v1beta1", kind]
+    for kind in ("MutatingAdmissionPolicy", "MutatingAdmissionPolicyBinding")
+}
 
 
 def problems(document: dict[str, Any]) -> list[str]:

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Callable
+from email.utils import formatdate
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from carico_agent.kube.access import Access, Exec, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
+from carico_agent.kube.clock import describe
 from carico_agent.kube.credentials import certificate_end
 from carico_agent.kube.errors import BadAccess, Refused, Unreachable
 from carico_agent.kube.health import Health
@@ -149,6 +151,17 @@ async def test_the_budget_holds(script: Script) -> None:
 
 def a_pod(name: str, version: int) -> dict[str, Any]:
     return {"metadata": {"name": name, "resourceVersion": str(version)}}
+
+
+@pytest.mark.parametrize(
+    ("off_s", "said"), [(0, ""), (-3, ""), (-60, "ahead of the API server's"), (60, "behind the API server's")]
+)
+async def test_a_clock_that_is_off_is_noticed(script: Script, off_s: int, said: str) -> None:
+    date = formatdate(time.time() + off_s, usegmt=True)
+    script.answer = lambda request: web.json_response({}, headers={"Date": date})
+    async with KubeClient(script.access()) as client:
+        await client.get("/version")
+        assert (said in describe(client.clock_skew_s)) and bool(describe(client.clock_skew_s)) == bool(said)
 
 
 async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:

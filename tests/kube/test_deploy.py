@@ -1,8 +1,10 @@
 """Everything under deploy/ is applied to a real API server; what is too new for it is looked at and skipped."""
 
+import os
 import shutil
 import ssl
 import subprocess
+import time
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -11,18 +13,15 @@ import pytest
 import yaml
 
 from carico_agent.settings import BadSettings, parse
-from lab.support.control_plane import Plane, documents, wait_for
+from lab.support.control_plane import Admin, ApiError, Plane, documents, wait_for
 from lab.support.extender_process import ExtenderProcess
 from tests.conftest import TREE
 from tests.kube.schema import SCHEMAS, problems
 
 DEPLOY = TREE / "deploy"
-MANIFESTS = [
-    *sorted((DEPLOY / "base").glob("[0-9]*.yaml")),
-    *sorted((DEPLOY / "admission").glob("*.yaml")),
-    DEPLOY / "progress/train-job.yaml",
-    DEPLOY / "progress/train-jobs-rbac.yaml",
-]
+PARTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "federation").glob("[0-9]*.yaml"))]
+PROGRESS = [DEPLOY / "progress/train-job.yaml", DEPLOY / "progress/train-jobs-rbac.yaml"]
+MANIFESTS = [*PARTS, *sorted((DEPLOY / "admission").glob("*.yaml")), *PROGRESS]
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
@@ -36,7 +35,7 @@ def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
 def test_what_is_too_new_has_only_fields_that_exist() -> None:
     """Also without a control plane: kinds that 1.20 does not know are held against tests/kube/schema.py."""
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
-    assert len(looked_at) == 6
+    assert len(looked_at) == 8
     assert [found for document in looked_at for found in problems(document)] == []
     broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
@@ -45,6 +44,46 @@ def test_what_is_too_new_has_only_fields_that_exist() -> None:
         ".extenders[0].httpTimeout",
         ".extenders[0].enableHttps",
     ]
+
+
+def test_both_forms_of_add_place_say_the_same() -> None:
+    new, old = (list(documents(DEPLOY / f"admission/{name}.yaml")) for name in ("add-place", "add-place-v1beta1"))
+    assert {one.pop("apiVersion") for one in new} == {"admissionregistration.k8s.io/v1"}
+    assert {one.pop("apiVersion") for one in old} == {"admissionregistration.k8s.io/v1beta1"}
+    assert new == old
+
+
+def test_policies_of_one_test_do_not_judge_the_next(cluster: Plane) -> None:
+    root = "/apis/admissionregistration.k8s.io/v1"
+    if cluster.apply(DEPLOY / "admission/own-node.yaml"):
+        pytest.skip("this server has no ValidatingAdmissionPolicy")
+    cluster.admin.clear()
+    assert cluster.admin.get(f"{root}/validatingadmissionpolicies")["items"] == []
+
+
+def test_an_agent_writes_its_own_node_only(cluster: Plane) -> None:
+    """With tokens that name their node, as a DaemonSet's do. 1.31 and newer."""
+    if cluster.version < (1, 31):
+        pytest.skip("tokens are not bound to nodes before 1.31")
+    for name in ("n1", "n2"):
+        cluster.admin.add_node(name)
+    bound = {"kind": "Node", "apiVersion": "v1", "name": "n1", "uid": cluster.admin.node("n1")["metadata"]["uid"]}
+    wanted = {"expirationSeconds": 600, "boundObjectRef": bound}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
+    made = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
+    agent = Admin(cluster.server, cluster.ca, made["status"]["token"])
+    assert cluster.apply(DEPLOY / "admission/own-node.yaml") == {}
+    patch = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}
+
+    def refused(node: str) -> bool:
+        try:
+            agent.merge(f"/api/v1/nodes/{node}/status", patch)
+        except ApiError as error:
+            return "may write its own node only" in str(error)
+        return False
+
+    wait_for(lambda: refused("n2"), "the policy is in force")
+    assert not refused("n1")
 
 
 def test_kustomize_has_every_object() -> None:
@@ -78,11 +117,7 @@ def test_the_overlay_for_progress_changes_what_it_should() -> None:
 
 @pytest.mark.parametrize("name", ["carico-agent", "carico-extender", "carico-aggregator"])
 def test_configurations_are_valid(name: str) -> None:
-    maps = {
-        d["metadata"]["name"]: d
-        for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
-        if d["kind"] == "ConfigMap"
-    }
+    maps = {d["metadata"]["name"]: d for d in documents(*PARTS) if d["kind"] == "ConfigMap"}
     table = tomllib.loads(maps[name]["data"]["config.toml"])
     try:
         parse(table)
@@ -96,11 +131,71 @@ def test_arguments_exist() -> None:
     """What the containers run is something `carico` knows."""
     from carico_agent.cli import COMMANDS
 
-    for document in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml"))):
+    for document in documents(*PARTS):
         for container in document.get("spec", {}).get("template", {}).get("spec", {}).get("containers", ()):
             if container["args"][0] == "aggregator" and "aggregator" not in COMMANDS:
                 continue
             assert container["args"][0] in COMMANDS
+
+
+def config_of(file: Path) -> Any:
+    found = [one for one in documents(file) if one["kind"] == "ConfigMap"]
+    return tomllib.loads(found[0]["data"]["config.toml"])
+
+
+def test_without_federation_nothing_of_it_is_started_and_with_it_agents_are_configured() -> None:
+    alone, together = config_of(DEPLOY / "base/20-agent.yaml"), config_of(DEPLOY / "federation/agent-config.yaml")
+    assert "federation" not in alone
+    assert together.pop("federation")["aggregators"] == ["carico-aggregator.carico.svc:7420"]
+    assert together == alone
+    assert "aggregator" not in (DEPLOY / "base/kustomization.yaml").read_text()
+    parse(config_of(DEPLOY / "federation/agent-config.yaml"))
+
+
+def test_certificates_of_federation_are_made_in_one_line(tmp_path: Path) -> None:
+    if shutil.which("openssl") is None:
+        pytest.skip("openssl is not here")
+    make = [str(DEPLOY / "federation/certificates.sh")]
+    subprocess.run([*make, "node/n1"], cwd=tmp_path, check=True)
+    first = (tmp_path / "n1.crt").read_bytes()
+    subprocess.run([*make, "node/n1", "n2.example"], cwd=tmp_path, check=True)
+    assert (tmp_path / "n1.crt").read_bytes() == first  # what is there stays
+    for name, common_name in (("tls", "carico-aggregator"), ("n1", "n1"), ("n2.example", "n2.example")):
+        verify = ["openssl", "verify", "-CAfile", "ca.crt", f"{name}.crt"]
+        subprocess.run(verify, cwd=tmp_path, check=True, capture_output=True)
+        show = ["openssl", "x509", "-in", f"{name}.crt", "-noout", "-subject"]
+        assert subprocess.check_output(show, cwd=tmp_path, text=True).strip().endswith(f"CN = {common_name}")
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        context.load_cert_chain(tmp_path / f"{name}.crt", tmp_path / f"{name}.key")
+    assert {file.stat().st_mode & 0o077 for file in tmp_path.glob("*.key")} == {0}
+
+
+def agent_pod() -> Any:
+    found = [one for one in documents(DEPLOY / "base/20-agent.yaml") if one["kind"] == "DaemonSet"]
+    return found[0]["spec"]["template"]["spec"]
+
+
+def test_the_agent_mounts_containerds_folder_and_not_its_socket() -> None:
+    """The socket is another file after a restart; tests/runtime/test_containerd.py shows what happens then."""
+    paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in agent_pod()["volumes"]}
+    assert paths["containerd"] == "/run/containerd"
+    mount = next(one for one in agent_pod()["containers"][0]["volumeMounts"] if one["name"] == "containerd")
+    assert (mount["mountPath"], mount["mountPropagation"]) == ("/run/containerd", "HostToContainer")
+    assert config_of(DEPLOY / "base/20-agent.yaml")["containerd"]["socket"].startswith(mount["mountPath"] + "/")
+
+
+@pytest.mark.parametrize(("age_s", "alive"), [(5, True), (200, False), (None, False)])
+def test_the_liveness_probe_is_a_shell_and_looks_at_the_status_file(
+    tmp_path: Path, age_s: int | None, alive: bool
+) -> None:
+    command = agent_pod()["containers"][0]["livenessProbe"]["exec"]["command"]
+    file = config_of(DEPLOY / "base/20-agent.yaml")["socket"]["status_file"]
+    assert command[0] == "sh" and file in command[-1]
+    if age_s is not None:
+        (tmp_path / "status.json").touch()
+        os.utime(tmp_path / "status.json", (time.time() - age_s,) * 2)
+    probe = [*command[:-1], command[-1].replace(file, str(tmp_path / "status.json"))]
+    assert (subprocess.run(probe, capture_output=True, check=False).returncode == 0) == alive
 
 
 def sample(version: str) -> Any:

@@ -276,6 +276,32 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
         task.cancel()
 
 
+async def test_made_up_claims_do_not_raise_the_number() -> None:
+    """Fifty claims in the Lease of a node that offers 4: it never publishes more than it did before, and Pods that are
+    bound elsewhere do not count at all."""
+    scene, now_s = Scene(0), 1000.0
+    scene.server.lose = 0.0
+    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
+    leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
+    report(scene, 4.5)
+    await publish(scene)
+    await leases.claim("a", await leases.read("a"), {f"u{n}": Claim(1.0, 1) for n in range(50)})
+    report(scene, 3.5)
+    await publish(scene)
+    assert (scene.places, scene.amount) == (4, 4)
+    for uid in ("one", "two"):
+        scene.pod(uid)
+    scene.server.pods["two"]["spec"]["nodeName"] = "b"
+    claims = {uid: Claim(2.0, 1, f"d/{uid}") for uid in ("one", "two")}
+    await leases.claim("a", await leases.read("a"), claims)
+    now_s += 5.0
+    report(scene, 0.5)
+    await publish(scene)
+    assert (scene.places, scene.amount) == (1, 1)  # "one" waits and may come, "two" runs on b
+    for task in scene.tasks:
+        task.cancel()
+
+
 def report(scene: Scene, slots: float) -> None:
     scene.board.publish(
         Status(

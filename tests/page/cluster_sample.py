@@ -21,13 +21,14 @@ from carico_agent.settings import ClusterPageSettings
 from tests.page.sample import HOSTILE
 
 NAN = float("nan")
+DAEMON = "kube-system/kube-proxy"
 KINDS = (  # name, cpu [cores] and memory [bytes] of one, Pods per node
     ("shop/web", 0.45, 3.2e8, 6),
     ("shop/checkout", 0.3, 5.1e8, 3),
     ("shop/cache", 0.12, 2.1e9, 2),
     ("batch/thumbnails", 0.95, 2.5e8, 3),
     ("batch/training", 2.1, 3.9e9, 1),
-    ("kube-system/kube-proxy", 0.03, 6e7, 1),
+    (DAEMON, 0.03, 6e7, 1),
 )
 
 
@@ -52,7 +53,7 @@ class SampleCluster:
         return f"pool-{'abc'[number % 3]}-{number}{self._mark}"
 
     def _pods(self, number: int) -> Iterator[PodFacts]:
-        load = self._random.random()
+        load = self._random.uniform(0.15, 1.1)
         for kind, *_, most in KINDS:
             for place in range(round(most * load)):
                 uid = f"{number}-{kind}-{place}"
@@ -66,10 +67,12 @@ class SampleCluster:
         counts = {kind: have[kind + self._mark].pods if kind + self._mark in have else 0 for kind, *_ in KINDS}
         used = sum(counts[kind] * cpu for kind, cpu, *_ in KINDS) * self._random.uniform(0.9, 1.1)
         memory = sum(counts[kind] * size for kind, _, size, _ in KINDS)
-        room = (max(0.0, 12.0 - 1.3 * used), max(0.0, 2.6e10 - memory), NAN, NAN)
+        room = (max(0.0, self._random.uniform(9.0, 14.5) - 1.3 * used), max(0.0, 2.6e10 - memory), NAN, NAN)
         jobs = counts["batch/training"] + counts["batch/thumbnails"]
         kinds = {
-            kind + self._mark: KindOnNode((cpu, size, NAN, NAN), pods=counts[kind]) for kind, cpu, size, _ in KINDS
+            kind + self._mark: KindOnNode((cpu, size, NAN, NAN), pods=counts[kind])
+            for kind, cpu, size, _ in KINDS
+            if kind != DAEMON  # a node lists no daemons
         }
         return Published(
             name,

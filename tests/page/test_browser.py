@@ -66,6 +66,9 @@ def test_everything_is_shown(browser: Any, sample: Sample, open_page: OpenPage) 
     assert text(browser, "#mode") == "measured"
     assert text(browser, "#limiting") == "CPU"
     assert "The CPU runs out first" in text(browser, "#sentence")
+    assert "taken by 6 Pods of shop/web" in text(browser, "#sentence")
+    assert text(browser, "#pods-most").startswith("batch/thumbnails-cc9d takes most CPU")
+    assert "15 % of the memory is kept free" in text(browser, "#room-note")
     assert "shop/web" in text(browser, "#room-legend")
     assert re.search(r"shop/web6\d+ more", text(browser, "#kinds tbody"))
     assert text(browser, "#pods tbody th") == "batch/thumbnails-cc9d", "the Pod that takes most stands first"

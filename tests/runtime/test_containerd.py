@@ -208,6 +208,41 @@ async def test_kubernetes_pods_and_their_cgroup(containerd):
         assert (runtime.count, dict(runtime.read_usage(time.monotonic()))) == (0, {})
 
 
+@pytest.mark.parametrize("what", ["folder", "file"])
+async def test_pods_count_after_a_restart_below_a_mount(containerd, what, tmp_path):
+    """As the DaemonSet sees it. A mounted folder shows the new socket; a mounted file stays the old, dead one, and then
+    the cgroup tree has what containerd cannot tell."""
+    if os.geteuid():
+        pytest.skip("mounts need root")
+    containerd.cgroup = f"kubepods-{containerd.cgroup}"  # where a scan of the tree looks
+    there = tmp_path / "mounted"
+    source = Path(containerd.socket) if what == "file" else containerd.folder
+    there.touch() if what == "file" else there.mkdir()
+    subprocess.run(["mount", "--bind", source, there], check=True)
+    try:
+        config = settings.parse({"containerd": {"socket": str(there if what == "file" else there / "c.sock")}})
+        path = f"{containerd.cgroup}/kubepods/burstable/pod"
+        first, second = UID, "9" + UID[1:]
+
+        def start(uid: str) -> None:
+            name = uid.replace("-", "")[:32] * 2
+            labels = cri_labels("sandbox", uid, "prod")
+            containerd.run(name, namespace="k8s.io", labels=labels, cgroup=f"kubepods/burstable/pod{uid}/{name}")
+
+        start(first)
+        async with running(config) as runtime:
+            await until(lambda: runtime.source == "containerd" and first in runtime.pods)
+            containerd.kill()
+            os.unlink(containerd.socket)
+            await asyncio.to_thread(containerd.start)
+            await asyncio.to_thread(start, second)
+            await until(lambda: {first, second} <= set(runtime.pods))
+            assert all(runtime.pods[uid].cgroup == f"/{path}{uid}" for uid in (first, second))
+            assert ("reconnecting" in runtime.condition) == (what == "file")
+    finally:
+        subprocess.run(["umount", there], check=True)
+
+
 async def test_containerd_that_appears_later(containerd):
     containerd.kill()
     os.unlink(containerd.socket)

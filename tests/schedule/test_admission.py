@@ -11,6 +11,8 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Offer, PlacementLeases
+from carico_agent.kube.pods import facts
+from carico_agent.net.limits import Limits
 from carico_agent.schedule.admission import review
 from carico_agent.schedule.cluster import Cluster, Published
 from carico_agent.schedule.extender import Extender, ExtenderConfig
@@ -140,3 +142,40 @@ async def test_names_that_are_none_do_not_become_addresses(part: str, text: str)
         asked["request"]["name"] = text
     with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
         await review(extender(SmallServer(), amount=3), asked)
+
+
+async def test_pods_that_run_elsewhere_get_no_place() -> None:
+    """Fifty reviews of Pods that run on node b, for node a which offers 4: whoever can connect may send them."""
+    server = SmallServer()
+    webhook = extender(server, amount=4)
+    for number in range(50):
+        asking(server, uid := f"p{number}", 1)
+        server.pods[uid]["spec"]["nodeName"] = "b"
+        if number % 2:  # shown by the watch, and asked about before: no request is needed to know
+            webhook._cluster.pod_changed(False, facts(server.pods[uid], RESOURCE))
+            webhook.filter({"Pod": server.pods[uid], "NodeNames": ["a"]})
+    answers = [(await review(webhook, question(f"p{number}")))["response"] for number in range(50)]
+    assert [answer["allowed"] for answer in answers] == [False] * 50
+    assert answers[0]["status"]["message"] == "carico: a: the Pod is bound to b already"
+    assert server.leases == {}
+
+
+async def test_claims_are_limited_per_node_and_second() -> None:
+    server = SmallServer()
+    webhook = extender(server, amount=1000)
+    webhook._admissions.limits = Limits(0, 10.0)
+    for number in range(30):
+        asking(server, f"p{number}", 1)
+    answers = [(await review(webhook, question(f"p{number}")))["response"] for number in range(30)]
+    assert 10 <= sum(answer["allowed"] for answer in answers) < 30
+    assert "too many Pods at once" in next(a for a in answers if not a["allowed"])["status"]["message"]
+
+
+async def test_a_lease_takes_so_many_claims_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("carico_agent.schedule.placement.lease.MOST_CLAIMS", 3)
+    server = SmallServer()
+    webhook = extender(server, amount=1000)
+    for number in range(5):
+        asking(server, f"p{number}", 1)
+    allowed = [(await review(webhook, question(f"p{number}")))["response"]["allowed"] for number in range(5)]
+    assert allowed == [True] * 3 + [False] * 2

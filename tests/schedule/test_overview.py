@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
+from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import overview
 from carico_agent.schedule.cluster import Cluster, Published
 from tests.page.cluster_sample import sample_cluster
@@ -50,6 +51,14 @@ def test_a_kind_fits_whole_times_on_nodes_whose_number_is_valid(cluster: Cluster
     (web,) = kinds(cluster)
     assert (web["kind"], web["known_on"], web["cost"][0]) == ("shop/web", 3, 0.5)
     assert (web["fits"], web["fits_nodes"], web["limiting"]) == (5 + 2, 2, "cpu")
+
+
+def test_kinds_that_nobody_has_measured_come_last(cluster: Cluster) -> None:
+    pods = [PodFacts(f"uid-{n}", f"p{n}", "x", "a", "Running", "kube-system/kube-proxy") for n in range(3)]
+    cluster.pods_listed(pods)
+    web, proxy = kinds(cluster)
+    assert (web["kind"], proxy["kind"], proxy["pods"]) == ("shop/web", "kube-system/kube-proxy", 3)
+    assert (proxy["fits"], proxy["fits_nodes"], proxy["cost"]) == (None, None, None)
 
 
 def test_where_a_kind_fits(cluster: Cluster) -> None:

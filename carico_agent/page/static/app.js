@@ -40,6 +40,7 @@ function showStatus(given) {
   showInterval(given);
   showRoom(given);
   showKinds(given);
+  pods.takeStatus(given);
   timeline.add(given);
   drawCharts();
   showAge();

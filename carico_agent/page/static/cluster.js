@@ -1,7 +1,7 @@
 // The cluster's page: asks for all nodes every few seconds, and hands them to the parts that show them.
 import { Agent, Refused } from "./agent.js";
 import { byId, el, setText, show } from "./dom.js";
-import { bytes, known, resourceName, seconds } from "./format.js";
+import { bytes, count, known, resourceName, seconds } from "./format.js";
 import { Heat, describe } from "./heat.js";
 import { showClusterKinds } from "./cluster_kinds.js";
 import { Nodes } from "./nodes.js";
@@ -31,9 +31,9 @@ function cells(i) {
     String(c.starting?.[i] ?? "unknown"),
     known(c.left_cpu?.[i]) ? `${c.left_cpu[i].toFixed(1)} CPUs` : "unknown",
     bytes(c.left_memory?.[i] ?? null),
-    c.work_jobs?.[i] ? `${seconds(c.work_s[i])}, ${c.work_jobs[i]} job${c.work_jobs[i] === 1 ? "" : "s"}` : "none known",
+    c.work_jobs?.[i] ? `${seconds(c.work_s[i])}, ${c.work_jobs[i]} job${c.work_jobs[i] === 1 ? "" : "s"}` : "none",
     known(c.age_s[i]) ? `${seconds(c.age_s[i])} ago` : "never",
-    state === "ok" ? (limits ? `limited by ${resourceName(limits)}` : describe(nodes, i) === "full" ? { text: "full", kind: "bad" } : "has room")
+    state === "ok" ? (limits ? `${resourceName(limits)} runs out` : describe(nodes, i) === "full" ? { text: "full", kind: "bad" } : "has room")
       : { text: state === "stale" ? "expired" : "no number", kind: "warn" },
   ];
 }
@@ -42,7 +42,7 @@ function showNodes() {
   const found = nodes.sorted(sorted.by, sorted.rising, byId("find").value.trim());
   table.heads(COLUMNS.map((one) => (one.sort === "fits" && nodes.kind ? { ...one, title: `More of ${nodes.kind}` } : one)), { ...sorted }, sortBy);
   table.show(found, cells);
-  setText(byId("shown"), found.length === nodes.count ? `${nodes.count} nodes` : `${found.length} of ${nodes.count} nodes`);
+  setText(byId("shown"), found.length === nodes.count ? `${count(nodes.count)} nodes` : `${count(found.length)} of ${count(nodes.count)} nodes`);
 }
 
 function sortBy(by) {
@@ -53,26 +53,26 @@ function sortBy(by) {
 
 function showAnswer() {
   const sum = nodes.totals(), what = nodes.kind ? `more of ${nodes.kind} fit` : "more Pods fit";
-  setText(byId("capacity"), sum.fits.toLocaleString("en"));
+  setText(byId("capacity"), count(sum.fits));
   setText(byId("capacity-unit"), what);
   document.title = `${sum.fits} ${what} · carico`;
   const facts = [
     ["Nodes", nodes.count], ["With room", sum.open], ["Full", sum.full], ["Number expired", sum.stale], ["No number", sum.unknown],
-    ["Pods now", sum.pods], ["Starting", sum.starting], ["Work left", sum.jobs ? `${seconds(sum.work_s)} of CPU in ${sum.jobs} jobs` : "none known"],
+    ["Pods now", sum.pods], ["Starting", sum.starting], ["Work left", sum.jobs ? `${seconds(sum.work_s)} of CPU time in ${count(sum.jobs)} jobs` : "none known"],
   ].filter(([name, value]) => value || !["Number expired", "No number", "Starting"].includes(name));
   const list = byId("facts");
-  list.replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? value.toLocaleString("en") : value))));
+  list.replaceChildren(...facts.map(([name, value]) => el("div", {}, el("dt", {}, name), el("dd", {}, typeof value === "number" ? count(value) : value))));
   setText(byId("sentence"), explain(sum));
 }
 
 function explain(sum) {
   const like = nodes.kind ? ` of ${nodes.kind}` : " like those that usually arrive on a node";
   const room = sum.open
-    ? `At least one more Pod${like} fits on ${sum.open} of ${nodes.count} nodes; the roomiest is ${nodes.columns.name[sum.best]} with room for ${nodes.whole(sum.best)}.`
+    ? `At least one more Pod${like} fits on ${count(sum.open)} of ${count(nodes.count)} nodes; the roomiest is ${nodes.columns.name[sum.best]} with room for ${nodes.whole(sum.best)}.`
     : `No node has room for another Pod${like}.`;
-  const full = sum.full ? ` ${sum.full} ${sum.full === 1 ? "is" : "are"} full.` : "";
-  const stale = sum.stale ? ` ${sum.stale} ${sum.stale === 1 ? "has" : "have"} not published in time, so nothing is counted there.` : "";
-  const unknown = sum.unknown ? ` ${sum.unknown} ${sum.unknown === 1 ? "publishes" : "publish"} no number${nodes.kind ? " for this kind" : ": no agent runs there, or it does not write to the cluster"}.` : "";
+  const full = sum.full ? ` ${count(sum.full)} ${sum.full === 1 ? "is" : "are"} full.` : "";
+  const stale = sum.stale ? ` ${count(sum.stale)} ${sum.stale === 1 ? "has" : "have"} not published in time, so nothing is counted there.` : "";
+  const unknown = sum.unknown ? ` ${count(sum.unknown)} ${sum.unknown === 1 ? "publishes" : "publish"} no number${nodes.kind ? " for this kind" : ": no agent runs there, or it does not write to the cluster"}.` : "";
   return room + full + stale + unknown + (nodes.kind ? "" : " Only whole Pods are added up: half a place on each of two nodes is no place.");
 }
 

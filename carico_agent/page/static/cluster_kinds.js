@@ -1,5 +1,5 @@
 // Kinds over all nodes: how many more fit, on how many nodes. A kind can be chosen, to see where.
-import { bytes, known, resourceName } from "./format.js";
+import { bytes, count, known, resourceName } from "./format.js";
 import { byId, el, fillTable, show } from "./dom.js";
 
 const COLUMNS = [
@@ -23,12 +23,12 @@ function row(kind) {
   const [cpu, memory] = kind.cost ?? [null, null];
   return [
     kind.kind,
-    String(kind.pods),
-    known(kind.fits) ? { text: `${kind.fits.toLocaleString("en")} more`, kind: "strong" } : { text: "not measured yet", title: "No node has seen it run for long enough." },
-    known(kind.fits_nodes) ? kind.fits_nodes.toLocaleString("en") : "",
+    count(kind.pods),
+    known(kind.fits) ? { text: `${count(kind.fits)} more`, kind: "strong" } : { text: "not measured", title: "No node publishes what one takes: none has run for long enough, or it is of a DaemonSet." },
+    known(kind.fits_nodes) ? count(kind.fits_nodes) : "",
     kind.limiting ? resourceName(kind.limiting) : "",
-    known(cpu) ? `${cpu.toFixed(2)} CPUs` : "unknown",
-    bytes(memory),
+    kind.cost ? (known(cpu) ? `${cpu.toFixed(2)} CPUs` : "unknown") : "",
+    kind.cost ? bytes(memory) : "",
   ];
 }
 

@@ -27,8 +27,16 @@ function why(status) {
   const cost = status.cost_vector?.[resource];
   const takes = known(cost) ? `; the next Pod is expected to take ${percent(cost)} (${amount(resource, cost, status.sizes)})` : "";
   const room = status.room?.[resource];
-  if (known(room)) return `The ${name} runs out first: ${percent(Math.max(0, room))} of it is left${takes}.`;
+  if (known(room)) return `The ${name} runs out first: ${percent(Math.max(0, room))} of it is left${takes}.${mostly(status, resource)}`;
   return `The ${name} runs out first: ${percent(status.usage?.[resource])} of it is used${takes}.`;
+}
+
+// Which kind has the most of what runs out.
+function mostly(status, resource) {
+  const share = (kind) => kind.pods * (known(kind.cost?.[resource]) ? kind.cost[resource] : 0);
+  const first = [...(status.kinds ?? [])].sort((a, b) => share(b) - share(a))[0];
+  if (!first || share(first) < 0.01) return "";
+  return ` Most of what is in use is taken by ${first.pods} Pod${first.pods === 1 ? "" : "s"} of ${first.kind} (${percent(share(first))}).`;
 }
 
 function mode(status) {

@@ -40,8 +40,12 @@ export const capital = (text) => text.charAt(0).toUpperCase() + text.slice(1);
 export function seconds(value) {
   if (!known(value)) return "unknown";
   if (value < 90) return `${value.toFixed(0)} s`;
-  return value < 5400 ? `${(value / 60).toFixed(0)} min` : `${(value / 3600).toFixed(1)} h`;
+  if (value < 5400) return `${(value / 60).toFixed(0)} min`;
+  return value < 172800 ? `${(value / 3600).toFixed(1)} h` : `${(value / 86400).toFixed(1)} days`;
 }
+
+// 39516 as 39,516.
+export const count = (value) => value.toLocaleString("en");
 
 export function clock(time_s) {
   return new Date(1000 * time_s).toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", second: "2-digit" });

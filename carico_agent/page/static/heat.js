@@ -1,6 +1,7 @@
 // The heat strip: a cell per node in the order of names. One path per colour, because 5,000 elements would take a tenth
 // of a second to lay out; colours stay in the style sheet, so dark mode and printing need nothing here.
 import { byId, el, setText, svg } from "./dom.js";
+import { count } from "./format.js";
 import { STEPS } from "./nodes.js";
 
 const AREA_PX = 180, LEAST_PX = 4, MOST_PX = 22;
@@ -24,10 +25,10 @@ export class Heat {
   draw() {
     const width = byId("heat").clientWidth;
     if (!this.nodes || !width) return;
-    const count = Math.max(1, this.nodes.count);
-    this.size = Math.min(MOST_PX, Math.max(LEAST_PX, Math.floor(Math.sqrt((width * AREA_PX) / count))));
+    const all = Math.max(1, this.nodes.count);
+    this.size = Math.min(MOST_PX, Math.max(LEAST_PX, Math.floor(Math.sqrt((width * AREA_PX) / all))));
     this.across = Math.max(1, Math.floor(width / this.size));
-    const height = Math.ceil(count / this.across) * this.size;
+    const height = Math.ceil(all / this.across) * this.size;
     const inner = this.size - 1, drawn = new Map(), counts = new Map();
     this.nodes.byName.forEach((i, place) => {
       const step = this.nodes.step(i);
@@ -48,7 +49,7 @@ export class Heat {
 
   #legend(counts) {
     const rows = [...STEPS.map((step, i) => [String(i), i === 0 ? "full" : `room for ${step.name}`]), ["stale", "number expired"], ["unknown", "no number"]];
-    const shown = rows.filter(([step]) => counts.has(step)).map(([step, name]) => [step, `${name}: ${counts.get(step)}`]);
+    const shown = rows.filter(([step]) => counts.has(step)).map(([step, name]) => [step, `${name}: ${count(counts.get(step))}`]);
     this.svg.setAttribute("aria-label", `Nodes by room. ${shown.map(([, text]) => text).join(", ")}. The table below has every node.`);
     byId("heat-legend").replaceChildren(...shown.map(([step, text]) => el("li", {}, el("i", { class: `b-${step}` }), text)));
   }

@@ -15,7 +15,7 @@ export function showJobs(body) {
   shown.forEach((job, i) => fillBar(table.tBodies[0].rows[i].cells[1], job));
   const left_s = jobs.reduce((sum, job) => sum + (job.left_cpu_s ?? 0), 0);
   const more = jobs.length > MOST_ROWS ? ` ${jobs.length - MOST_ROWS} more are not shown.` : "";
-  setText(byId("jobs-sum"), jobs.length ? `All of them together need ${seconds(left_s)} of CPU time to finish; the one that ends first stands first.${more}` : "");
+  setText(byId("jobs-sum"), jobs.length ? `All of them together need ${seconds(left_s)} of CPU time to finish; the one with least left stands first.${more}` : "");
 }
 
 function row(job) {

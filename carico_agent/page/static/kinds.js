@@ -10,7 +10,7 @@ export function showKinds(status) {
   show(byId("kinds-none"), !kinds.length);
   const columns = [
     { title: "Kind" }, { title: "Pods" }, { title: "Fits" }, { title: "Interval" }, { title: "Limited by", text: true },
-    { title: "Arrivals" }, ...resources.map((name) => ({ title: `One takes: ${resourceName(name)}` })),
+    { title: "Share of arrivals" }, ...resources.map((name) => ({ title: `One takes: ${resourceName(name)}` })),
   ];
   fillTable(byId("kinds"), columns, kinds.slice(0, MOST_ROWS).map((kind) => row(kind, resources, status.sizes)));
 }

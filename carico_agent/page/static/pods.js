@@ -9,7 +9,12 @@ export class Pods {
   #rates = new Map();
   #pods = [];
   #advice = new Map(); // "namespace/name" → row of the throttling plugin
-  #sorted = "cpu";
+  #chosen = null; // the column the reader sorts by; until then that of the resource which runs out first
+  #limiting = "cpu";
+
+  get #sorted() {
+    return this.#chosen ?? (this.#limiting === "memory" ? "memory" : "cpu");
+  }
 
   take(pods) {
     const rates = new Map(), latest = new Map();
@@ -22,6 +27,10 @@ export class Pods {
     }
     [this.#before, this.#rates, this.#pods] = [latest, rates, pods];
     this.draw();
+  }
+
+  takeStatus(status) {
+    this.#limiting = status.limiting;
   }
 
   takeAdvice(rows) {
@@ -40,7 +49,8 @@ export class Pods {
       ...(advised ? [{ title: "What to do about throttling", text: true }] : []),
     ];
     const cells = rows.slice(0, MOST_ROWS).map((row) => this.#cells(row, advised));
-    fillTable(byId("pods"), columns, cells, (by) => { this.#sorted = by; this.draw(); }, this.#sorted);
+    fillTable(byId("pods"), columns, cells, (by) => { this.#chosen = by; this.draw(); }, this.#sorted);
+    setText(byId("pods-most"), most(rows));
     const more = rows.length - MOST_ROWS;
     show(byId("pods-more"), more > 0);
     setText(byId("pods-more"), `and ${more} more Pods that are not shown`);
@@ -59,6 +69,15 @@ export class Pods {
       ...(advised ? [advice && advice.cause !== "none" ? `${advice.cause}: ${advice.remedy}. ${advice.text}` : ""] : []),
     ];
   }
+}
+
+// Who takes most, in words: the first thing people look for.
+function most(rows) {
+  const [cpu] = [...rows].sort(ORDER.cpu), [memory] = [...rows].sort(ORDER.memory);
+  if (!known(cpu?.rate.cpu) || !known(memory?.pod.usage?.memory_current)) return "";
+  const [busy, large] = [`${cpu.rate.cpu.toFixed(2)} CPUs`, bytes(memory.pod.usage.memory_current)];
+  if (cpu.name === memory.name) return `${cpu.name} takes most of both: ${busy} and ${large}.`;
+  return `${cpu.name} takes most CPU (${busy}), ${memory.name} most memory (${large}).`;
 }
 
 const keyOf = (pod) => `${pod.cgroup} ${pod.inode} ${pod.uid}`;

@@ -13,15 +13,17 @@ export function showRoom(status) {
   stacks.forEach((one, i) => fillRow(parent.children[i], one, status));
   legend(stacks);
   table(stacks, status);
-  note(status);
+  note(status, stacks);
 }
 
 // Why a node with 8 cores has more than 8 CPUs to give: the number would puzzle without it.
-function note(status) {
+function note(status, stacks) {
   const size = status.sizes?.cpu;
   const cpu = known(size) ? `The CPU counts as full when somebody always waits for a core: at about two busy threads per core, ${size.toFixed(0)} on this node. ` : "";
   const measured = status.measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
-  setText(byId("room-note"), cpu + measured);
+  const kept = stacks.flatMap(({ resource, parts }) => parts.filter((part) => part.kind === "over" && part.share > 0.02).map((part) =>
+    `${percent(part.share)} of the ${resourceName(resource)} is kept free: it counts as full before its end. `));
+  setText(byId("room-note"), cpu + kept.join("") + measured);
 }
 
 // The kinds that take most of any resource, each at its place, which is its colour; the others share one part. A kind

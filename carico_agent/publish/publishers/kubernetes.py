@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 from carico_agent.kube.access import access_to
 from carico_agent.kube.client import KubeClient
+from carico_agent.kube.clock import describe
 from carico_agent.kube.health import Health
 from carico_agent.kube.placement_lease import PlacementLeases
 from carico_agent.net.buckets import TokenBucket
+from carico_agent.net.metrics import Family
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.identity import agent_identity
 from carico_agent.publish.node_mirror import NodeMirror
@@ -50,7 +52,15 @@ class NodePublisher:
     @property
     def condition(self) -> str:
         """Published, or what is wrong."""
-        return self.health.condition if self.writer.writes or not self.health.well else "not published yet"
+        skew = describe(self.client.clock_skew_s)
+        condition = self.health.condition if self.writer.writes or not self.health.well else "not published yet"
+        return f"{condition}; {skew}" if skew else condition
+
+    def families(self) -> list[Family]:
+        """Metrics of its own."""
+        text = "How far this node's clock is ahead of the API server's; 0 within a second."
+        skew = Family("carico_kubernetes_clock_skew_seconds", "gauge", text)
+        return [skew.add(self.client.clock_skew_s)]
 
     @property
     def counters(self) -> dict[str, int]:

@@ -9,6 +9,9 @@ from carico_agent.schedule.nodes import PendingPod
 
 CLAIM_TRIES = 5
 
+MOST_CLAIMS = 256
+"""Claims in one Lease. No kubelet takes in so many Pods within seconds, and a Lease must stay small."""
+
 Check = Callable[[Offer, dict[str, Claim]], str | None]
 """Why the Pod cannot come, given what the Lease offers and the valid claims of other Pods; None if it can."""
 
@@ -42,6 +45,8 @@ class LeaseClaims:
                 valid = cached.expiry.valid(record.claims, time.monotonic())
                 others = {uid: claim for uid, claim in valid.items() if uid != pod.uid}
                 why = check(record.offer(time.time()), others)
+                if why is None and len(others) >= MOST_CLAIMS:
+                    why = f"{len(others)} Pods are on their way here already"
                 if why is None:
                     if await self._write(cached, record, node, valid, pod):
                         return None
@@ -55,7 +60,7 @@ class LeaseClaims:
         self, cached: CachedLease, record: LeaseRecord, node: str, valid: dict[str, Claim], pod: PendingPod
     ) -> bool:
         cached.record = None  # if the response is lost we do not know what the Lease contains
-        claims = valid | {pod.uid: Claim(round(time.time(), 3), pod.holds)}
+        claims = valid | {pod.uid: Claim(round(time.time(), 3), pod.holds, pod.name)}
         cached.record = await self._leases.claim(node, record, claims)
         self.conflicts += cached.record is None
         return cached.record is not None

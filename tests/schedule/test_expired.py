@@ -1,0 +1,96 @@
+"""The extended resource of a killed agent's node: lowered to what is held, once, and never by mistake."""
+
+import time
+from typing import Any
+
+import pytest
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.leader import LeaderLease
+from carico_agent.kube.names import RESOURCE
+from carico_agent.kube.placement_lease import Offer, PlacementLeases
+from carico_agent.kube.pods import facts
+from carico_agent.net.times import rfc3339
+from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.expired import CALM_S, ExpiredNodes
+from tests.kube.small_server import SmallServer
+
+
+class Server(SmallServer):
+    clock_skew_s = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.events: list[Object] = []
+
+    async def post(self, path: str, body: Object) -> Object:
+        if path.endswith("/events"):
+            self.events.append(body)
+            return body
+        return await super().post(path, body)
+
+
+async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
+    """Node a offers 8, one Pod there holds 2, and its agent's last heartbeat is so old."""
+    client: Any = server
+    cluster = Cluster(client, RESOURCE)
+    cluster.nodes_listed([Published("a", 8.0, age_s, 150.0, 64.0, 8)])
+    held: Object = {"containers": [{"resources": {"requests": {RESOURCE: "2"}}}], "nodeName": "a"}
+    pod = {"metadata": {"uid": "u", "name": "u"}, "spec": held, "status": {"phase": "Running"}}
+    cluster.pods_listed([facts(pod, RESOURCE)])
+    for watch in (cluster._nodes_watch, cluster._pods_watch):
+        watch.synced.set()
+        watch._lost_s = None
+    await PlacementLeases(client, "carico").offer("a", Offer(8, 8), 150.0, [], "agent")
+    server.leases["a"]["spec"]["renewTime"] = rfc3339(time.time() - age_s, "microseconds")
+    return ExpiredNodes(client, cluster, RESOURCE, "carico")
+
+
+async def rounds(expired: ExpiredNodes, count: int = 3) -> None:
+    for number in range(count):
+        await expired.round(time.monotonic() + CALM_S + 5.0 * number)
+
+
+async def test_what_nobody_holds_is_taken_back_and_said_once() -> None:
+    server = Server()
+    await rounds(await silent_node(server, 200.0))
+    assert server.nodes["a"]["status"] == {"capacity": {RESOURCE: "2"}, "allocatable": {RESOURCE: "2"}}
+    (event,) = server.events
+    assert (event["reason"], event["involvedObject"]["name"]) == ("CaricoAgentSilent", "a")
+    assert event["message"] == f"no heartbeat of carico's agent: {RESOURCE} lowered from 8 to 2"
+
+
+async def test_a_living_node_is_left_alone() -> None:
+    server = Server()
+    await rounds(await silent_node(server, 30.0))
+    assert server.nodes == {}
+
+
+async def test_a_heartbeat_that_the_watch_has_not_shown_counts() -> None:
+    server = Server()
+    expired = await silent_node(server, 200.0)
+    server.leases["a"]["spec"]["renewTime"] = rfc3339(digits="microseconds")
+    await rounds(expired)
+    assert server.nodes == {}
+
+
+@pytest.mark.parametrize("wrong", ["watch", "clock", "calm"])
+async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> None:
+    server = Server()
+    expired = await silent_node(server, 200.0)
+    if wrong == "calm":
+        await expired.round(time.monotonic() + 1.0)
+    else:
+        server.clock_skew_s = 200.0 if wrong == "clock" else 0.0
+        expired._cluster._nodes_watch._lost_s = time.monotonic() - 10.0 if wrong == "watch" else None
+        await rounds(expired)
+    assert server.nodes == {}
+
+
+async def test_one_replica_does_it() -> None:
+    server = Server()
+    client: Any = server
+    first, second = (LeaderLease(client, "carico", "carico-extender", name) for name in ("1", "2"))
+    assert [await first.hold(), await second.hold(), await first.hold()] == [True, False, True]
+    server.leases["carico-extender"]["spec"]["renewTime"] = rfc3339(time.time() - 31.0, "microseconds")
+    assert [await second.hold(), await first.hold()] == [True, False]
