@@ -10,8 +10,10 @@ the agent from the process, so there is nothing to configure but the socket, whe
 $CARICO_PROGRESS_SOCKET.
 
 Why a plain non-blocking socket and no HTTP library: `http.client` waits for the answer. Here a report is written into
-the socket's buffer and the answer is looked at when the next report is due; if the agent hangs, reports are dropped
-after the tenth without an answer. A call that sends nothing costs about 0.2 µs.
+the socket's buffer and the answer is looked at when the next report is due. After the tenth report without an answer
+the agent hangs: the connection is closed and looked for again after 2, 4, 8 … 60 s; only an answer makes that short
+again, not a report that could be written, for the kernel takes those of a hanging agent too. A call that sends nothing
+costs about 0.2 µs.
 """
 
 import json
@@ -31,7 +33,7 @@ MOST_INTERVAL_S = 60.0
 """At most this much longer, and between two looks for an agent that is not there."""
 MOST_UNANSWERED = 10
 """After so many reports without an answer the agent hangs, or has forgotten the connection: begin a new one."""
-REFUSED = b" 403 "
+TAKEN, REFUSED = b" 200 ", b" 403 "
 NEXT = b'"next_s":'
 
 
@@ -84,13 +86,14 @@ class Reporter:
             elif not self._read_answers(self._socket):
                 self.close()
                 self._socket = _connect(self._path or default_path())
-            if self._socket.send(request) < len(request):
+            # without MSG_NOSIGNAL a process that wants SIGPIPE would be ended by an agent that has closed
+            if self._socket.send(request, socket.MSG_NOSIGNAL) < len(request):
                 raise BlockingIOError  # half a request is no request: begin again
         except (OSError, ValueError):
             self._back_off(now_s)
         else:
             self.sent, self._unanswered = self.sent + 1, self._unanswered + 1
-            self._failures, self._due_s = 0, now_s + self._interval_s
+            self._due_s = now_s + self._interval_s
 
     def _read_answers(self, connection: socket.socket) -> bool:
         """What the agent has answered meanwhile; False when it has closed the connection."""
@@ -100,9 +103,13 @@ class Reporter:
             if self._unanswered >= MOST_UNANSWERED:
                 raise TimeoutError from None
             return True
+        if not text and self._unanswered:
+            raise ConnectionResetError
         self._unanswered = 0
         if text[:32].find(REFUSED) > 0:  # not in a Pod, which will not change soon
             raise ConnectionRefusedError
+        if text[:32].find(TAKEN) > 0:
+            self._failures = 0
         _, found, tail = text.rpartition(NEXT)
         if found:
             wanted_s = float(tail.partition(b",")[0].partition(b"}")[0])
@@ -130,7 +137,7 @@ def _request(done: float, total: float) -> bytes:
     """The request; empty for what is no progress: the agent would refuse it."""
     try:
         done, total = float(done), float(total)
-    except (TypeError, ValueError, OverflowError):
+    except (TypeError, ValueError, OverflowError, RuntimeError):  # the last: PyTorch, for a tensor of two numbers
         return b""
     if not (isfinite(done) and isfinite(total) and 0 <= done <= total and total > 0):
         return b""

@@ -12,15 +12,14 @@ import argparse
 import json
 from dataclasses import asdict, dataclass
 from math import inf
-from pathlib import Path
 from random import Random
 from statistics import mean
 
 from lab.progress.placers import PLACERS, Place
+from lab.progress.report import RESULTS, write
 from lab.progress.workers import Job, Kind, Worker
 
 FIRST_SEED, SEEDS = 5000, 40
-RESULTS = Path(__file__).parent / "results"
 BIRNN = Kind("Bidirectional-RNN (TensorFlow)", 10_000, 186.0)
 KINDS = (
     Kind("VAE (PyTorch)", 15, 90.0),
@@ -152,9 +151,8 @@ def main() -> int:
     given = parser.parse_args()
     rows = table(range(given.first, given.first + given.seeds))
     if given.write:
-        from lab.progress.report import write
-
-        write(rows, RESULTS)
+        (RESULTS / "progress.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
+        write()
     if given.json:
         print(json.dumps([asdict(row) for row in rows], indent=1))
     else:

@@ -1,5 +1,6 @@
 """The client for jobs: never waits, never raises, says little; the examples of its documentation run."""
 
+import contextlib
 import json
 import os
 import re
@@ -167,9 +168,99 @@ def test_a_hanging_agent_never_makes_the_loop_wait(tmp_path: Path) -> None:
         assert one.sent < 100_000  # after ten without an answer it waited, and reports were dropped
 
 
+def test_the_wait_grows_while_reports_are_taken_and_never_answered(listener: Listener) -> None:
+    """The kernel takes what is written to a hanging agent: that is no success. 10 reports, then 2 s, 10, 4 s … 60 s."""
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    listener.socket.listen(1000)
+    for _ in range(3600):
+        clock.now_s += 1
+        reporter.report(1, 2)
+    assert reporter._failures > 10
+    assert 490 < reporter.sent < 600  # 3600 s in rounds of 70
+
+
+def test_one_answer_ends_the_wait(listener: Listener) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    for _ in range(60):
+        clock.now_s += 1
+        reporter.report(1, 2)
+    assert reporter._failures >= 3
+    sent = reporter.sent
+    while reporter.sent == sent or reporter._socket is None:
+        clock.now_s += 1
+        reporter.report(1, 2)
+    peers = accept_all(listener)
+    peers[-1].sendall(b'HTTP/1.1 200 OK\r\nContent-Length: 14\r\n\r\n{"next_s":1.0}')
+    clock.now_s += 1
+    reporter.report(1, 2)
+    assert reporter._failures == 0
+    for peer in peers:
+        peer.close()
+
+
+def accept_all(listener: Listener) -> list[socket.socket]:
+    listener.socket.setblocking(False)
+    found: list[socket.socket] = []
+    with contextlib.suppress(BlockingIOError):
+        while len(found) < 1000:
+            found += [listener.socket.accept()[0]]
+    return found
+
+
+@pytest.mark.parametrize("words", [b"", b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\n\r\n"])
+def test_one_that_closes_every_connection_is_asked_less_and_less(listener: Listener, words: bytes) -> None:
+    clock = Clock()
+    reporter = Reporter(listener.path, clock)
+    for _ in range(600):
+        clock.now_s += 1
+        reporter.report(1, 2)
+        for peer in accept_all(listener):
+            peer.sendall(words)
+            peer.close()
+    assert 10 <= reporter.sent <= 20
+
+
+def test_a_process_that_wants_sigpipe_is_not_ended_by_an_agent_that_closes(tmp_path: Path) -> None:
+    code = (
+        "import signal, sys; sys.path.insert(0, sys.argv[2])\n"
+        "from carico_agent.progress import Reporter\n"
+        "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
+        "now = [0.0]; reporter = Reporter(sys.argv[1], lambda: now[0])\n"
+        "reporter.report(1, 9); input()\n"
+        "reporter._read_answers = lambda connection: True\n"  # the agent closes between the look and the report
+        "now[0] = 9.0; reporter.report(2, 9); print(reporter.sent)"
+    )
+    with closing(Listener(tmp_path / "progress.sock")) as listener:
+        job = subprocess.Popen(
+            [sys.executable, "-c", code, listener.path, str(TREE)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        listener.socket.settimeout(20)
+        listener.socket.accept()[0].close()
+        out, _ = job.communicate(b"\n", timeout=20)
+    assert (job.returncode, out) == (0, b"1\n")
+
+
+class TwoNumbers:
+    def __float__(self) -> float:
+        raise RuntimeError("a Tensor with 2 elements cannot be converted to Scalar")
+
+
 @pytest.mark.parametrize(
     ("done", "total"),
-    [(-1, 10), (11, 10), (1, 0), (1, -5), (float("nan"), 10), (1, float("inf")), (None, 10), ("x", "y"), (10**400, 1)],
+    [
+        (-1, 10),
+        (11, 10),
+        (1, 0),
+        (1, -5),
+        (float("nan"), 10),
+        (1, float("inf")),
+        (None, 10),
+        ("x", "y"),
+        (10**400, 1),
+        (TwoNumbers(), 3),
+    ],
 )
 def test_what_is_no_progress_is_not_sent(listener: Listener, done: Any, total: Any) -> None:
     reporter = Reporter(listener.path, Clock())
@@ -245,7 +336,7 @@ def test_an_unknown_length_reports_nothing(stream: Any, listener: Listener, monk
 
 def examples() -> dict[str, str]:
     text = (TREE / "docs/progress.md").read_text()
-    found = re.findall(r"^([^\n]+):\n\n```python\n(.*?)```", text, re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^([^\n]+):\n\n```py(?:thon)?\n(.*?)```", text, re.MULTILINE | re.DOTALL)
     return {title.split(",")[0]: code for title, code in found}
 
 

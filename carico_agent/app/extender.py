@@ -28,6 +28,7 @@ from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.expired import ExpiredNodes
 from carico_agent.schedule.explain import explained
+from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
@@ -102,6 +103,7 @@ class ExtenderServer:
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
         self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace)
         self._lowers = bool(kube.resource and kube.lease_namespace)
+        self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
         self._why_budget = TokenBucket(per_s=WHY_PER_S, burst=WHY_BURST)
@@ -124,6 +126,8 @@ class ExtenderServer:
         self.supervisor.start("memory", self._freeze)
         if self._lowers:
             self.supervisor.start("silent nodes", self.expired.run)
+        if self._train_jobs is not None:
+            self.supervisor.start("TrainJobs", self._train_jobs.run)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
             await self._stopping.wait()

@@ -60,7 +60,7 @@ class ProgressApi:
     def __init__(self, settings: Callable[[], Settings], runtime: Runtime) -> None:
         self._settings, self._runtime = settings, runtime
         self._peers = PeerPods(Path(settings().node.root), lambda: runtime.pods)
-        self.jobs = Jobs(self._cpu_s, time.time)
+        self.jobs = Jobs(self._cpu_s, time.time, self._peers.lives)
         self.limiter = RateLimiter(self._limits())
         self.server = HttpServer(
             {"/v1/progress": {"POST": self._report}}, self.limiter, MOST_REPORT_BYTES, identify=self._identify
@@ -104,16 +104,19 @@ class ProgressApi:
         `{"done": 120, "total": 5000}`, or Kubeflow Trainer's `{"trainerStatus": {"progressPercentage": 45}}`. Who
         reports is found from the process. The answer says when the next report is wanted.
         """
-        pod = self._pod(peer(request))
+        who = peer(request)
+        assert isinstance(who, PodPeer)
+        pod = self._pod(who)
         try:
             done, total = parse(await read_json(request, MOST_REPORT_BYTES))
         except BadReport as error:
             raise ApiError(400, str(error)) from error
-        self.jobs.report(pod, time.monotonic(), done, total)
-        return answer({"next_s": round(pace_s(len(self.jobs.table), self._settings().progress.reports_per_s), 1)})
+        self.jobs.report(pod, time.monotonic(), done, total, who.process)
+        next_s = round(pace_s(len(self.jobs.table), self._settings().progress.reports_per_s), 1)
+        self.jobs.ask(pod, next_s)
+        return answer({"next_s": next_s})
 
-    def _pod(self, who: Peer) -> Pod:
-        assert isinstance(who, PodPeer)
+    def _pod(self, who: PodPeer) -> Pod:
         try:
             if who.process is None:
                 raise NotInPod(who.refused)

@@ -163,7 +163,8 @@ class WriteThrottle:
             whole = published
         before_s = self._published.work_s if self._published else 0.0
         moved = abs(work_s - before_s) >= max(LEAST_WORK_S, WORK_RATIO * max(work_s, before_s))
-        return Summary(whole, mode, work_s if moved else before_s)
+        begins_or_ends = (work_s > 0) != (before_s > 0)  # else a node that is done would look as if some were left
+        return Summary(whole, mode, work_s if moved or begins_or_ends else before_s)
 
     def reason(self, now_s: float, summary: Summary) -> str | None:
         """Why `summary` should be written now; None to hold it back."""

@@ -4,10 +4,11 @@ Pods that do not report are estimated only if Pods of their kind have ended here
 daemons. Their CPU is read once in 10 s for the cores they get: time left × cores = work left.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
 from math import isfinite, nan
 
+from carico_agent.runtime.peer_pod import Process
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.progress import Job, ProgressTable, WorkSummary, summary
 from carico_agent.runtime.work_left import RunTimes, WorkLeft
@@ -31,17 +32,36 @@ class JobView:
 class Jobs:
     """Reports, run times and CPU of the Pods of one node. For one thread."""
 
-    def __init__(self, read_cpu_s: Callable[[Pod], float], wall: Callable[[], float]) -> None:
-        """`read_cpu_s`: CPU seconds of a Pod since its start, NaN unknown; `wall`: seconds since 1970."""
+    def __init__(
+        self,
+        read_cpu_s: Callable[[Pod], float],
+        wall: Callable[[], float],
+        lives: Callable[[Process], bool] = lambda process: False,
+    ) -> None:
+        """`read_cpu_s`: CPU seconds of a Pod since its start, NaN unknown; `wall`: seconds since 1970; `lives`: whether
+        this very process still runs."""
         self.table, self.run_times = ProgressTable(), RunTimes()
-        self._read_cpu_s, self._wall = read_cpu_s, wall
+        self._read_cpu_s, self._wall, self._lives = read_cpu_s, wall, lives
         self._pods: Mapping[str, Pod] = {}
         self._seen: dict[str, tuple[Pod, float]] = {}
         self._cores: dict[str, float] = {}
         self._used: dict[str, tuple[float, float]] = {}
 
-    def report(self, pod: Pod, now_s: float, done: float, total: float) -> None:
-        self.table.report(pod.key, now_s, done, total, self._read_cpu_s(pod))
+    def report(self, pod: Pod, now_s: float, done: float, total: float, process: Process | None = None) -> None:
+        """`process`: the one that reports."""
+        job = self.table.get(pod.key)
+        if job is not None and done < job.done < job.total and self._is_ahead(job.reporter, process):
+            return
+        self.table.report(pod.key, now_s, done, total, self._read_cpu_s(pod), process)
+
+    def ask(self, pod: Pod, next_s: float) -> None:
+        """The next report of this Pod was asked for in `next_s`."""
+        if (job := self.table.get(pod.key)) is not None:
+            job.asked_s = next_s
+
+    def _is_ahead(self, first: Hashable, other: Process | None) -> bool:
+        """Whether `first`, which has reported more than `other`, is another process that still runs."""
+        return isinstance(first, Process) and first != other and self._lives(first)
 
     def look(self, now_s: float, pods: Mapping[str, Pod]) -> None:
         """Once a second: who came, who ended, and what those use that do not report."""

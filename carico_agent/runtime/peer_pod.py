@@ -114,6 +114,13 @@ class PeerPods:
             raise NotInPod(f"process {process.pid} has moved to another cgroup; connect again")
         return self._pod(now)
 
+    def lives(self, process: Process) -> bool:
+        """Whether that very process still runs."""
+        try:
+            return self.look(process.pid).started_ticks == process.started_ticks
+        except NotInPod:
+            return False
+
     def look(self, pid: int) -> Process:
         """The process with this pid. Raises NotInPod when it is gone."""
         try:

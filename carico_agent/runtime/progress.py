@@ -1,17 +1,19 @@
 """What jobs have reported: a table by Pod, bounded. Pure: times are arguments, in monotonic seconds.
 
-Less done than before is a new run. A job is stale after ten of its own intervals without a report, and its work is
-then unknown. The table holds Pods that run, at most `most`, and the last nine reports of each.
+Less done than before is a new run, except from another process of the Pod than the one that is ahead, while that one
+lives: of the ranks of a training the first counts. A job is stale after ten of its own intervals without a report, or
+of those it was asked for, and its work is then unknown. The table holds Pods that run, at most `most`, and the last
+nine reports of each.
 """
 
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
 from statistics import median
 from typing import Any
 
-from carico_agent.runtime.work_left import SLOPES, Point, WorkLeft, estimate
+from carico_agent.runtime.work_left import SLOPES, Pace, Point, WorkLeft, left, pace
 
 MOST_JOBS = 1024
 STALE_INTERVALS = 10
@@ -67,6 +69,12 @@ class Job:
     points: deque[Point] = field(default_factory=lambda: deque(maxlen=SLOPES + 1))
     """Reports in which it had moved on."""
     gaps_s: deque[float] = field(default_factory=lambda: deque(maxlen=SLOPES))
+    asked_s: float = LEAST_INTERVAL_S
+    """When its next report was asked for: with many jobs on a node, later than the last ones came."""
+    reporter: Hashable = None
+    """The process that reported last."""
+    shown: Pace | None = None
+    """What `points` show."""
 
     @property
     def done(self) -> float:
@@ -74,15 +82,13 @@ class Job:
 
     @property
     def interval_s(self) -> float:
-        return max(LEAST_INTERVAL_S, median(self.gaps_s)) if self.gaps_s else FIRST_INTERVAL_S
+        return max(self.asked_s, median(self.gaps_s)) if self.gaps_s else FIRST_INTERVAL_S
 
     def is_stale(self, now_s: float) -> bool:
         return self.done < self.total and now_s - self.last_s > STALE_INTERVALS * self.interval_s
 
     def left(self, now_s: float) -> WorkLeft:
-        return (
-            WorkLeft() if self.is_stale(now_s) else estimate(self.points, self.total, now_s, from_start=self.runs == 1)
-        )
+        return WorkLeft() if self.is_stale(now_s) else left(self.shown, self.total, now_s)
 
 
 class ProgressTable:
@@ -108,17 +114,20 @@ class ProgressTable:
     def get(self, key: str) -> Job | None:
         return self._jobs.get(key)
 
-    def report(self, key: str, t: float, done: float, total: float, cpu_s: float = nan) -> None:
-        """A report of the Pod `key` at `t`, when it had used `cpu_s`."""
+    def report(
+        self, key: str, t: float, done: float, total: float, cpu_s: float = nan, reporter: Hashable = None
+    ) -> None:
+        """A report of the Pod `key` at `t`, when it had used `cpu_s`; `reporter`: the process it came from."""
         self.reports += 1
         job = self._jobs.get(key)
         if job is None or done < job.done or cpu_s < job.points[-1].cpu_s:
             job = self._begin(key, total, job)
         else:
             job.gaps_s.append(t - job.last_s)
-        job.total, job.last_s = total, t
+        job.total, job.last_s, job.reporter = total, t, reporter
         if not job.points or done > job.done:
             job.points.append(Point(t, done, cpu_s))
+            job.shown = pace(job.points, from_start=job.runs == 1)
 
     def _begin(self, key: str, total: float, before: Job | None) -> Job:
         self._jobs.pop(key, None)

@@ -21,6 +21,8 @@ SLOPES = 8
 """Slopes in the median; 9 reports."""
 LEAST_SLOPES = 2
 """An estimate of fewer is uncertain."""
+MOST_LEFT_S = 1e8
+"""No job counts for more, three years of a core: one that reports nonsense must not hide all others of its cluster."""
 MOST_SPREAD = 0.5
 """Quartiles of the slopes further apart than this share of the median: uncertain."""
 
@@ -49,6 +51,51 @@ class WorkLeft:
     uncertain: bool = True
 
 
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """What the reports of one run show; made once per report, asked once a second."""
+
+    last: Point
+    slope: float
+    """CPU seconds per unit of progress; NaN unknown."""
+    cores: float = nan
+    interval_s: float = 0.0
+    uncertain: bool = True
+
+
+def pace(points: Collection[Point], from_start: bool = True) -> Pace | None:
+    """Of the last reports, oldest first; None without any."""
+    if not points:
+        return None
+    recent = list(points)[-SLOPES - 1 :]
+    last = recent[-1]
+    slopes = [
+        (b.cpu_s - a.cpu_s) / (b.done - a.done) for a, b in pairwise(recent) if b.done > a.done and b.cpu_s >= a.cpu_s
+    ]
+    if not slopes:
+        first = from_start and last.done > 0 and last.cpu_s > 0
+        return Pace(last, last.cpu_s / last.done if first else nan)
+    slope = median(slopes)
+    uncertain = len(slopes) < LEAST_SLOPES or _spread(slopes, slope) > MOST_SPREAD
+    return Pace(last, slope, _cores(recent), (last.t - recent[0].t) / (len(recent) - 1), uncertain)
+
+
+def left(shown: Pace | None, total: float, now_s: float) -> WorkLeft:
+    """What is left at `now_s` of a run that has shown this."""
+    if shown is None:
+        return WorkLeft()
+    last, cores = shown.last, shown.cores
+    if last.done >= total:
+        return WorkLeft(0.0, nan, 0.0, uncertain=False)
+    if not isfinite(shown.slope):
+        return WorkLeft()
+    # between two reports a job works on: for at most one interval, for then it would have reported
+    since_s = min(max(0.0, now_s - last.t), shown.interval_s)
+    used_s = since_s * cores if isfinite(cores) else 0.0
+    cpu_s = min(max(0.0, (total - last.done) * shown.slope - used_s), MOST_LEFT_S)
+    return WorkLeft(cpu_s, cores, cpu_s / cores if cores > 0 else nan, shown.uncertain)
+
+
 def estimate(points: Collection[Point], total: float, now_s: float, from_start: bool = True) -> WorkLeft:
     """From the last reports of one run, oldest first. `from_start`: the run began with the Pod, so that even the first
     report has a slope, all CPU so far over all progress so far; an uncertain one.
@@ -56,31 +103,11 @@ def estimate(points: Collection[Point], total: float, now_s: float, from_start: 
     A job that needs 3 CPU seconds for 1 % and gets half a core:
 
     >>> points = [Point(6.0 * n, float(n), 3.0 * n) for n in range(10)]
-    >>> left = estimate(points, 100.0, now_s=54.0)
-    >>> left.cpu_s, left.cores, left.end_s, left.uncertain
+    >>> found = estimate(points, 100.0, now_s=54.0)
+    >>> found.cpu_s, found.cores, found.end_s, found.uncertain
     (273.0, 0.5, 546.0, False)
     """
-    if not points:
-        return WorkLeft()
-    recent = list(points)[-SLOPES - 1 :]
-    last = recent[-1]
-    if last.done >= total:
-        return WorkLeft(0.0, nan, 0.0, uncertain=False)
-    slopes = [
-        (b.cpu_s - a.cpu_s) / (b.done - a.done) for a, b in pairwise(recent) if b.done > a.done and b.cpu_s >= a.cpu_s
-    ]
-    if not slopes and from_start and last.done > 0 and last.cpu_s > 0:
-        return WorkLeft((total - last.done) * last.cpu_s / last.done)
-    if not slopes:
-        return WorkLeft()
-    slope = median(slopes)
-    cores = _cores(recent)
-    # between two reports a job works on: for at most one interval, for then it would have reported
-    interval_s = (last.t - recent[0].t) / (len(recent) - 1)
-    since_s = min(max(0.0, now_s - last.t), interval_s)
-    cpu_s = max(0.0, (total - last.done) * slope - (since_s * cores if isfinite(cores) else 0.0))
-    end_s = cpu_s / cores if cores > 0 else nan
-    return WorkLeft(cpu_s, cores, end_s, len(slopes) < LEAST_SLOPES or _spread(slopes, slope) > MOST_SPREAD)
+    return left(pace(points, from_start), total, now_s)
 
 
 def _cores(points: Sequence[Point]) -> float:

@@ -7,6 +7,7 @@ younger of both. An agent without a Lease writes its Node object again instead.
 import asyncio
 import json
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from itertools import islice
 from math import inf, isfinite, nan
@@ -25,6 +26,7 @@ from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
 from carico_agent.schedule.placement.place import Place
+from carico_agent.schedule.train_jobs import TrainWork
 
 NODES_PER_ROUND = 100
 """Nodes with unprofiled or starting Pods that are refreshed in one go (0.1 s apart)."""
@@ -231,6 +233,15 @@ class Cluster:
         self.costs.put(node.name, node.kinds)
         state.work_jobs, state.work_s = node.work_jobs, node.work_s
         self._refresh(node.name, now_s)
+
+    def take_train_work(self, found: Mapping[str, TrainWork]) -> None:
+        """The work left of Kubeflow TrainJobs, on all nodes that have any."""
+        now_s = time.monotonic()
+        for name, state in self.nodes.items():
+            work = found.get(name, TrainWork())
+            if (state.train_pods, state.train_s) != (work.pods, work.work_s):
+                state.train_pods, state.train_s = work.pods, work.work_s
+                self._refresh(name, now_s)
 
     def heartbeats_listed(self, heartbeats: list["Heartbeat"]) -> None:
         names = {one.node for one in heartbeats}

@@ -85,6 +85,10 @@ class NodeState:
     """Pods whose work left is in `work_s`."""
     work_s: float = 0.0
     """What they still need, as published [CPU seconds]."""
+    train_pods: int = 0
+    """Pods of Kubeflow TrainJobs that say how long they take (train_jobs.py)."""
+    train_s: float = 0.0
+    """What those still need [CPU seconds]."""
     memory_requested: float = 0.0
     """The same [bytes]."""
     kinds: NodeKinds | None = None
@@ -128,6 +132,8 @@ class NodeColumns:
     left_network: Floats
     work_jobs: Floats
     work_s: Floats
+    train_pods: Floats
+    train_s: Floats
 
     def __init__(
         self, states: Sequence[NodeState], rows: NDArray[np.intp], numbers: Floats, costs: Callable[[str], Floats]

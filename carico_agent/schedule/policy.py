@@ -50,6 +50,8 @@ class Policy(ABC, Generic[S]):
 
     name: ClassVar[str]
     """What `[extender] policy` calls it; its settings stand in `[extender.policies.NAME]`."""
+    reads_train_jobs: ClassVar[bool] = False
+    """It wants to know how much work Kubeflow TrainJobs have left."""
     Settings: ClassVar[type]
     """A frozen dataclass with a documented default for every field."""
 

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Callable
 
 from lab import bench
-from lab.bench import api, imports, lateness, runtime, soak, stages, timer, whole
+from lab.bench import api, imports, lateness, progress, runtime, soak, stages, timer, whole
 from lab.bench.table import Row, lines, missing
 
 
@@ -28,6 +28,7 @@ def main() -> int:
         "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),
         "api": ("local socket", lambda: api.measure(2000 if quick else 10_000)),
         "lateness": ("lateness under full load", lambda: lateness.measure(8 if quick else 40)),
+        "progress": ("reports of jobs", lambda: progress.measure(quick)),
         "imports": ("imports in a fresh interpreter (CPU time)", imports.measure),
     }
     if given.soak is not None:

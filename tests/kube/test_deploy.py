@@ -20,7 +20,8 @@ from tests.kube.schema import SCHEMAS, problems
 
 DEPLOY = TREE / "deploy"
 PARTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "federation").glob("[0-9]*.yaml"))]
-MANIFESTS = [*PARTS, *sorted((DEPLOY / "admission").glob("*.yaml"))]
+PROGRESS = [DEPLOY / "progress/train-job.yaml", DEPLOY / "progress/train-jobs-rbac.yaml"]
+MANIFESTS = [*PARTS, *sorted((DEPLOY / "admission").glob("*.yaml")), *PROGRESS]
 
 
 @pytest.mark.parametrize("file", MANIFESTS, ids=lambda file: file.stem)
@@ -95,6 +96,23 @@ def test_kustomize_has_every_object() -> None:
     names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
     wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed)))
     assert names == wanted
+
+
+def test_the_overlay_for_progress_changes_what_it_should() -> None:
+    """Its patches name objects of the base; the extender's configuration is that of the base and one line more; the job
+    mounts the folder in which the client looks."""
+    overlay = DEPLOY / "progress"
+    base = {(d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))}
+    patches = [overlay / one["path"] for one in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]]
+    found = {(d["kind"], d["metadata"]["name"]): d for d in documents(*patches)}
+    assert set(found) <= set(base)
+    assert found["DaemonSet", "carico-agent"]["spec"]["template"]["spec"]["hostPID"] is True
+    configs = [table["ConfigMap", "carico-extender"]["data"]["config.toml"] for table in (base, found)]
+    assert configs[1].replace('policy = "least-left"\n', "") == configs[0]
+    assert parse(tomllib.loads(configs[1])).extender.policy == "least-left"
+    job = yaml.safe_load((overlay / "train-job.yaml").read_text())["spec"]["template"]["spec"]
+    folder = parse({"socket": {"path": "/run/carico/agent.sock"}}).progress_path.parent
+    assert job["containers"][0]["volumeMounts"][0]["mountPath"] == job["volumes"][0]["hostPath"]["path"] == str(folder)
 
 
 @pytest.mark.parametrize("name", ["carico-agent", "carico-extender", "carico-aggregator"])

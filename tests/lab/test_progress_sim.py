@@ -23,6 +23,7 @@ from lab.progress.placers import (
     round_robin,
     total_s,
 )
+from lab.progress.report import RESULTS, page
 from lab.progress.workers import THREADS, Job, Kind, Worker, shares
 from lab.progress_sim import BIRNN, SCHEDULES, simulate, table
 
@@ -146,3 +147,12 @@ def test_the_command_prints_every_row_and_the_same_twice() -> None:
     rows = json.loads(first)
     assert len(rows) == len(SCHEDULES) * len(PLACERS)
     assert first == second
+
+
+def test_the_page_of_results_is_made_of_what_was_kept_and_keeps_its_promises() -> None:
+    assert (RESULTS / "progress.md").read_text() == page(), "python -m lab.progress.report renews it"
+    kept = {(row["schedule"], row["placer"]): row for row in json.loads((RESULTS / "progress.json").read_text())}
+    assert set(kept) == {(schedule.name, name) for schedule in SCHEDULES for name in PLACERS}
+    for schedule in ("random 20/4 in 600 s", "random 60/7 in 1200 s"):
+        row = kept[schedule, "least-left"]
+        assert (row["seeds"] >= 20, row["against_count"] <= 0.97, row["against_random"] <= 0.70) == (True, True, True)

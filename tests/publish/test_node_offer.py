@@ -11,7 +11,7 @@ from carico_agent.kube.names import POD_CAPACITY, RESOURCE, SLOTS, STATUS
 from carico_agent.kube.placement_lease import Offer
 from carico_agent.kube.pods import PodFacts
 from carico_agent.publish.node_offer import HeldPods, amount, held_pods, patch, places
-from carico_agent.publish.status import Status
+from carico_agent.publish.status import Status, WorkStatus
 from carico_agent.publish.throttle import Summary, ThrottleConfig
 
 
@@ -51,3 +51,12 @@ def test_the_patch_of_an_unknown_number_removes_it() -> None:
     gone = patch(status, Summary(None, "stale"), Offer(0, None), RESOURCE, 150.0)
     assert (gone["metadata"]["annotations"][SLOTS], "status" in gone) == (None, False)
     assert json.loads(gone["metadata"]["annotations"][STATUS])["mode"] == "stale"
+
+
+def test_work_left_is_three_numbers_however_many_jobs_there_are() -> None:
+    work = WorkStatus(jobs=1000, unknown=24, uncertain=3, total_s=1e11, longest_s=1e8)
+    status = Status(node="a", pod_capacity=2.0, slots=8.0, mode="measured", work=work)
+    body = patch(status, Summary(8, "measured"), Offer(7, 5), RESOURCE, 150.0)
+    assert json.loads(body["metadata"]["annotations"][STATUS])["work"] == {"jobs": 1000, "sum_s": 1e11, "max_s": 1e8}
+    idle = patch(Status(node="a", pod_capacity=2.0, slots=8.0), Summary(8, "measured"), Offer(7, 5), RESOURCE, 150.0)
+    assert "work" not in json.loads(idle["metadata"]["annotations"][STATUS])

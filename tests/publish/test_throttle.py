@@ -102,3 +102,33 @@ def test_large_nodes_do_not_report_every_pod() -> None:
 def test_impossible_settings_are_refused(bad: dict[str, float]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         WriteThrottle(ThrottleConfig(**bad))
+
+
+def written_work(works: list[float], period_s: float = 10.0) -> list[float]:
+    """The work left that is published while it goes through `works`, and nothing else changes."""
+    throttle, found = WriteThrottle(), list[float]()
+    throttle.repeat_s = inf
+    for at, work_s in enumerate(works):
+        summary = throttle.summary(8.5, "measured", work_s)
+        if throttle.reason(at * period_s, summary):
+            throttle.wrote(at * period_s, summary)
+            found.append(summary.work_s)
+    return found
+
+
+def test_work_that_shrinks_evenly_is_worth_few_writes_and_its_end_is_one() -> None:
+    """An hour of work on one core: each number is a quarter below the one before, the last is 0."""
+    found = written_work([max(0.0, 3600.0 - 10.0 * at) for at in range(400)])
+    assert len(found) < 20
+    assert found[0] == 3600.0
+    assert found[-1] == 0.0
+
+
+def test_what_is_published_is_never_further_off_than_a_quarter_or_half_a_minute() -> None:
+    works = [1000.0, 990.0, 400.0, 395.0, 380.0, 20.0, 15.0, 0.0, 5.0, 0.0]
+    throttle = WriteThrottle()
+    for at, work_s in enumerate(works):
+        summary = throttle.summary(8.5, "measured", work_s)
+        assert abs(summary.work_s - work_s) < max(30.0, 0.25 * max(summary.work_s, work_s))
+        assert (summary.work_s > 0) == (work_s > 0)
+        throttle.wrote(60.0 * at, summary)

@@ -8,9 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.runtime.jobs import Jobs
+from carico_agent.runtime.peer_pod import Process
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.progress import BadReport, ProgressTable, parse, summary
-from carico_agent.runtime.work_left import MOST_RUNS, Point, RunTimes, WorkLeft, estimate
+from carico_agent.runtime.work_left import MOST_LEFT_S, MOST_RUNS, Point, RunTimes, WorkLeft, estimate
 
 
 @pytest.mark.parametrize(
@@ -118,6 +119,46 @@ def test_backwards_is_a_new_run() -> None:
     assert isnan(table.left("a", 6.0).cpu_s)
     table.report("a", 7.0, 2, 10, 13.0)
     assert table.left("a", 7.0).cpu_s == pytest.approx(8.0)
+
+
+ROWS: list[tuple[str, list[tuple[int, int]], set[int], tuple[float, int]]] = [
+    ("two ranks, the second a step behind", [(1, 5), (2, 4), (1, 6), (2, 5)], {1, 2}, (6, 1)),
+    ("the second overtakes", [(1, 5), (2, 6), (1, 5), (2, 7)], {1, 2}, (7, 1)),
+    ("the same process begins again", [(1, 5), (1, 1)], {1}, (1, 2)),
+    ("the first has ended, the next begins", [(1, 5), (2, 1)], {2}, (1, 2)),
+    ("one process for each report, as with curl", [(1, 1), (2, 2), (3, 3)], set(), (3, 1)),
+    ("the first is done and waits, another one begins", [(1, 9), (2, 1)], {1, 2}, (1, 2)),
+]
+
+
+@pytest.mark.parametrize(("reports", "living", "found"), [row[1:] for row in ROWS], ids=[row[0] for row in ROWS])
+def test_several_processes_of_one_pod(
+    reports: list[tuple[int, int]], living: set[int], found: tuple[float, int]
+) -> None:
+    """(pid, done) of 9: what counts in the end, and how many runs were seen."""
+    jobs, pod = Jobs(lambda _: nan, lambda: 0.0, lambda process: process.pid in living), Pod("uid-1", "a", "lab")
+    for at, (pid, done) in enumerate(reports):
+        jobs.report(pod, float(at), done, 9, Process(pid, 1, "/pod"))
+    job = jobs.table.get(pod.key)
+    assert job is not None
+    assert (job.done, job.runs) == found
+
+
+def test_a_job_that_was_asked_to_wait_is_not_stale_while_it_does() -> None:
+    jobs, pod = Jobs(lambda _: nan, lambda: 0.0), Pod("uid-1", "a", "lab")
+    for second in range(9):
+        jobs.report(pod, float(second), second, 100)
+    jobs.ask(pod, 30.0)
+    job = jobs.table.get(pod.key)
+    assert job is not None
+    assert not job.is_stale(8 + 299)
+    assert job.is_stale(8 + 301)
+
+
+def test_one_job_counts_for_three_years_of_a_core_at_most() -> None:
+    absurd = [Point(float(k), 1e-9 * k, float(k)) for k in range(9)]
+    assert estimate(absurd, 1e15, 8.0).cpu_s == MOST_LEFT_S
+    assert estimate(absurd[1:2], 1e15, 8.0).cpu_s == MOST_LEFT_S
 
 
 def test_a_counter_that_began_again_is_a_new_run() -> None:

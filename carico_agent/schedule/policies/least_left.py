@@ -9,7 +9,8 @@ needs no tie-break rule but one.
 
 Why Pods of which nothing is known count as the mean job of the cluster: a Pod says nothing in its first seconds, and
 ten Pods that come at once would all go to the node with least work left. Where no job reports at all, what remains is
-the number of Pods per core.
+the number of Pods per core. Of Pods that do not report but belong to a Kubeflow TrainJob, its own status says how long
+they take (train_jobs.py).
 """
 
 from typing import ClassVar
@@ -32,6 +33,7 @@ class LeastLeft(PodCapacity):
     """
 
     name: ClassVar[str] = "least-left"
+    reads_train_jobs: ClassVar[bool] = True
 
     def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
         """The best alone gets 10: kube-scheduler adds other scores, and a tie would leave the choice to them."""
@@ -50,9 +52,12 @@ class LeastLeft(PodCapacity):
 def work_left(nodes: NodeColumns) -> Floats:
     """Work left per core [s], with the Pods of which nothing is known. Cores count only where all nodes say theirs."""
     jobs, work_s = nodes.work_jobs, nodes.work_s
-    known = jobs.sum()
-    mean_s = work_s.sum() / known if known and work_s.sum() > 0 else 1.0
-    all_s = work_s + np.maximum(0.0, nodes.assigned - jobs) * mean_s
+    known, known_s = (jobs + nodes.train_pods).sum(), (work_s + nodes.train_s).sum()
+    mean_s = known_s / known if known and known_s > 0 else 1.0
+    silent = np.maximum(0.0, nodes.assigned - jobs)
+    trained = np.minimum(silent, nodes.train_pods)  # a Pod that reports to its node as well is counted there
+    train_s = np.divide(nodes.train_s, nodes.train_pods, out=np.zeros(len(nodes)), where=nodes.train_pods > 0)
+    all_s = work_s + trained * train_s + (silent - trained) * mean_s
     cores = nodes.cpu if np.isfinite(nodes.cpu).all() else np.ones(len(nodes))
     left: Floats = all_s / cores
     return left
