@@ -7,7 +7,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo test test-kube test-burst test-node test-plugins test-service test-distros qemu browser screenshots soak check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -28,6 +28,10 @@ test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kube
 test-burst: $(VENV)/.dev ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)
 	@./tests/kube/build.sh
 	@CARICO_EXAMPLES=2000 CARICO_BURST_WHOLE=1 $(BIN)/python -m pytest tests/burst -rs
+
+test-plane: $(VENV)/.dev ## carico plane on a real control plane, killed at fifty moments (six minutes)
+	@./tests/kube/build.sh
+	@CARICO_KILL_MOMENTS=50 $(BIN)/python -m pytest tests/plane -rs
 
 test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
 	@$(BIN)/python -m tests.node
@@ -57,6 +61,15 @@ screenshots: $(VENV)/.dev browser ## docs/page.png and docs/cluster.png from the
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
+
+SEED ?= $(shell date +%Y%m%d)
+fuzz: $(VENV)/.dev ## at night: millions of damaged files, messages and requests, 10,000 lives of an agent with plugins (SEED=1: others)
+	@echo "seed $(SEED)"
+	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -rs tests/faults/test_fuzz_parsers.py \
+		tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_api.py tests/faults/test_plugin_crashes.py tests/plugin_host/test_plugin_machine.py
+
+mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree; each must break the test that guards it
+	@$(BIN)/python -m tests.mutations
 
 check: $(VENV)/.dev ## style, types, layers
 	@$(BIN)/ruff format --check -q .

@@ -16,6 +16,7 @@ import tempfile
 import threading
 import time
 import urllib.request
+from abc import ABC, abstractmethod
 from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
@@ -26,12 +27,13 @@ from carico_agent.plane.components import load_of
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.exposition import Totals, read
 from carico_agent.plane.window import WANTED, Reading, between
-from lab.plane_parts import PARTS, LabPlane, has_all, spawn
+from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.control_plane import ApiError, free_port, wait_for
 from plugins.control_plane.weights import Weight, stepped
 
 TREE = Path(__file__).parent.parent
 RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
+AGAIN = TREE / "lab/results/plane_again.json"
 FIGURE = TREE / "lab/figures/plane-leases.png"
 ARMS = ("nothing", "seats", "seats+weights", "quotas", "wrapper")
 NODES, PODS = 300, 3000
@@ -50,6 +52,7 @@ class Lab:
         self.folder = folder
         self.plane = LabPlane(folder, PLANE_CPU)
         self.saturation = 0.0
+        self.closed_per_s: dict[int, float] = {}
         self.curve: list[tuple[float, float]] = []
 
     def start(self) -> None:
@@ -63,7 +66,9 @@ class Lab:
 
     def client(self, role: str, seconds: float, *rest: str, nice: int = 0) -> "subprocess.Popen[str]":
         command = [sys.executable, "-m", "lab.plane_client", role, self.plane.server, str(self.plane.ca), str(seconds)]
-        return spawn([*command, *rest], CLIENT_CPU, nice)
+        process = spawn([*command, *rest], CLIENT_CPU, nice)
+        self.plane.groups.put(CLIENTS, process.pid)
+        return process
 
     def closed(self, workers: int, seconds: float) -> float:
         rate: float = json.loads(self.client("greedy", seconds, "0", "", str(workers)).communicate()[0])["ok_per_s"]
@@ -74,6 +79,7 @@ class Lab:
         try:
             for workers in (1, 2, 4, 8, 16, 32, 64):
                 rate = self.closed(workers, 6.5)
+                self.closed_per_s[workers] = rate
                 self.saturation = max(self.saturation, rate)
                 print(f"{workers} workers: {rate:.0f}/s", flush=True)
             shown = service.shown()
@@ -95,11 +101,13 @@ class Lab:
         try:
             time.sleep(WARM_S)
             before, spent = self.rejected(), self.plane.cpu_s()
+            earlier = service.cost() if service else None
             others = [self.client("nodes", MEASURED_S, str(NODES)), self.client("pods", MEASURED_S, "2")]
             leases, pods = (json.loads(one.communicate()[0]) for one in others)
             after, used = self.rejected(), self.plane.cpu_s()
             asked = json.loads(greedy.communicate()[0])
             shown = service.shown() if service else None
+            later = service.cost() if service else None
         finally:
             if steering:
                 steering.stop()
@@ -119,7 +127,8 @@ class Lab:
             "own": shown and shown["own"],
             "kubernetes": shown and shown["kubernetes"],
             "steps": steering.steps if steering else None,
-            "lasted_s": service.lasted_s if service else None,
+            "closed": self.closed_per_s,
+            "period": per_period(earlier, later) if earlier and later else None,
         }
         lease = leases["latency_ms"].get("PATCH", {})
         print(f"{arm} at {load}: leases p99 {lease.get('p99')} ms, greedy {asked['ok_per_s']:.0f}/s", flush=True)
@@ -152,12 +161,8 @@ class Service:
                 stderr=log,
                 cwd=TREE,
             )
-        self._began_s = time.monotonic()
+        lab.plane.groups.put(CLIENTS, self._process.pid)
         wait_for(lambda: self._shown(), "the service answers")
-
-    @property
-    def lasted_s(self) -> float:
-        return time.monotonic() - self._began_s
 
     def _shown(self) -> Any:
         try:
@@ -169,12 +174,24 @@ class Service:
     def shown(self) -> Any:
         return wait_for(lambda: (seen := self._shown()) and seen["diagnosis"] and seen, "the service has looked")
 
+    def cost(self) -> tuple[float, float, float]:
+        """When [s], CPU time so far [s], requests so far."""
+        seen = self.shown()
+        return time.monotonic(), float(seen["own"]["cpu_s"]), float(seen["kubernetes"]["requests"])
+
     def stop(self) -> None:
         self._process.terminate()
         self._process.wait(timeout=30)
 
 
-class Steering:
+def per_period(earlier: tuple[float, float, float], later: tuple[float, float, float]) -> dict[str, float]:
+    """What one period costs the service once it runs."""
+    lasted_s, cpu_s, requests = (b - a for a, b in zip(earlier, later, strict=True))
+    periods = lasted_s / STEP_S
+    return {"cpu_s": cpu_s / periods, "requests": requests / periods}
+
+
+class Steering(ABC):
     """A loop beside a run: once per STEP_S."""
 
     def __init__(self, lab: Lab) -> None:
@@ -188,8 +205,9 @@ class Steering:
                 self.step()
                 self.steps += 1
 
+    @abstractmethod
     def step(self) -> None:
-        raise NotImplementedError
+        """Look, and change what follows."""
 
     def stop(self) -> None:
         self._ended.set()
@@ -266,7 +284,7 @@ def readings(lab: Lab) -> dict[str, Reading]:
 # ---- results
 
 
-def measure(arms: list[str], loads: list[float]) -> None:
+def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> None:
     if not has_all():
         raise SystemExit("the control plane is not built: tests/kube/build.sh")
     with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
@@ -274,21 +292,21 @@ def measure(arms: list[str], loads: list[float]) -> None:
         try:
             lab.start()
             lab.calibrate()
-            if RESULTS.exists():  # rows of one load are compared: all of one run
-                rows = json.loads(RESULTS.read_text())
-                RESULTS.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
+            if results.exists():  # rows of one load are compared: all of one run
+                rows = json.loads(results.read_text())
+                results.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
             for load in loads:
                 for arm in arms:
                     row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}
-                    keep(row)
+                    keep(row, results)
         finally:
             lab.plane.stop()
 
 
-def keep(row: dict[str, Any]) -> None:
-    rows = json.loads(RESULTS.read_text()) if RESULTS.exists() else []
+def keep(row: dict[str, Any], results: Path) -> None:
+    rows = json.loads(results.read_text()) if results.exists() else []
     rows = [one for one in rows if (one["arm"], one["load"]) != (row["arm"], row["load"])]
-    RESULTS.write_text(json.dumps([*rows, row], indent=1) + "\n")
+    results.write_text(json.dumps([*rows, row], indent=1) + "\n")
 
 
 def _now() -> str:
@@ -299,13 +317,15 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--loads", nargs="+", type=float, default=[1.2])
+    parser.add_argument("--again", action="store_true", help="a second run, kept and reported beside the first")
     parser.add_argument("--report", action="store_true", help="only write the report from what was measured")
     given = parser.parse_args()
     if not given.report:
-        measure(given.arms, given.loads)
+        measure(given.arms, given.loads, AGAIN if given.again else RESULTS)
     from lab.plane_report import write
 
-    write(json.loads(RESULTS.read_text()), REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")
+    rows, again = (json.loads(path.read_text()) if path.exists() else [] for path in (RESULTS, AGAIN))
+    write(rows, again, REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")
 
 
 if __name__ == "__main__":

@@ -26,6 +26,8 @@ USERS = {
 }
 """FlowSchemas of 1.20 put the first into workload-low, the second into system, the third into workload-high."""
 NAMESPACES = 10
+CLIENTS = "clients"
+"""The cgroup of those who ask. Without one, a client on a machine that others use sent 0.9 where 1.2 was meant."""
 
 
 class LabPlane(Plane):
@@ -124,8 +126,8 @@ class Groups:
     def put(self, part: str, pid: int) -> None:
         folder = self._root / part
         folder.mkdir(parents=True, exist_ok=True)
-        if not self.v2:  # a group counts as much as one process outside of it: this one holds four that are busy
-            (self._root / "cpu.shares").write_text(str(8 * 1024))
+        if not self.v2:  # a group counts as much as one process outside of it: this one holds five that are busy
+            (self._root / "cpu.shares").write_text(str(16 * 1024))
         if self.v2:
             (self._root / "cgroup.subtree_control").write_text("+cpu")
         (folder / "cgroup.procs").write_text(str(pid))
@@ -148,7 +150,7 @@ class Groups:
             self.quota(part, None)
 
     def remove(self) -> None:
-        for folder in [*(self._root / part for part in PARTS), self._root]:
+        for folder in [*(self._root / part for part in (*PARTS, CLIENTS)), self._root]:
             if folder.exists():
                 folder.rmdir()
 

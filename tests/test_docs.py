@@ -106,6 +106,12 @@ FAULTS = (
     "kernel files",
     "nonsense on the socket",
     "gRPC messages",
+    "one user reserves all it can",
+    "plugin, disk or runtime hangs",
+    "while plugins write",
+    "a journal that names other files",
+    "run by root",
+    "`skip_names`",
     "a day of churn",
 )
 

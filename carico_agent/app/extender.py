@@ -8,6 +8,7 @@ import ssl
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
+from math import ceil
 from typing import Any
 
 from aiohttp import web
@@ -19,13 +20,14 @@ from carico_agent.kube.errors import KubeError
 from carico_agent.net import metrics
 from carico_agent.net.address import is_loopback, split_listen
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json
+from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json, request_id
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission, overview, policies
 from carico_agent.schedule import extender as logic
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.expired import ExpiredNodes
+from carico_agent.schedule.explain import explained
 from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
@@ -44,6 +46,8 @@ SCHEDULER_LIMITS = Limits(connections=256, requests_per_s=0)
 WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
 """What one address may ask of the admission webhook. An API server opens a connection for every binding that waits,
 which may be hundreds."""
+WHY_PER_S, WHY_BURST = 5.0, 20
+"""Answers to "why" for all who ask: each looks at all nodes, some milliseconds for 5,000."""
 BODY_S = 5.0
 """A body must be here within this [s]."""
 
@@ -102,6 +106,7 @@ class ExtenderServer:
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
+        self._why_budget = TokenBucket(per_s=WHY_PER_S, burst=WHY_BURST)
         self._stopping = asyncio.Event()
         self._cost = OwnCost()
 
@@ -111,7 +116,8 @@ class ExtenderServer:
         api = HttpServer(self.routes(), RateLimiter(SCHEDULER_LIMITS), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
-        webhook = HttpServer({"/admit": {"POST": admit}, "/readyz": {"GET": self._readyz}}, RateLimiter(WEBHOOK_LIMITS))
+        reads = {"/readyz": {"GET": self._readyz}, "/why/{id}": {"GET": self._why}}
+        webhook = HttpServer({"/admit": {"POST": admit}, **reads}, RateLimiter(WEBHOOK_LIMITS))
         if self._admission_listen is not None:
             await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
         page = await open_cluster_page(self._page, ExtenderFacts(self.cluster))
@@ -153,6 +159,7 @@ class ExtenderServer:
             "/bind": {"POST": self._timed("bind", self.extender.bind)},
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
+            "/why/{id}": {"GET": self._why},
             "/metrics": {"GET": self._metrics},
         }
 
@@ -184,6 +191,17 @@ class ExtenderServer:
         if not self.cluster.synced:
             raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
         return answer({"ok": True, "nodes": len(self.cluster.nodes), "pods": len(self.cluster.ledger)})
+
+    async def _why(self, request: web.BaseRequest) -> web.StreamResponse:
+        """Which nodes would refuse the Pod with this UID now, and why. Also on the webhook's port, which the API server
+        can forward to: it has no client certificate for the other one. Who knows a Pod's UID may read the Pod."""
+        if not self.cluster.synced:
+            raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
+        if wait_s := self._why_budget.take(time.monotonic()):
+            raise ApiError(429, "too many questions", {"Retry-After": str(ceil(wait_s))})
+        if (verdicts := self.extender.why(request_id(request))) is None:
+            raise ApiError(404, "kube-scheduler has not asked this extender about such a Pod")
+        return answer({"policy": self._settings.policy, **explained(verdicts)})
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         text = metrics.render(self._families())

@@ -30,6 +30,8 @@ class Wish:
     """The `carico` command it runs; its environment is two folders up."""
     tuning: bool = False
     containerd: bool = False
+    loopback_only: bool = False
+    """Its configuration names nobody beyond this machine: then it cannot reach anybody either."""
     lasting: bool = True
     """For this machine, not for an image elsewhere: then its environment must last."""
 
@@ -61,6 +63,8 @@ def plan(wish: Wish) -> dict[Path, str]:
         wanted[DROP_INS / "tuning.conf"] = "tuning.conf"
     if wish.containerd:
         wanted[DROP_INS / "containerd.conf"] = "containerd.conf"
+    if wish.loopback_only:
+        wanted[DROP_INS / "loopback.conf"] = "loopback.conf"
     if at_home:
         for service in SERVICES:
             wanted[UNITS / f"{service}.d/home.conf"] = "home.conf"
@@ -68,13 +72,23 @@ def plan(wish: Wish) -> dict[Path, str]:
 
 
 def _filled(text: str, carico: Path, prefix: Path) -> str:
-    return text.replace("@CARICO@", str(carico)).replace("@PREFIX@", str(prefix))
+    return text.replace("@CARICO@", quoted(carico)).replace("@PREFIX@", quoted(prefix))
+
+
+def quoted(path: Path) -> str:
+    """A path as units name it: blanks end a word and % begins a specifier (systemd.syntax, systemd.unit).
+
+    >>> quoted(Path("/opt/carico")), quoted(Path("/opt/a b"))
+    ('/opt/carico', '"/opt/a b"')
+    """
+    text = str(path).replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%")
+    return f'"{text}"' if any(character in text for character in " '\t") else text
 
 
 def installed(root: Path) -> list[Path]:
     """Files that an installation under `root` has left, without the configuration and what was learned."""
     candidates = [SYSUSERS, *(UNITS / name for name in SERVICES)]
-    drop_ins = ("tuning", "containerd", "home")
+    drop_ins = ("tuning", "containerd", "loopback", "home")
     candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in drop_ins]
     return [path for path in candidates if under(root, path).exists()]
 

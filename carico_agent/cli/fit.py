@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 BASIS = {
     "measured": "measured",
     "requests": "this kind has not run here: counted by its requests",
-    "prior": "this kind has not run here and requests nothing: one Pod is taken to keep one core busy",
+    "prior": "this kind has not run here: one Pod is taken to keep one core busy",
 }
 
 
@@ -52,12 +52,14 @@ def run(given: argparse.Namespace) -> int:
     if bool(given.kind) == bool(given.file) or given.count < 1:
         complain("give either KIND or -f FILE, and a --count of at least 1")
         return 2
+    from carico_agent.kube.errors import KubeError
+
     try:
         wanted = read_wanted(given.file) if given.file else _kind_alone(given.kind)
         if given.aggregator:
             return ask_cluster(given, settings, wanted)
         return ask_node(given, settings, wanted)
-    except (AgentError, AgentUnavailable, ConnectionError, OSError, ValueError) as error:
+    except (AgentError, AgentUnavailable, KubeError, OSError, ValueError) as error:
         complain(str(error))
         return 1
 
@@ -68,7 +70,7 @@ def _kind_alone(kind: str) -> "Wanted":
     return Wanted(kind)
 
 
-def read_wanted(file: str) -> "Wanted":
+def read_wanted(file: str, namespace: str = "default") -> "Wanted":
     """The first manifest in a file that makes Pods; raises OSError or ValueError."""
     import yaml
 
@@ -86,7 +88,7 @@ def read_wanted(file: str) -> "Wanted":
     problems: list[str] = []
     for document in documents:
         try:
-            return wanted_of(document)
+            return wanted_of(document, namespace)
         except BadManifest as error:
             problems.append(str(error))
     raise ValueError(f"{file}: {problems[0] if problems else 'empty'}")

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from carico_agent.cli._common import complain, load_settings
 from carico_agent.cli._units import AGENT, CONFIG, DROP_INS, CannotInstall, Wish, installed, plan, under
-from carico_agent.settings import example
+from carico_agent.settings import Settings, example
 
 AFTERWARDS = (
     ("systemd-sysusers", "/etc/sysusers.d/carico.conf"),
@@ -54,16 +54,18 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
+    fresh = not under(given.root, CONFIG).exists()
+    settings = load_settings(None if fresh else str(under(given.root, CONFIG)))
+    if settings is None:
+        return 1
     try:
-        wish = Wish(own_command(), given.tuning, given.containerd, lasting=given.root == Path("/"))
+        wish = Wish(own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/"))
         written = plan(wish)
     except CannotInstall as error:
         complain(str(error))
         return 1
-    if not under(given.root, CONFIG).exists():
+    if fresh:
         written[CONFIG] = example()
-    elif load_settings(str(under(given.root, CONFIG))) is None:
-        return 1
     stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
     try:
         put_down(given.root, written, stale, given.dry_run)
@@ -74,8 +76,16 @@ def run(given: argparse.Namespace) -> int:
         return 0
     code = after(AFTERWARDS, given.dry_run)
     if code == 0 and not given.dry_run:
+        if wish.loopback_only:
+            print("traffic beyond loopback is denied: the configuration asks for none; install again once it does")
         print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
     return code
+
+
+def alone(settings: Settings) -> bool:
+    """Whether the agent has nobody to talk to beyond this machine. Plugins of the site may have."""
+    beyond = settings.kubernetes.enabled, settings.federation.aggregators, settings.listen.address, settings.page.listen
+    return not any(beyond) and not settings.plugins.enabled
 
 
 def own_command() -> Path:

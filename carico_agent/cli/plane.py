@@ -5,6 +5,7 @@ table. As a service (--serve) it also keeps seats back, if told to: see [plane] 
 
 examples:
   carico plane --kubeconfig ~/.kube/config
+  carico plane --kubeconfig ~/.kube/config --cores 8 --interval 60    from a laptop; the server has 8 cores
   carico plane --component etcd=http://127.0.0.1:2381/metrics --watch
   carico plane --serve --seats write
   carico plane solve --table f.csv --requests 60000 --core-seconds 300 --window 60 --cores 6 --availability 0.999
@@ -32,6 +33,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--interval", metavar="S", type=_plane_solve.positive, default=10.0, help="time between two readings (10)"
+    )
+    parser.add_argument(
+        "--cores",
+        metavar="C",
+        type=_plane_solve.positive,
+        help="cores of the control plane's machine (default: as many as this one has)",
     )
     parser.add_argument("--audit", metavar="FILE", help="an audit log of the API server: the costliest users")
     parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
@@ -61,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
         return 2
     settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     others = {**settings.plane.components, **dict(given.component or ())}
-    settings = override(settings, "plane", components=others, seats=given.seats, listen=given.listen)
+    settings = override(settings, "plane", components=others, seats=given.seats, listen=given.listen, cores=given.cores)
     from carico_agent.kube.errors import KubeError
 
     try:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
 
 OUTPUTS = ("table", "json", "vpa", "patch", "resize", "checkpoint")
 HALF_LIFE_S = 86_400.0
+NOTHING_SEEN = "no container was seen (an agent that has just started: in a minute)"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -189,7 +190,7 @@ def _select(found: "Found", wanted: str | None) -> "Found":
             if fnmatchcase(key.workload.full_name if "/" in wanted else key.workload.name, wanted)
         }
     if not found.histories:
-        raise NoHistory(f"no container of {wanted} was seen" if wanted else "no container was seen")
+        raise NoHistory(f"no container of {wanted} was seen" if wanted else NOTHING_SEEN)
     return found
 
 

@@ -13,7 +13,7 @@ import json
 import os
 import ssl
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -96,21 +96,41 @@ def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.e
 
 def from_kubeconfig(path: str | os.PathLike[str], context: str = "") -> Access:
     """One context of a kubeconfig (default: its current-context). Relative paths are relative to the file."""
-    file = Path(path).expanduser()
-    try:
-        document = _parse(file.read_bytes(), file)
-    except OSError as error:
-        raise BadAccess(f"{file}: {error.strerror}") from error
-    name = context or document.get("current-context") or ""
+    return from_kubeconfigs([Path(path).expanduser()], context)
+
+
+def from_kubeconfigs(files: Sequence[Path], context: str = "") -> Access:
+    """The same of several files, as in $KUBECONFIG: what is found first counts."""
+    documents = {file: _read(file) for file in files}
+    name = context or next(
+        (str(one["current-context"]) for one in documents.values() if one.get("current-context")), ""
+    )
     if not name:
-        raise BadAccess(f"{file}: no current-context; give kubernetes.context")
-    chosen = _named(document, "contexts", "context", name, file)
-    cluster = _named(document, "clusters", "cluster", str(chosen.get("cluster", "")), file)
-    user = _named(document, "users", "user", str(chosen.get("user", "")), file) if chosen.get("user") else {}
-    return _access(cluster, user, str(chosen.get("namespace") or "default"), file)
+        raise BadAccess(f"{_list(documents)}: no current-context; name a context")
+    chosen, _ = _named(documents, "contexts", "context", name)
+    cluster, cluster_file = _named(documents, "clusters", "cluster", str(chosen.get("cluster", "")))
+    user: Mapping[str, Any] = {}
+    user_file = cluster_file
+    if chosen.get("user"):
+        user, user_file = _named(documents, "users", "user", str(chosen["user"]))
+    return _access(cluster, cluster_file, user, user_file, str(chosen.get("namespace") or "default"))
 
 
-def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str, file: Path) -> Access:
+def of_user(kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ) -> Access:
+    """As kubectl chooses: the file that is given, else those in $KUBECONFIG, else ~/.kube/config, else the service
+    account of the Pod we run in. Files in $KUBECONFIG that do not exist are left out."""
+    if kubeconfig:
+        return from_kubeconfig(kubeconfig, context)
+    named = [Path(part).expanduser() for part in environ.get("KUBECONFIG", "").split(os.pathsep) if part]
+    usual = named or [Path("~/.kube/config").expanduser()]
+    if files := [file for file in usual if file.exists()]:
+        return from_kubeconfigs(files, context)
+    if not context and environ.get("KUBERNETES_SERVICE_HOST"):
+        return in_cluster(environ=environ)
+    raise BadAccess(f"no kubeconfig: {', '.join(map(str, usual))} does not exist; give --kubeconfig FILE")
+
+
+def _access(cluster: Mapping[str, Any], file: Path, user: Mapping[str, Any], user_file: Path, namespace: str) -> Access:
     server = str(cluster.get("server", "")).rstrip("/")
     secret = bool(user)
     _check_server(server, secret, file)
@@ -118,7 +138,7 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str,
         raise BadAccess(f"{file}: insecure-skip-tls-verify is not supported; give certificate-authority-data instead")
     for key in ("auth-provider", "username", "as"):
         if user.get(key):
-            raise BadAccess(f"{file}: {key} is not supported; use a token, a client certificate or an exec plugin")
+            raise BadAccess(f"{user_file}: {key} is not supported; use a token, a client certificate or an exec plugin")
     plugin = user.get("exec")
     ca_data = _decoded(cluster, "certificate-authority-data", file).decode("ascii", "replace")
     return Access(
@@ -128,10 +148,11 @@ def _access(cluster: Mapping[str, Any], user: Mapping[str, Any], namespace: str,
         tls_server_name=str(cluster.get("tls-server-name") or ""),
         proxy=str(cluster.get("proxy-url") or ""),
         token=str(user.get("token") or ""),
-        token_file=_beside(file, user.get("tokenFile")),
-        certificate=_decoded(user, "client-certificate-data", file) or _file(file, user.get("client-certificate")),
-        key=_decoded(user, "client-key-data", file) or _file(file, user.get("client-key")),
-        exec=_plugin(plugin, file) if plugin else None,
+        token_file=_beside(user_file, user.get("tokenFile")),
+        certificate=_decoded(user, "client-certificate-data", user_file)
+        or _file(user_file, user.get("client-certificate")),
+        key=_decoded(user, "client-key-data", user_file) or _file(user_file, user.get("client-key")),
+        exec=_plugin(plugin, user_file) if plugin else None,
         namespace=namespace,
     )
 
@@ -155,6 +176,13 @@ def _plugin(table: Mapping[str, Any], file: Path) -> Exec:
     return Exec(command, arguments, environment, str(table.get("apiVersion") or Exec.api_version))
 
 
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        return _parse(file.read_bytes(), file)
+    except OSError as error:
+        raise BadAccess(f"{file}: {error.strerror}") from error
+
+
 def _parse(text: bytes, file: Path) -> dict[str, Any]:
     try:
         document: Any = json.loads(text)
@@ -176,12 +204,18 @@ def _parse_yaml(text: bytes, file: Path) -> Any:
         raise BadAccess(f"{file}: not a kubeconfig: {str(error).splitlines()[0]}") from error
 
 
-def _named(document: Mapping[str, Any], table: str, key: str, name: str, file: Path) -> Mapping[str, Any]:
-    for entry in document.get(table) or ():
-        if isinstance(entry, dict) and entry.get("name") == name:
-            value = entry.get(key)
-            return value if isinstance(value, dict) else {}
-    raise BadAccess(f"{file}: {key} {name!r} is not in {table}")
+def _named(documents: Mapping[Path, Any], table: str, key: str, name: str) -> tuple[Mapping[str, Any], Path]:
+    """The entry `name` of a table, and the file it stands in."""
+    for file, document in documents.items():
+        for entry in document.get(table) or ():
+            if isinstance(entry, dict) and entry.get("name") == name:
+                value = entry.get(key)
+                return value if isinstance(value, dict) else {}, file
+    raise BadAccess(f"{_list(documents)}: {key} {name!r} is not in {table}")
+
+
+def _list(files: Iterable[Path]) -> str:
+    return ", ".join(map(str, files))
 
 
 def _beside(file: Path, path: Any) -> str:

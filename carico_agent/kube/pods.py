@@ -116,6 +116,32 @@ def requests_of(spec: Object) -> tuple[float, float]:
     return cpu, memory
 
 
+def asked_of(spec: Object, what: str = "requests") -> tuple[float, float]:
+    """CPU [cores] and memory [bytes] as kube-scheduler's filter counts them, `what` "requests" or "limits": containers
+    together, or one init container if that asks for more (those that restart always run beside the containers), and the
+    Pod's overhead. What asks for nothing counts as nothing.
+
+    >>> asked_of({"containers": [{"resources": {"requests": {"cpu": "500m"}}}, {}], "initContainers": [
+    ...     {"resources": {"requests": {"cpu": "1", "memory": "1Ki"}}}]})
+    (1.0, 1024.0)
+    """
+    amounts = tuple(_asked_of(spec, what, name) for name in ("cpu", "memory"))
+    return amounts[0], amounts[1]
+
+
+def _asked_of(spec: Object, what: str, name: str) -> float:
+    first = spec.get("initContainers") or ()
+    beside = [one for one in first if one.get("restartPolicy") == "Always"]
+    running = sum(amount_of(one, what, name) for one in (*(spec.get("containers") or ()), *beside))
+    most = max((amount_of(one, what, name) for one in first), default=0.0)
+    return max(running, most) + _quantity((spec.get("overhead") or {}).get(name), 0.0)
+
+
+def amount_of(container: Object, what: str, name: str) -> float:
+    """Of one container: what it requests, or its limit, of one resource; 0 where it says nothing."""
+    return _quantity(((container.get("resources") or {}).get(what) or {}).get(name), 0.0)
+
+
 def has_requests(spec: Object) -> bool:
     """Whether every container says how much CPU it requests.
 

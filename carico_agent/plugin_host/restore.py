@@ -4,6 +4,7 @@ Needs nothing but the journal, the standard library and three sibling files. Cal
 value that is no longer ours is left alone, and so is a cgroup that has ended or was reborn.
 """
 
+import errno
 import os
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -105,11 +106,11 @@ def _write_original(entry: Entry, files: CgroupFiles) -> None:
     knob = entry.knob
     try:
         files.write(knob.cgroup, knob.inode, knob.key, entry.original)
-    except OSError:
-        if knob.key != "cpuset.cpus" or entry.original:
+    except OSError as error:
+        if knob.key != "cpuset.cpus" or entry.original or error.errno != errno.ENOSPC:
             raise
-        # Linux 6.1 does not empty the cpuset of a group with tasks (seen in tests/node). What the parent has now allows
-        # the same; only CPUs that come online later are not in it.
+        # Linux 6.1 does not empty the cpuset of a group with tasks (ENOSPC, seen in tests/node). What the parent has
+        # now allows the same; only CPUs that come online later are not in it. Any other error is tried again.
         files.write(
             knob.cgroup, knob.inode, knob.key, files.read(os.path.dirname(knob.cgroup), None, "cpuset.cpus.effective")
         )

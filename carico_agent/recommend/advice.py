@@ -134,7 +134,7 @@ class _Step:
 
     def _too_little(self) -> str | None:
         if self.seen.samples < LEAST_POINTS:
-            return f"only {self.seen.samples} samples, {LEAST_POINTS} are needed"
+            return f"samples so far: {self.seen.samples}; {LEAST_POINTS} are needed, and there is one per minute"
         if self.seen.histogram(self.resource).empty and not any(t.size for t in self.seen.tails[self.resource]):
             return f"no sample of {self.resource}"
         return None

@@ -20,7 +20,7 @@ def parse_v2(text: bytes) -> float:
     name, value, *_ = text.split(None, 2)
     if name != b"usage_usec":
         raise ValueError(f"not cpu.stat: {text[:80]!r}")
-    return int(value) / 1e6
+    return _counter(value) / 1e6
 
 
 def parse_v1(text: bytes) -> float:
@@ -28,7 +28,15 @@ def parse_v1(text: bytes) -> float:
     >>> parse_v1(b"2500000000\\n")
     2.5
     """
-    return int(text) / 1e9
+    return _counter(text) / 1e9
+
+
+def _counter(text: bytes) -> int:
+    """The kernel counts in 64 bits; what is longer is no counter (and no float)."""
+    value = int(text)
+    if not 0 <= value < 1 << 64:
+        raise ValueError(f"not a counter: {text[:80]!r}")
+    return value
 
 
 def read(groups: Iterable[Group]) -> float:

@@ -16,7 +16,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.kinds import UNKNOWN, Amounts, NodeKinds, decode
 from carico_agent.kube.names import KINDS, SLOTS, STATUS
-from carico_agent.kube.placement_lease import lease_record
+from carico_agent.kube.placement_lease import MALFORMED, lease_record
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
@@ -82,9 +82,9 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         places = status.get("places")
         slots = float(annotations[SLOTS] if places is None else places)
         ttl_s = float(status["ttl_s"])
-        if not isfinite(slots):
+        if not isfinite(slots) or not isfinite(ttl_s):
             raise ValueError
-    except (ValueError, KeyError, TypeError, AttributeError):  # malformed: somebody else wrote it
+    except MALFORMED:  # somebody else wrote it
         return unpublished
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
     jobs, work_s = _work(status)

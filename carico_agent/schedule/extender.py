@@ -105,6 +105,21 @@ class Extender:
         scores = self._policy.scores(nodes or self._present(names), pod, time.monotonic())
         return host_priorities(names, scores, plain=nodes is not None)
 
+    def why(self, uid: str) -> dict[str, str | None] | None:
+        """Why each node would refuse this Pod now; None: we were not asked about it, or long ago."""
+        pod = self._pods.get(uid)
+        return None if pod is None else self._verdicts(pod)
+
+    def why_pod(self, pod: Object) -> dict[str, str | None]:
+        """The same for a Pod object."""
+        return self._verdicts(self._remember(pod))
+
+    def _verdicts(self, pod: PendingPod) -> dict[str, str | None]:
+        nodes = self._cluster.table.all()
+        names = nodes.names()
+        found = zip(names, self._policy.refusals(nodes, pod, time.monotonic()), strict=True)
+        return {name: why or self._refuse_holding(self._cluster.nodes[name], pod) for name, why in found}
+
     def _known(self, names: Sequence[str]) -> NodeColumns | None:
         """None if one of them does not exist (deleted, or new): rare, so that may take longer."""
         try:

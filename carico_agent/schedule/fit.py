@@ -10,7 +10,7 @@ from typing import Any
 
 from carico_agent.core.kind_names import kind_of
 from carico_agent.kube.client import Object
-from carico_agent.kube.pods import requests_of
+from carico_agent.kube.pods import asked_of
 from carico_agent.plugin_api.formats import parse_quantity
 
 TEMPLATES = {
@@ -31,7 +31,8 @@ class BadManifest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One Pod of a kind, with what it requests: CPU [cores] and memory [bytes], None where only the kind is known."""
+    """One Pod of a kind, with what it requests: CPU [cores] and memory [bytes], None where it requests nothing, or only
+    the kind is known."""
 
     kind: str
     cpu: float | None = None
@@ -68,7 +69,8 @@ def wanted_of(document: Any, namespace: str = "default") -> Wanted:
         name = str(meta.get("name") or meta.get("generateName") or "")
         if not name or not pod["spec"].get("containers"):
             raise BadManifest(f"a {what} needs a name and containers")
-        return Wanted(kind_of(space, name, labels), *requests_of(pod["spec"]))
+        cpu, memory = asked_of(pod["spec"])
+        return Wanted(kind_of(space, name, labels), cpu or None, memory or None)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, BadManifest):
             raise
@@ -97,14 +99,15 @@ def fit_on_node(wanted: Wanted, answer: Mapping[str, Any]) -> Fit:
 
 
 def fit_by_requests(wanted: Wanted, node: Object, pods: Iterable[Object]) -> Fit | None:
-    """What requests alone would allow on a Node object with these Pods; None where the Pod requests nothing known."""
-    if wanted.cpu is None or wanted.memory is None:
+    """What requests alone would allow on a Node object with these Pods, as kube-scheduler's filter counts; None where
+    the Pod requests nothing known."""
+    if wanted.cpu is None and wanted.memory is None:
         return None
     allocatable = (node.get("status") or {}).get("allocatable") or {}
     used_cpu = used_memory = 0.0
     count = 0
     for pod in pods:
-        cpu, memory = requests_of(pod.get("spec") or {})
+        cpu, memory = asked_of(pod.get("spec") or {})
         used_cpu, used_memory, count = used_cpu + cpu, used_memory + memory, count + 1
     free = {
         "cpu": (_amount(allocatable.get("cpu")) - used_cpu) / wanted.cpu if wanted.cpu else inf,

@@ -154,10 +154,10 @@ def _toml(value: Any) -> str:
 
 @cache
 def field_docs(kind: type) -> dict[str, str]:
-    """The string literal below each field, read from the source."""
+    """The string literal below each field, read from the source; of inherited fields, too."""
+    docs = {name: text for base in kind.__bases__ if is_dataclass(base) for name, text in field_docs(base).items()}
     body = ast.parse(textwrap.dedent(inspect.getsource(kind))).body[0]
     assert isinstance(body, ast.ClassDef)
-    docs = {}
     for statement, following in zip(body.body, body.body[1:], strict=False):
         if isinstance(statement, ast.AnnAssign) and isinstance(statement.target, ast.Name):
             text = following.value if isinstance(following, ast.Expr) else None

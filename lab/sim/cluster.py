@@ -40,8 +40,18 @@ class Machine:
 class Cluster:
     """State of all nodes and Pods. `step` advances 100 ms and returns which Pods started, ended and were killed."""
 
-    def __init__(self, nodes: int, machine: Machine, pods: PodTable, rng: np.random.Generator) -> None:
+    def __init__(
+        self,
+        nodes: int,
+        machine: Machine,
+        pods: PodTable,
+        rng: np.random.Generator,
+        sizes: tuple[float, ...] = (),
+    ) -> None:
+        """`sizes`: each node as a multiple of `machine`; none: all are like it."""
         self.n, self.machine, self.pods, self.rng = nodes, machine, pods, rng
+        times = np.array(sizes) if sizes else np.ones(nodes)
+        self.cores, self.memory_mib = machine.cores * times, machine.memory_mib * times
         self.t = 0.0
         count = len(pods)
         self.phase = np.full(count, WAITING, dtype=np.int8)
@@ -76,7 +86,7 @@ class Cluster:
         where, threads = self.node[running], self.pods.threads[running]
         self.demand = self.machine.base_cpu + np.bincount(where, threads, self.n) + self._spiking()
         # processor sharing: everybody gets min(1, cores/demand) of what he wants
-        share = np.minimum(1.0, self.machine.cores / self.demand)
+        share = np.minimum(1.0, self.cores / self.demand)
         rate = threads * share[where]
         over = self.left[running] <= rate * STEP_S
         ended = running[over]
@@ -99,7 +109,7 @@ class Cluster:
         """Memory fills up over a Pod's first seconds; a node that runs out kills its newest Pod, which starts anew."""
         grown = np.minimum(1.0, (self.t - self.start_s[running]) / self.pods.ramp_s[running])
         used = np.bincount(self.node[running], grown * self.pods.memory[running], self.n)
-        self.memory = self.machine.base_memory + used / self.machine.memory_mib
+        self.memory = self.machine.base_memory + used / self.memory_mib
         killed = []
         for node in np.flatnonzero(self.memory > 1.0):
             here = running[self.node[running] == node]
@@ -126,9 +136,9 @@ class Cluster:
         """Utilisation, cpu pressure ("some") and memory use per node, as the kernel would report the last 100 ms."""
         m = self.machine
         noise = self.rng.normal(0.0, m.noise, (2, self.n))
-        utilisation = np.minimum(1.0, self.demand / m.cores)
+        utilisation = np.minimum(1.0, self.demand / self.cores)
         utilisation = np.where(utilisation < 1, np.clip(utilisation + noise[0] * np.sqrt(utilisation), 0, 1), 1.0)
-        pressure = np.clip((self.demand - m.cores) / m.cores, 0, 1)
+        pressure = np.clip((self.demand - self.cores) / self.cores, 0, 1)
         inside = (pressure > 0) & (pressure < 1)
         pressure = np.where(inside, np.clip(pressure + 2 * noise[1], 0, 1), pressure)
         return utilisation, pressure, np.clip(self.memory, 0, 1)

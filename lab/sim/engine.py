@@ -21,6 +21,8 @@ class Setup:
 
     nodes: int = 19
     machine: Machine = field(default_factory=Machine)
+    sizes: tuple[float, ...] = ()
+    """Each node as a multiple of `machine`; none: all are alike."""
     startup_s: tuple[float, float] = (1.0, 4.0)
     """From bound to running (paper 2.3.10: up to 4 s)."""
     binds_per_s: float = 100.0
@@ -107,7 +109,7 @@ def run(
     if s.rehearsal:
         pods, hand, first_s = rehearse(pods, kinds, s, drawn)
         s = replace(s, warm_s=s.warm_s + first_s)
-    cluster = Cluster(s.nodes, s.machine, pods, noise)
+    cluster = Cluster(s.nodes, s.machine, pods, noise, s.sizes)
     scheduler.begin(cluster, kinds, choice)
     loop = _Loop(scheduler, cluster, s, hearing, measured, hand)
     most_s = min(s.most_s, until_s or s.most_s)

@@ -56,8 +56,11 @@ class Fleet:
 
     def __init__(self, cluster: Cluster, config: AgentConfig, kinds: Sequence[str], hear: Hear) -> None:
         self.cluster, self.config, self._hear = cluster, config, hear
-        model = ModelConfig(cores=cluster.machine.cores, estimator=config.estimator, max_pods=110, **config.model)
-        self.models = [CapacityModel(("cpu", "memory"), model) for _ in range(cluster.n)]
+        self._cores = cluster.cores.astype(int).tolist()
+        models = [
+            ModelConfig(cores=cores, estimator=config.estimator, max_pods=110, **config.model) for cores in self._cores
+        ]
+        self.models = [CapacityModel(("cpu", "memory"), model) for model in models]
         self.throttles = [WriteThrottle(config.throttle) if config.throttle else None for _ in range(cluster.n)]
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
@@ -66,21 +69,23 @@ class Fleet:
         self._ticks = 0
         measured = config.measured and config.estimator == ModelConfig.estimator
         self._meter = PodMeter(cluster, kinds) if measured else None
-        memory_bytes = cluster.machine.memory_mib * 2**20
-        self._facts = AgentFacts(sizes={"cpu": 2.0 * cluster.machine.cores, "memory": memory_bytes})
+        self._facts = [
+            AgentFacts(sizes={"cpu": 2.0 * cores, "memory": mib * 2**20})
+            for cores, mib in zip(cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True)
+        ]
         self._written: list[NodeKinds | None] = [None] * cluster.n
         self._wrote_s = [0.0] * cluster.n
         self._aggregator = config.aggregator() if config.aggregator else None
 
     def tick(self) -> None:
-        t, cores = self.cluster.t, self.cluster.machine.cores
+        t = self.cluster.t
         utilisation, pressure, memory = self.cluster.telemetry()
         counts, churn = self.cluster.running.tolist(), (self.cluster.churn_until_s > t).tolist()
         turns = (self._ticks + np.arange(self.cluster.n)) % 10 == 0  # once a second, not all nodes at once
         read = self._meter.read(turns) if self._meter else {}
         samples = zip(self.models, utilisation.tolist(), pressure.tolist(), memory.tolist(), counts, churn, strict=True)
         for i, (model, u, p, m, pods, churning) in enumerate(samples):
-            model.observe(t, ((u + contention(p, u, cores)) / 2, m), pods, churning)
+            model.observe(t, ((u + contention(p, u, self._cores[i])) / 2, m), pods, churning)
             if i in read:
                 model.observe_pods(t, read[i])
             if turns[i]:
@@ -109,7 +114,7 @@ class Fleet:
         faults, throttle = self.config.faults, self.throttles[i]
         if i in faults.silent and t >= faults.silent_from_s:
             return
-        value, ttl_s, kinds = estimate.pod_capacity, 1e9, self._kinds(estimate)
+        value, ttl_s, kinds = estimate.pod_capacity, 1e9, self._kinds(i, estimate)
         if throttle is not None:
             summary = throttle.summary(estimate.slots, estimate.mode)
             if throttle.reason(t, summary) is None and not self._worth(i, t, kinds):
@@ -124,11 +129,11 @@ class Fleet:
         """A kind's cost has changed, as production's writer judges it."""
         return t - self._wrote_s[i] >= KINDS_INTERVAL_S and moved(self._written[i], kinds) is not None
 
-    def _kinds(self, estimate: Estimate) -> NodeKinds | None:
+    def _kinds(self, i: int, estimate: Estimate) -> NodeKinds | None:
         """What the node's annotation says, by production's own function."""
         if not estimate.measured:
             return None
-        status = status_of("", self.models[0].resources, estimate, {}, self._facts)
+        status = status_of("", self.models[0].resources, estimate, {}, self._facts[i])
         return node_kinds(status, {kind.kind: kind.pods for kind in estimate.kinds})
 
     def _deliver(self, t: float) -> None:

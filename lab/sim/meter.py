@@ -47,8 +47,8 @@ class PodMeter:
         return sample
 
     def _usage(self, pod: int) -> tuple[float, float]:
-        cluster, machine = self._cluster, self._cluster.machine
+        cluster, node = self._cluster, self._cluster.node[pod]
         grown = min(1.0, (cluster.t - float(cluster.start_s[pod])) / float(cluster.pods.ramp_s[pod]))
         demand, memory = np.maximum(0.0, self._rng.normal(1.0, NOISE, 2)).tolist()
-        cpu = demand * float(cluster.pods.threads[pod]) / (2 * machine.cores)
-        return cpu, memory * grown * float(cluster.pods.memory[pod]) / machine.memory_mib
+        cpu = demand * float(cluster.pods.threads[pod]) / (2 * float(cluster.cores[node]))
+        return cpu, memory * grown * float(cluster.pods.memory[pod]) / float(cluster.memory_mib[node])

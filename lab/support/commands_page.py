@@ -4,6 +4,7 @@ import argparse
 from pathlib import Path
 
 from carico_agent.cli import parser
+from carico_agent.cli._kubectl import command as kubectl
 
 PAGE = Path(__file__).parents[2] / "docs/commands.md"
 HEAD = """# Every command
@@ -19,6 +20,7 @@ def page() -> str:
     blocks = [HEAD]
     for name, sub in sorted(commands.choices.items()):
         blocks.append(f"## carico {name}\n\n```\n{(sub.description or '').strip()}\n```\n")
+    blocks.append(f"## kubectl carico\n\n```\n{(kubectl.__doc__ or '').strip()}\n```\n")
     return "\n".join(blocks)
 
 

@@ -56,11 +56,9 @@ class BurstPlane(Plane):
         )
         wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
 
-    def forgotten(self) -> set[str]:
-        """Pods that the Job controller says it has deleted as active ones. Before 1.23 it does not count one that has
-        succeeded in that moment (no finalizer keeps it), with or without carico: its Job runs again."""
-        if self.version >= (1, 23):
-            return set()
+    def deleted_pods(self) -> set[str]:
+        """Pods that the Job controller says it has deleted as active ones, to explain a failure: before 1.23 no
+        finalizer keeps one that succeeds in that moment, and it may not be counted."""
         events = self.admin.get("/api/v1/namespaces/default/events")["items"]
         deleted = [event["message"] for event in events if event["reason"] == "SuccessfulDelete"]
         return {message.removeprefix("Deleted pod: ") for message in deleted}

@@ -91,20 +91,22 @@ class Scene:
     def uid(self, name: str) -> str:
         return str(self.home.admin.get(jobs_path("default", name))["metadata"]["uid"])
 
+    def _explained(self, origin: str) -> str:
+        """Every run of one Job, and whether its Job controller deleted the Pod."""
+        deleted = self.home.deleted_pods() | self.cloud.deleted_pods()
+        runs = [run for run in self.runs if run.origin == origin]
+        return "\n".join(f"{run}{', deleted by the Job controller' if run.name in deleted else ''}" for run in runs)
+
     def judge(self, names: list[str], completions: int = 1, cluster: str = "") -> None:
         """Every Job complete, exactly once, nothing at the same time in two clusters, nothing left behind."""
         jobs = {job["metadata"]["name"]: job for job in self.home.admin.get(jobs_path("default"))["items"]}
-        forgotten = {"home": self.home.forgotten(), "cloud": self.cloud.forgotten()}
-        counted = [run for run in self.runs if run.ended == "Succeeded" and run.name not in forgotten[run.cluster]]
-        succeeded = Counter(run.origin for run in counted)
+        succeeded = Counter(run.origin for run in self.runs if run.ended == "Succeeded")
         for name in names:
             job = jobs[name]
             conditions = [one["type"] for one in job["status"].get("conditions") or ()]
             assert conditions == ["Complete"], f"{name}: {job['status']}, {job['metadata'].get('annotations')}"
             assert job["status"]["succeeded"] == completions
-            assert succeeded[job["metadata"]["uid"]] == completions, [
-                r for r in self.runs if r.origin == job["metadata"]["uid"]
-            ]
+            assert succeeded[job["metadata"]["uid"]] == completions, self._explained(job["metadata"]["uid"])
             assert not job["metadata"].get("finalizers")
         assert overlaps(self.runs) == []
         assert self.cloud.admin.get(jobs_path("default"))["items"] == []

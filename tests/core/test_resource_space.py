@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.core.estimators import Situation
-from carico_agent.core.estimators.resource_space import ResourceSpace
+from carico_agent.core.estimators.resource_space import Channel, ResourceSpace
 
 UNIT = (0.4, 0.2)
 batches = st.tuples(st.floats(0, 1) | st.just(nan), st.floats(0, 1) | st.just(nan), st.integers(0, 110))
@@ -84,3 +84,14 @@ def test_one_heavy_pod_and_a_job_of_the_host_do_not_close_the_node() -> None:
             m.observe(t, [cpu, 0.2], pods)
             t += 0.1
     assert m.estimate().pod_capacity >= 1
+
+
+@pytest.mark.parametrize(("variance", "wanted"), [(1.0, 0.05), (1e-12, 0.4)])
+def test_the_cluster_counts_by_how_sure_it_is(variance: float, wanted: float) -> None:
+    """Own evidence says 0.05 a Pod, the cluster 0.4."""
+    channel = Channel(ModelConfig(cores=4), 0.125)
+    for second in range(60):
+        pods = (0, 3, 6, 2)[second % 4]
+        channel.learn(0.02 + 0.05 * pods, pods, 1.0, 1.0)
+    channel.cluster = (0.4, variance)
+    assert channel.cost_belief()[0] == pytest.approx(wanted, rel=0.05)

@@ -10,10 +10,10 @@ from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.runtime.containerd import PAYLOADS, change_of, snapshot_of
-from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodTable
+from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodChange, PodTable
 from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
 from carico_agent.settings import AggregatorSettings
-from tests.faults.damage import CASES, damaged
+from tests.faults.damage import CASES, SEED, damaged
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
 WEB = pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
@@ -99,7 +99,11 @@ def test_what_containerd_tells() -> None:
                 table.apply(change)
                 applied += 1
     assert 100 < applied < CASES
-    assert len(table.live()) >= 0
+    assert table.live()
+    before = table.count
+    table.apply(PodChange("/containers/create", ("default", "sound"), labels={}))
+    table.apply(PodChange("/tasks/start", ("default", "sound"), pid=7))
+    assert table.count == before + 1 == sum(pod.counts for pod in table.pods.values())
 
 
 def test_what_containerd_lists() -> None:
@@ -111,7 +115,7 @@ def test_what_containerd_lists() -> None:
     tasks.tasks.add(container_id="c2", pid=8, status=5)
     lists = zip(
         damaged([containers.SerializeToString()], most=1),
-        damaged([tasks.SerializeToString()], seed=2, most=1),
+        damaged([tasks.SerializeToString()], seed=SEED + 1, most=1),
         strict=True,
     )
     table, taken = PodTable(), 0

@@ -1,6 +1,7 @@
 """Every parser of kernel files against 10,000 damaged ones each, and as many in all made by hypothesis, which makes a
 failure small: a value or ValueError, nothing else."""
 
+import json
 import re
 from collections.abc import Callable
 from contextlib import suppress
@@ -12,7 +13,7 @@ from hypothesis import strategies as st
 
 from carico_agent import plugin_api
 from carico_agent.plugin_api import formats
-from carico_agent.runtime import cgroups, counter_files, process_counters, run_delay, usage
+from carico_agent.runtime import cgroups, counter_files, pod_cpu, process_counters, progress, run_delay, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from tests.faults import damage
 
@@ -29,6 +30,12 @@ MEMINFO = b"MemTotal:  1000 kB\nMemFree:  10 kB\nMemAvailable:  700 kB\nBuffers:
 def text(parse: Callable[[str], object]) -> Callable[[bytes], object]:
     """Kernel files are bytes; some parsers take what `open` makes of them."""
     return lambda data: parse(data.decode("utf-8", "surrogateescape"))
+
+
+def report(data: bytes) -> object:
+    """A job's report, as the progress socket reads it: an object, or refused before."""
+    body = json.loads(data)
+    return progress.parse(body) if isinstance(body, dict) else None
 
 
 PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
@@ -49,6 +56,9 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "runtime.counter_files.parse_inactive_file": (counter_files.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
     "runtime.counter_files.parse_quota": (counter_files.parse_quota, b"20000 100000\n"),
     "runtime.counter_files.parse_io_bytes": (counter_files.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
+    "runtime.pod_cpu.parse_v1": (pod_cpu.parse_v1, b"2500000000\n"),
+    "runtime.pod_cpu.parse_v2": (pod_cpu.parse_v2, CPU_STAT),
+    "runtime.progress.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
     "runtime.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
     "runtime.process_counters.parse_stat": (
         process_counters.parse_stat,

@@ -51,6 +51,19 @@ _EXTENDER = {
     "managedResources": [{"name": TEXT, "ignoredByScheduler": FLAG}],
     "ignorable": FLAG,
 }
+_WEIGHTED = [{"name": TEXT, "weight": WHOLE}]
+_SCORE = {"enabled": _WEIGHTED, "disabled": _WEIGHTED}
+_FIT = {
+    "name": TEXT,
+    "args": {
+        "scoringStrategy": {
+            "type": TEXT,
+            "resources": _WEIGHTED,
+            "requestedToCapacityRatio": {"shape": [{"utilization": WHOLE, "score": WHOLE}]},
+        }
+    },
+}
+"""Of the plugins only NodeResourcesFit is configured anywhere (NodeResourcesFitArgs)."""
 
 _META = {"name": TEXT}
 _SELECTOR = {"matchLabels": {"*": TEXT}}
@@ -84,7 +97,7 @@ SCHEMAS: dict[tuple[str, str], Any] = {
         "percentageOfNodesToScore": WHOLE,
         "podInitialBackoffSeconds": WHOLE,
         "podMaxBackoffSeconds": WHOLE,
-        "profiles": [{"schedulerName": TEXT}],
+        "profiles": [{"schedulerName": TEXT, "plugins": {"score": _SCORE}, "pluginConfig": [_FIT]}],
         "extenders": [_EXTENDER],
         "delayCacheUntilActive": FLAG,
     },

@@ -210,6 +210,32 @@ def test_both_scheduler_configurations_say_the_same() -> None:
     assert problems(sample("v1")) == []  # 1.20 runs the other one, for real
 
 
+def test_both_packing_profiles_have_the_shape_of_the_source() -> None:
+    """Rising to 85 %, nothing beyond; balance twice."""
+    new, old = (sample(f"packing-{version}")["profiles"][0] for version in ("v1", "v1beta1"))
+    assert problems(sample("packing-v1")) == []
+    strategy = new["pluginConfig"][0]["args"]["scoringStrategy"]
+    shape = strategy["requestedToCapacityRatio"]["shape"]
+    assert [(point["utilization"], point["score"]) for point in shape] == [(0, 1), (85, 10), (86, 0), (100, 0)]
+    assert old["pluginConfig"][0]["args"] == {"shape": shape, "resources": strategy["resources"]}
+    for profile in (new, old):
+        assert [plugin["weight"] for plugin in profile["plugins"]["score"]["enabled"]] == [1, 2]
+
+
+def test_the_packing_profile_packs(cluster: Plane) -> None:
+    """Four Pods that together need two of four cores go to one of three empty nodes; by default they are spread."""
+    if cluster.version >= (1, 23):
+        pytest.skip("v1beta1 is of 1.19 to 1.22; packing-v1.yaml is held against its schema above")
+    cluster.start_scheduler({"profiles": sample("packing-v1beta1")["profiles"]})
+    for name in ("n1", "n2", "n3"):
+        cluster.admin.add_node(name)
+    asks = {"requests": {"cpu": "500m", "memory": "2Gi"}}
+    for number in range(4):
+        cluster.admin.add_pod(f"p{number}", 0, containers=[{"name": "c", "image": "pause", "resources": asks}])
+        wait_for(lambda count=number + 1: sum(cluster.admin.bound().values()) == count, "it is bound")  # type: ignore[misc]
+    assert list(cluster.admin.bound().values()) == [4]
+
+
 def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> None:
     """The sample as it is, but for paths and addresses: only Pods that ask for a place are sent, over mTLS."""
     f = cluster.folder

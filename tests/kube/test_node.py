@@ -375,7 +375,7 @@ def test_the_second_agent_of_a_node_refuses(cluster: Plane, start_agents: Start,
     other = start_agents("other", "--node", "n1", "--kubeconfig", kubeconfig, *STEADY)
     other.wait()
     says(other, 'publishes for node "n1"')
-    assert first.client().status()["kubernetes"] == "published"
+    wait_for(lambda: first.client().status()["kubernetes"] == "published", "the first one goes on")
     # The first one stops and says so: its Lease names no holder, so a restarted other one need not wait.
     assert first.stop() == 0
     assert other.stop() == 0

@@ -18,10 +18,11 @@ def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **reject
         "pods": {"start_ms": None},
         "greedy": {"sent_per_s": sent, "ok_per_s": per_s, "latency_ms": {"GET": {"p50": 1, "p99": 2}}},
         "rejected": rejected,
+        "cores": {"etcd": 0.25, "kube-apiserver": 0.75},
         "seats": {"levels": {"a": 3, "b": 4}} if arm.startswith("seats") else None,
         "own": {"cpu_s": 1.0, "resident_bytes": 50e6} if arm.startswith("seats") else None,
         "kubernetes": {"requests": 20},
-        "lasted_s": 100.0,
+        "period": {"cpu_s": 0.06, "requests": 4.0} if arm.startswith("seats") else None,
     }
 
 
@@ -35,14 +36,31 @@ def test_goals_with_what_was_measured() -> None:
     said = text(rows, Path("figure.png"), "machine")
     assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
     assert "the first goal is missed" in said
-    assert "with seats over without: **0.90** (goal: ≥ 0.95)" in said
+    assert "to all clients, with seats over without: **0.90** (goal: ≥ 0.95)" in said
+    assert "outside the greedy client's level, with seats: **3** (goal: 0)" in said
+    assert "the throughput goal is missed" in said and "(1.00 and 1.00 cores), but 53 requests" in said
     assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
     assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
-    assert "1.0% of a core, 50 MB, 0.20 requests per second" in said
+    assert "60 ms of CPU and 4.0 requests" in said and "**0.10%** of a core" in said and "**50 MB**" in said
+    assert "0.50 requests per 10 s besides the metrics" in said
+
+
+def test_a_second_run_is_shown_beside_the_first() -> None:
+    first = [row("nothing", 1000, 100), row("seats", 400, 100)]
+    second = [row("seats", 600, 100), row("nothing", 1000, 100)]
+    said = text(first, Path("figure.png"), "machine", second)
+    assert "**0.40**" in said and "Once more, in the order seats, nothing:" in said and "**0.60**" in said
+
+
+def test_what_a_closed_loop_got_with_so_few_requests_is_a_hint() -> None:
+    seats = row("seats", 400, 80) | {"closed": {"2": 90.0, "4": 95.0, "64": 100.0}}
+    seats["seats"] = {"levels": {"workload-low": 5}}
+    said = text([row("nothing", 1000, 100), seats], Path("figure.png"), "machine")
+    assert "4 workers in a closed loop got 95 of 100 answers per second (0.95); 5 seats" in said
 
 
 def test_without_a_comparison_there_is_no_verdict() -> None:
-    assert "goal" not in text([row("seats", 10, 1)], Path("f.png"), "m")
+    assert "goal at" not in text([row("seats", 10, 1)], Path("f.png"), "m")
 
 
 def test_a_load_that_was_not_sent_proves_nothing() -> None:

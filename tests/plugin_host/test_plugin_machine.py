@@ -41,7 +41,7 @@ GROUPS = ("pod", "pod/box", "other")
 groups = st.sampled_from(GROUPS)
 keys = st.sampled_from(sorted(OURS))
 faults = st.sampled_from([errno.ENOSPC, errno.EIO, errno.EBUSY])
-many = {"max_examples": 1000, "stateful_step_count": 20}
+many = {"max_examples": int(os.environ.get("CARICO_LIVES", "1000")), "stateful_step_count": 20}
 
 
 class Agent(RuleBasedStateMachine):

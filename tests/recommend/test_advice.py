@@ -48,7 +48,9 @@ def test_a_usual_container(method: str) -> None:
 @pytest.mark.parametrize("method", METHODS)
 def test_too_little_is_a_question_mark(method: str) -> None:
     found = advice(history(99), method=method)
-    assert found.cpu.request is None and found.cpu.why == ("only 99 samples, 100 are needed",)
+    assert found.cpu.request is None and found.cpu.why == (
+        "samples so far: 99; 100 are needed, and there is one per minute",
+    )
     assert advice(history(50), history(50), method=method).cpu.request is not None  # replicas count together
     empty = ContainerHistory()
     for n in range(200):

@@ -6,6 +6,7 @@ import time
 from math import isnan, nan
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -69,6 +70,25 @@ async def test_wire_format() -> None:
     nodes = {"kind": "NodeList", "items": [{"metadata": {"name": name}} for name in "ab"]}
     answer = filtered(extender, {"Pod": {}, "Nodes": nodes, "NodeNames": None})
     assert answer["Nodes"] == {"kind": "NodeList", "items": [{"metadata": {"name": "a"}}]}
+
+
+async def test_why_is_what_filter_would_say_of_all_nodes() -> None:
+    extender, cluster = replica(SmallServer(), {"a": 8, "b": 0.5}, resource="carico.dev/pods")
+    assert extender.why("u") is None  # nobody asked about it
+    filtered(extender, arguments("u", "a"))
+    places = len(cluster.ledger)
+    assert extender.why("u") == {"a": None, "b": "no room: 0.5 slots, 0 Pods"}
+    assert len(cluster.ledger) == places
+    cluster.nodes["a"].resource = 0
+    asks = {"containers": [{"resources": {"requests": {"carico.dev/pods": "1"}}}]}
+    assert extender.why_pod({"metadata": {"uid": "v"}, "spec": asks})["a"] == "no room: 0 carico.dev/pods, 0 held"
+
+
+@pytest.mark.parametrize("ttl", ["NaN", "Infinity", "1" + "0" * 400, '"long"', "[" * 50_000], ids=range(5))
+def test_a_damaged_status_closes_its_node_and_nothing_else(ttl: str) -> None:
+    """It must not end the watch of all nodes either, and no number may be valid for ever."""
+    notes = {"carico.dev/slots": "8", "carico.dev/status": f'{{"time":"2024-01-01T00:00:00Z","ttl_s":{ttl}}}'}
+    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).slots)
 
 
 ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)

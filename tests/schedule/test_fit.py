@@ -47,6 +47,20 @@ def test_what_is_no_manifest(document: object) -> None:
         wanted_of(document)
 
 
+def test_a_pod_without_requests_asks_for_nothing() -> None:
+    """It is not counted by requests that it never made: on a node that does not know its kind it is the prior."""
+    wanted = wanted_of({"kind": "Pod", "metadata": {"name": "web"}, "spec": {"containers": [{"name": "c"}]}})
+    node = {"fits": 2.0, "mode": "learning", "limiting": "cpu", "room": {"cpu": 0.5}, "sizes": {"cpu": 8.0}}
+    assert wanted == Wanted("default/web") and fit_on_node(wanted, node).basis == "prior"
+    assert fit_by_requests(wanted, {"status": {}}, []) is None
+
+
+def test_running_pods_without_requests_hold_none() -> None:
+    node = {"status": {"allocatable": {"cpu": "1", "memory": "1Gi", "pods": "110"}}}
+    silent = {"spec": {"containers": [{"name": "c"}]}}
+    assert fit_by_requests(Wanted("shop/web", 0.25), node, [silent] * 4) == Fit(4.0, "cpu", "requests")
+
+
 def test_what_is_measured_counts_and_requests_do_not() -> None:
     node = {"fits": 5.2, "mode": "measured", "limiting": "memory", "room": {"cpu": 1.0}, "sizes": {"cpu": 8.0}}
     assert fit_on_node(Wanted("shop/web", cpu=8.0), node) == Fit(5.2, "memory", "measured")
@@ -63,7 +77,7 @@ def test_an_unknown_kind_is_counted_by_its_requests_or_by_the_prior() -> None:
 
 def test_requests_alone() -> None:
     node = {"status": {"allocatable": {"cpu": "4", "memory": "4Gi", "pods": "110"}}}
-    pods = [POD] * 3 + [{"spec": {"containers": [{}]}}]  # one requests nothing: 100m and 200 MiB are taken
+    pods = [POD] * 3 + [{"spec": {"containers": [{}]}}]  # one requests nothing, and holds nothing
     assert fit_by_requests(Wanted("a/b", 0.5, 2.0**20), node, pods) == Fit(6.0, "cpu", "requests")
     assert fit_by_requests(Wanted("a/b", 0.01, 2.0**30), node, pods) == Fit(3.0, "memory", "requests")
     tight = {"status": {"allocatable": {"cpu": "400", "memory": "4Ti", "pods": "5"}}}

@@ -156,7 +156,7 @@ def service():
         said,
     )
     code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
-    check("exposure at most 2.0", code == 0 and float(said.split(":")[1].split()[0]) <= 2.0, said)
+    check("exposure at most 1.5", code == 0 and float(said.split(":")[1].split()[0]) <= 1.5, said)
 
 
 def rights():
@@ -288,7 +288,7 @@ def tuning():
         field("CapEff"),
     )
     code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
-    check("exposure at most 3.0", code == 0 and float(said.split(":")[1].split()[0]) <= 3.0, said)
+    check("exposure at most 1.9", code == 0 and float(said.split(":")[1].split()[0]) <= 1.9, said)
     heard = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
     check("containerd is heard", heard, ask().get("runtime"))
     CONFIG.write_text(TUNING + "[containerd]\nenabled = false\n")  # the Pod below is the tree's, not containerd's

@@ -10,7 +10,7 @@ from typing import ClassVar
 import numpy as np
 
 from carico_agent.recommend import packing
-from carico_agent.schedule.nodes import Floats, NodeColumns, PendingPod
+from carico_agent.schedule.nodes import Floats, NodeColumns
 from carico_agent.schedule.policies._packing import Packing
 
 
@@ -22,7 +22,7 @@ class FirstFit(Packing):
     def score(self, used: Floats, share: Floats) -> Floats:
         return packing.first_fit(used, share)
 
-    def preference(self, nodes: NodeColumns, pod: PendingPod) -> Floats:
+    def preference(self, nodes: NodeColumns, used: Floats, share: Floats) -> Floats:
         found: Floats = np.empty(len(nodes))
         found[np.argsort(nodes.names())] = self.score(np.zeros((len(nodes), 1)), np.zeros(1))
         return found

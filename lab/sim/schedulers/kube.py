@@ -21,7 +21,7 @@ class Kube(Scheduler):
 
     def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.size = np.array([cluster.machine.cores * 1000.0, cluster.machine.memory_mib])[:, None]
+        self.size = np.array([cluster.cores * 1000.0, cluster.memory_mib])
         self.used = np.zeros((2, cluster.n))  # for fitting
         self.used[0] = self.system_mcpu
         self.scored = self.used.copy()  # for scoring: Pods that ask for nothing count too

@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.cli import main
 from carico_agent.schedule import policies
 from carico_agent.schedule.nodes import NodeState, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity
@@ -68,3 +69,11 @@ def test_all_errors_come_at_once() -> None:
 def test_the_settings_of_the_chosen_one_are_used() -> None:
     chosen = policies.load("pod-capacity", {"pod-capacity": {"least": 2}})
     assert isinstance(chosen, PodCapacity) and chosen.settings.least == 2.0
+
+
+def test_the_command_names_the_choices(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    config = tmp_path / "config.toml"
+    config.write_text('[extender]\npolicy = "packd"\n')
+    assert main(["extender", "--config", str(config), "--kubeconfig", "/nonexistent"]) == 2
+    said = capsys.readouterr().err
+    assert "vector-dot; did you mean packed?" in said and said.count("\n") == 1

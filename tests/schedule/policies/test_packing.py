@@ -1,5 +1,6 @@
 """The packing policies: pod-capacity's refusals, the source's order, one best node."""
 
+from dataclasses import replace
 from math import nan
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from carico_agent.kube.kinds import UNKNOWN, Amounts, KindOnNode, NodeKinds
 from carico_agent.recommend import packing
 from carico_agent.schedule import policies
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
@@ -22,6 +24,7 @@ SOURCE = {
     "packed": "KVD",
     "pairwise": "PP",
 }
+WHOLE: dict[str, Any] = {name: {name: {"memory_ceiling": 1.0}} for name in SOURCE}
 GIB = 1024.0**3
 POD = PendingPod("u", "k", cpu=0.5, memory=GIB)
 
@@ -41,7 +44,7 @@ SHARE = st.integers(0, 20).map(lambda twentieths: twentieths / 20)
 @given(shares=st.lists(st.tuples(SHARE, SHARE), min_size=1, max_size=12))
 def test_the_best_is_the_sources_and_it_is_alone(name: str, shares: list[tuple[float, float]]) -> None:
     states = [node(f"n{at:02}", *share) for at, share in enumerate(shares)]
-    scores = policies.load(name, {}).scores(NodeColumns.of(states), POD, 0.0)
+    scores = policies.load(name, WHOLE[name]).scores(NodeColumns.of(states), POD, 0.0)
     used = np.array(shares)
     wanted = packing.SCORES[SOURCE[name]](used, np.array([POD.cpu / 4, POD.memory / (16 * GIB)]))
     best = scores.index(TOP_SCORE)
@@ -53,7 +56,7 @@ def test_the_best_is_the_sources_and_it_is_alone(name: str, shares: list[tuple[f
 
 @pytest.mark.parametrize("name", SOURCE)
 def test_an_empty_node_is_opened_last(name: str) -> None:
-    states = [node("a", 0.0, 0.0, assigned=0), node("b", 0.1, 0.9), node("c", 0.0, 0.0, assigned=0)]
+    states = [node("a", 0.0, 0.0, assigned=0), node("b", 0.1, 0.7), node("c", 0.0, 0.0, assigned=0)]
     policy = policies.load(name, {})
     assert policy.scores(NodeColumns.of(states), POD, 0.0)[1] == TOP_SCORE
     assert policy.scores(NodeColumns.of([states[0], states[2]]), POD, 0.0)[0] == TOP_SCORE
@@ -87,3 +90,41 @@ def test_a_pod_is_another_share_of_a_larger_node() -> None:
 def test_first_fit_does_not_depend_on_the_order_of_the_question() -> None:
     policy, states = policies.load("first-fit", {}), [node(name, 0.5, 0.5) for name in "cab"]
     assert policy.scores(NodeColumns.of(states), POD, 0.0) == [0, TOP_SCORE, 4]
+
+
+@pytest.mark.parametrize("name", SOURCE)
+def test_memory_above_the_ceiling_comes_after_empty_nodes(name: str) -> None:
+    """1 GiB of 16 lifts the first node from 80 % to 86 %, the last one to 84 %."""
+    states = [node("a", 0.5, 0.80), node("b", 0.0, 0.0, assigned=0), node("c", 0.5, 0.78)]
+    policy = policies.load(name, {})
+    assert policy.scores(NodeColumns.of(states), POD, 0.0) == [0, 0, TOP_SCORE]
+    assert policy.scores(NodeColumns.of(states[:2]), POD, 0.0) == [0, TOP_SCORE]
+    assert policy.scores(NodeColumns.of(states[:1]), POD, 0.0) == [TOP_SCORE], "it refuses nothing"
+    assert policies.load(name, WHOLE[name]).scores(NodeColumns.of(states[:2]), POD, 0.0)[0] == TOP_SCORE
+
+
+def measured(name: str, left_cpu: float, left_gib: float, cost: Amounts = UNKNOWN) -> NodeState:
+    """A node of 4 cores and 16 GiB whose Pods request next to nothing, and which says what is left."""
+    state = node(name, 0.01, 0.01)
+    state.prior_slots, state.left = 8.0, (left_cpu, left_gib * GIB, nan, nan)
+    state.kinds = NodeKinds(state.left, kinds={POD.kind: KindOnNode(cost)})
+    return state
+
+
+def test_measured_room_counts_where_it_is_published() -> None:
+    """By requests all are alike; by measurement the second one is the fullest."""
+    states = [measured("a", 7.0, 12.0), measured("b", 2.0, 4.0), node("c", 0.01, 0.01)]
+    assert policies.load("most-allocated", {}).scores(NodeColumns.of(states), POD, 0.0).index(TOP_SCORE) == 1
+
+
+def test_what_the_kind_takes_is_as_measured() -> None:
+    """The Pod requests CPU and memory alike, but its kind takes CPU only: it goes where only CPU is left."""
+    states = [measured(name, cpu, gib, (2.0, 0.01 * GIB, nan, nan)) for name, cpu, gib in (("a", 4, 12), ("b", 4, 1))]
+    policy: Any = policies.load("vector-dot", {})
+    assert policy.scores(NodeColumns.of(states), POD, 0.0).index(TOP_SCORE) == 1
+    unknown = [measured(state.name, state.left_cpu, state.left_memory / GIB) for state in states]
+    used, share = policy.shares(NodeColumns.of(unknown), POD)
+    assert share[0] == pytest.approx([0.5 / 8, 1 / (16 * 0.85)]), "requests where nobody has measured"
+    elsewhere = replace(POD, elsewhere=(1.0, nan, nan, nan))
+    assert policy.shares(NodeColumns.of(unknown), elsewhere)[1][0] == pytest.approx([1 / 8, 1 / (16 * 0.85)])
+    assert used[1] == pytest.approx([0.5, 1 - 1 / (16 * 0.85)])

@@ -1,0 +1,19 @@
+"""The cluster as the extender would see it, made once from lists instead of watches: the same code answers."""
+
+import time
+
+from carico_agent.cli._kubectl.reading import Scope, Seen
+from carico_agent.kube.client import KubeClient
+from carico_agent.schedule.cluster import NODES_PER_ROUND, Cluster, read_node
+from carico_agent.schedule.placement.tally import PROFILE_S
+
+
+def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:
+    """What was read, as a Cluster. Pods that run count as measured: they may be new, but that lists do not show."""
+    cluster = Cluster(client, scope.resource)
+    cluster.nodes_listed([read_node(node, resource=scope.resource) for node in seen.nodes or ()])
+    cluster.heartbeats_listed(list(seen.heartbeats.values()))
+    cluster.pods_listed([pod.facts for pod in seen.pods if pod.facts.node])
+    for _ in range(0, len(cluster.nodes), NODES_PER_ROUND):
+        cluster.expire(time.monotonic() + PROFILE_S)
+    return cluster
