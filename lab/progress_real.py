@@ -91,10 +91,11 @@ class Workers:
         finally:
             process.terminate()
             process.wait(20)
-            self._containerd.remove(*self._where)
-            for file in self._out.iterdir():
-                file.unlink()
-            self._where.clear()
+        # not after an error: then everything goes, and the containerd may be gone already
+        self._containerd.remove(*self._where)
+        for file in self._out.iterdir():
+            file.unlink()
+        self._where.clear()
 
     def _is_ready(self) -> bool:
         try:
