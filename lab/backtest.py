@@ -175,11 +175,11 @@ def short_by_kind(n: float = 2.0) -> dict[str, int]:
 
 def unforeseen() -> str:
     found = short_by_kind()
-    said = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items(), key=lambda item: -item[1]))
+    result = ", ".join(f"{kind} {count}" for kind, count in sorted(found.items(), key=lambda item: -item[1]))
     return (
         "- simulated, memory: why not: vpa remembers the highest value of the day and is hardly ever short here, so "
         "that equal shortages are next to none, and there the largest jump decides, not the usual one. Walk's "
-        f"shortages at n = 2 by kind of series: {said}."
+        f"shortages at n = 2 by kind of series: {result}."
     )
 
 
@@ -263,10 +263,10 @@ def _reading(results: dict[str, Results], thesis: dict[str, Results]) -> list[st
             for row in exact
             if row.excess > 0 and excess_at(thesis[name]["memory"], "arima", row.short) is not None
         ]
-        said = f"{np.mean(equal):.2f} × its excess at equal shortages" if equal else "never equally short"
+        result = f"{np.mean(equal):.2f} × its excess at equal shortages" if equal else "never equally short"
         lines.append(
             f"- {name}, memory: the source's variance leaves {other[-1].short} cases short at n = 4, the exact one "
-            f"{exact[-1].short}; {said}."
+            f"{exact[-1].short}; {result}."
         )
     better = all(
         (ratio := ratio_to(rows, "arima", "walk")) is not None and ratio < 1.0

@@ -11,7 +11,7 @@ import tracemalloc
 import numpy as np
 
 from carico_agent.recommend.arima import fit
-from carico_agent.recommend.history import ContainerHistory, Sample
+from carico_agent.recommend.history import ContainerHistory, MinuteSample
 from lab.simulated import arima
 
 CONTAINERS = 330
@@ -26,13 +26,13 @@ def history() -> dict[str, float]:
     tracemalloc.start()
     kept = [ContainerHistory() for _ in range(CONTAINERS)]
     for one in kept:
-        one.observe(Sample(1.7e9 - 60, 0.1, 1e8))
+        one.observe(MinuteSample(1.7e9 - 60, 0.1, 1e8))
     size = tracemalloc.get_traced_memory()[0]
     tracemalloc.stop()
     begun = time.process_time()
     for minute in range(MINUTES):
         for n, one in enumerate(kept):
-            one.observe(Sample(1.7e9 + 60 * minute, float(cpu[minute, n]), float(memory[minute, n]), 0, 600, 3))
+            one.observe(MinuteSample(1.7e9 + 60 * minute, float(cpu[minute, n]), float(memory[minute, n]), 0, 600, 3))
     spent = (time.process_time() - begun) / MINUTES
     begun = time.process_time()
     saved = len(json.dumps([one.state() for one in kept]))

@@ -23,8 +23,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from carico_agent.burst.sizing import Demand, NodeOffer, nodes_to_add
-from carico_agent.burst.waits import Arrivals, History, starts
+from carico_agent.burst.sizing import ExpectedWork, NodeOffer, nodes_to_add
+from carico_agent.burst.waits import Arrivals, JobDurations, starts
 from lab.burst_world import FIRST_BOOT_S, NEXT_BOOT_S, PLACES, Job, Node, World, workload
 
 NEAR_PER_H, CHEAP_PER_H = 0.848, 0.68
@@ -87,7 +87,7 @@ class Ours:
     idle_s: float = 60.0
     settle_s: float = 5.0
     period_s: float = 5.0
-    history: History = field(default_factory=lambda: History(default_s=100.0))
+    history: JobDurations = field(default_factory=lambda: JobDurations(default_s=100.0))
     seen: int = 0
     arrivals: Arrivals = field(default_factory=Arrivals)
     arrived: set[int] = field(default_factory=set)
@@ -146,14 +146,14 @@ class Ours:
             if not again or now_s - node.idle_since_s >= self.idle_s:
                 world.remove(node, now_s)
 
-    def _demand(self, world: World, nodes: list[Node], now_s: float, horizon_s: float) -> Demand:
+    def _demand(self, world: World, nodes: list[Node], now_s: float, horizon_s: float) -> ExpectedWork:
         places = self._free_s(world.running, now_s)
         for node in nodes:
             booting_s = max(0.0, node.ready_s - now_s)
             places += [booting_s + left_s for left_s in self._free_s(node.running, now_s)]
         waiting = [(0.0, self.history.duration_s(job.kind)) for job in [*world.home, *world.cloud]]
         coming = [(at_s, self.history.duration_s(kind)) for at_s, kind in self.arrivals.expected(now_s, horizon_s)]
-        return Demand(waiting + coming, places)
+        return ExpectedWork(waiting + coming, places)
 
 
 SYSTEMS: dict[str, tuple[Callable[[], System], float, float]] = {

@@ -288,12 +288,14 @@ def picture(run: Run, path: Path) -> None:
 def table(run: Run) -> list[str]:
     """Per number of Pods: usage, what was said, what was true."""
     pods, counted = run.column("pods"), run.settled() & run.after_first_burst()
-    usage, said, true = run.column("usage", run.resource), run.column("pod_capacity"), run.true_capacity()
+    usage, result, true = run.column("usage", run.resource), run.column("pod_capacity"), run.true_capacity()
     lines = [f"| Pods | {run.resource} usage | Pod-Capacity said | true | mean abs error |", "|---|---|---|---|---|"]
     for n in sorted({int(n) for n in pods[counted]}):
         at = counted & (pods == n)
-        error = np.abs(said[at] - true[at]).mean()
-        lines.append(f"| {n} | {usage[at].mean():.3f} | {said[at].mean():.2f} | {true[at].mean():.2f} | {error:.2f} |")
+        error = np.abs(result[at] - true[at]).mean()
+        lines.append(
+            f"| {n} | {usage[at].mean():.3f} | {result[at].mean():.2f} | {true[at].mean():.2f} | {error:.2f} |"
+        )
     errors, (base, cost) = run.errors(), run.truth()
     inside = ((run.column("low") <= true) & (true <= np.nan_to_num(run.column("high"), nan=np.inf)))[counted].mean()
     summary = (

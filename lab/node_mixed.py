@@ -170,8 +170,8 @@ def summary(rows: list[dict[str, Any]]) -> list[str]:
         if not mine:
             lines.append(f"| {name} | 0 | | | | |")
             continue
-        said, truth = np.array([row["said"] for row in mine]), np.array([row["truth"] for row in mine])
-        errors = np.abs(said - truth)
+        result, truth = np.array([row["said"] for row in mine]), np.array([row["truth"] for row in mine])
+        errors = np.abs(result - truth)
         allowed = 0.06 if name == "node cpu" else max(0.25, 0.05 * truth.mean())
         lines.append(
             f"| {name} | {len(mine)} | {truth.mean():.2f} | {errors.mean():.3f} | {allowed:.2f} | {errors.max():.2f} |"

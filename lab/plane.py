@@ -26,7 +26,7 @@ from carico_agent.plane.allocation import Component, Scheduler, split
 from carico_agent.plane.components import load_of
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.exposition import Totals, read
-from carico_agent.plane.window import WANTED, Reading, between
+from carico_agent.plane.window import WANTED, Scrape, between
 from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.control_plane import ApiError, free_port, wait_for
 from plugins.control_plane.weights import Weight, stepped
@@ -271,14 +271,14 @@ class Quotas(Steering):
             self.lab.plane.groups.quota(part, self._given[part])
 
 
-def readings(lab: Lab) -> dict[str, Reading]:
+def readings(lab: Lab) -> dict[str, Scrape]:
     def totals(part: str) -> Totals:
         if part == "kube-apiserver":
             return read([lab.plane.admin.get("/metrics").encode()], WANTED)
         with urllib.request.urlopen(lab.plane.metrics[part], timeout=20) as answer:
             return read([answer.read()], WANTED)
 
-    return {part: Reading(time.monotonic(), totals(part)) for part in PARTS}
+    return {part: Scrape(time.monotonic(), totals(part)) for part in PARTS}
 
 
 # ---- results

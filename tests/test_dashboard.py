@@ -18,7 +18,7 @@ from carico_agent.app.plane import PlaneServer
 from carico_agent.burst.families import families as burst_families
 from carico_agent.burst.lease import LeaderLease
 from carico_agent.net import metrics
-from carico_agent.plane.diagnosis import ComponentRow, Diagnosis
+from carico_agent.plane.diagnosis import ComponentRow, PlaneDiagnosis
 from carico_agent.plane.observer import Look
 from carico_agent.publish.families import status_metrics
 from carico_agent.publish.status import WorkStatus
@@ -62,7 +62,7 @@ def service_families(folder: Path) -> list[metrics.Family]:
     extender.latency["filter"].record(0.003)
     plane = PlaneServer(settings)
     row = ComponentRow("kube-apiserver", 12.0, 40.0, 0.3, 0.15, 1.0, 600, 0.02)
-    plane.look = Look(Diagnosis(60.0, [row], [], [], {}, 2.0, False, "", ""), "", {}, fresh=True)
+    plane.look = Look(PlaneDiagnosis(60.0, [row], [], [], {}, 2.0, False, "", ""), "", {}, fresh=True)
     stage = Served()
     stage.wait_at_home("a")
     lease = LeaderLease(stage.home, "carico", "me")  # type: ignore[arg-type]

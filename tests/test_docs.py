@@ -60,7 +60,7 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
     assert set(STAND_INS) <= set(shown)
     for command in shown:
         wanted = STAND_INS.get(command, command).replace("/run/carico/agent.sock", running.socket)
-        said = subprocess.run(
+        result = subprocess.run(
             ["bash", "-c", wanted],
             capture_output=True,
             text=True,
@@ -69,7 +69,7 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
             cwd=TREE if wanted.startswith("make") else here,
         )
         fine = (0, 124) if wanted.startswith("timeout") else (0,)
-        assert said.returncode in fine, f"{command}:\n{said.stdout}{said.stderr}"
+        assert result.returncode in fine, f"{command}:\n{result.stdout}{result.stderr}"
     assert (here / "there/carico_units/carico-agent.service").exists()
     assert (here / "root/etc/systemd/system/carico-agent.service").exists()
 

@@ -20,8 +20,8 @@ def test_catching_everything_has_one_address() -> None:
 def test_the_client_imports_nothing_heavy() -> None:
     heavy = {"numpy", "grpc", "aiohttp", "google", "psutil"}
     code = f"import sys, carico_agent.client\nprint(sorted({{m.split('.')[0] for m in sys.modules}} & {heavy}))"
-    said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
-    assert said.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "[]"
 
 
 def test_the_core_is_numpy_only() -> None:
@@ -29,6 +29,6 @@ def test_the_core_is_numpy_only() -> None:
         "import sys, numpy\nbefore = set(sys.modules)\nimport carico_agent.core\n"
         "print(sorted(m for m in set(sys.modules) - before if not m.startswith('carico_agent')))"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
-    assert "aiohttp" not in said.stdout
-    assert "grpc" not in said.stdout
+    result = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
+    assert "aiohttp" not in result.stdout
+    assert "grpc" not in result.stdout

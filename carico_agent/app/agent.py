@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 
 from carico_agent.app.container_history import ContainerHistories
 from carico_agent.app.counters import PodCounters
-from carico_agent.app.history import History
+from carico_agent.app.history import StatusHistory
 from carico_agent.app.kinds import KindRoutes
 from carico_agent.app.learning import ClusterLearning
 from carico_agent.app.own_cost import self_metrics
@@ -73,7 +73,7 @@ class Agent:
         self._board = StatusBoard(settings.socket.ttl_s)
         self._updates = StatusUpdates(self._board, self._status, self._cost)
         self._source = self._open_source(settings, options or SourceOptions())
-        self._history = History(self._source.resources)
+        self._history = StatusHistory(self._source.resources)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )

@@ -16,7 +16,7 @@ from aiohttp import web
 
 from carico_agent.burst.choice import BadPrices, Prices, parse_prices
 from carico_agent.burst.cluster import ClusterView
-from carico_agent.burst.events import EventLog
+from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
 from carico_agent.burst.feeds import target_watch, watches
 from carico_agent.burst.lease import LeaderLease
@@ -26,13 +26,13 @@ from carico_agent.burst.mover import Mover
 from carico_agent.burst.multikueue import Dispatcher
 from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
-from carico_agent.burst.planner import Policy
-from carico_agent.burst.protocol import Suspends, Wish
+from carico_agent.burst.planner import BurstPolicy
+from carico_agent.burst.protocol import Intent, Suspends
 from carico_agent.burst.provisioner import Provisioner
 from carico_agent.burst.report import status
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
-from carico_agent.burst.steps import Outcome, Route, jobs_path
+from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
 from carico_agent.burst.target import Target, identity, probe, suspends
 from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
@@ -119,7 +119,7 @@ class BurstDaemon:
         self._targets = target_settings(own)
         self.prices = read_prices(own.prices)
         self.clients = clients_of(own, self._targets)
-        self.events, self.models = EventLog(), Models(own.models)
+        self.events, self.models = JobEvents(), Models(own.models)
         self.supervisor = Supervisor()
         self.lease = LeaderLease(
             self.clients.home, own.lease_namespace, f"{socket.gethostname()}-{os.getpid()}", own.lease_s
@@ -212,7 +212,7 @@ class BurstDaemon:
 
     def _service(self, mover: Mover) -> BurstService:
         own = self.settings
-        policy = Policy(own.policy, own.unschedulable_s, own.value_per_h, self.prices)
+        policy = BurstPolicy(own.policy, own.unschedulable_s, own.value_per_h, self.prices)
         home = ClusterView(self.clients.home, mover.home_health)
         sites = {name: self._site(mover.targets[name], one) for name, one in self._targets.items()}
         return BurstService(mover, home, sites, policy, own.idle_delete_s, self.models.of)
@@ -303,7 +303,7 @@ async def _targets_answer(service: BurstService, most_s: float) -> None:
         await asyncio.sleep(0.05)
 
 
-async def bring_home(settings: Settings, namespace: str, name: str, wish: Wish) -> Outcome | None:
+async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent) -> MoveOutcome | None:
     """Recall or forget one Job, as one more mover: the service need not run, and may. None when there is no such Job.
 
     A recall needs the target; forgetting does not ask it.
@@ -316,7 +316,7 @@ async def bring_home(settings: Settings, namespace: str, name: str, wish: Wish) 
         if to not in targets:
             raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
         by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
-        if wish == Wish.RECALL:
+        if wish == Intent.RECALL:
             there = clients.targets[to][0]
             by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
             cluster = await identity(there)

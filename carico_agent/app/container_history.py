@@ -15,8 +15,8 @@ from aiohttp import web
 
 from carico_agent.app.state import set_aside
 from carico_agent.net.http import ApiError, Handler, answer
-from carico_agent.recommend.history import BadHistory, Sample
-from carico_agent.recommend.store import HistoryStore, Owner
+from carico_agent.recommend.history import BadHistory, MinuteSample
+from carico_agent.recommend.store import ContainerOwner, HistoryStore
 from carico_agent.runtime.container_history import ContainerMinute, ContainerReader
 from carico_agent.runtime.watch import Runtime
 from carico_agent.supervise.files import replace_file
@@ -73,15 +73,15 @@ class ContainerHistories:
     def _look(self, now_s: float, wall_s: float) -> None:
         pods = self._runtime.pods
         for minute in self._reader.tick(now_s, wall_s, pods):
-            self._store.observe(self._owner(minute), Sample(*minute.data))
+            self._store.observe(self._owner(minute), MinuteSample(*minute.data))
         if now_s - self._saved_s >= SAVE_S:
             self._save()
 
-    def _owner(self, minute: ContainerMinute) -> Owner:
+    def _owner(self, minute: ContainerMinute) -> ContainerOwner:
         pod = self._runtime.pods.get(minute.pod)
         namespace, name = (pod.namespace, pod.name) if pod is not None else ("", minute.pod)
         workload = minute.kind.partition("/")[2]
-        return Owner(namespace, name, minute.container, minute.container_id, workload=workload)
+        return ContainerOwner(namespace, name, minute.container, minute.container_id, workload=workload)
 
     def _load(self) -> None:
         try:

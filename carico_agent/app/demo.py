@@ -65,7 +65,7 @@ class Second:
 
 
 @dataclass(frozen=True, slots=True)
-class Summary:
+class DemoResult:
     """How good the number was, over the seconds that were compared."""
 
     compared: int
@@ -78,19 +78,19 @@ class Summary:
     """Threads of others that wanted to run, in the mean."""
 
 
-def summarize(seconds: Sequence[Second]) -> Summary:
+def summarize(seconds: Sequence[Second]) -> DemoResult:
     """
     >>> summarize([Second(3, 1, 0.0, 3.0, 3.5, 2.5, 4.0, "measured", True)])
-    Summary(compared=1, mean_absolute_error=0.5, largest_error=0.5, inside_ratio=1.0, others=0.0)
+    DemoResult(compared=1, mean_absolute_error=0.5, largest_error=0.5, inside_ratio=1.0, others=0.0)
     """
     seen = [second for second in seconds if second.compared and second.error is not None]
     if not seen:
-        return Summary(0, None, None, None, None)
+        return DemoResult(0, None, None, None, None)
     errors = [abs(second.error or 0.0) for second in seen]
     inside = [(s.low or 0.0) <= s.truth and (s.high is None or s.truth <= s.high) for s in seen]
     others = [second.others for second in seen]
     mean_error, mean_inside, mean_others = (round(sum(each) / len(seen), 3) for each in (errors, inside, others))
-    return Summary(len(seen), mean_error, round(max(errors), 3), mean_inside, mean_others)
+    return DemoResult(len(seen), mean_error, round(max(errors), 3), mean_inside, mean_others)
 
 
 def bursts(cores: int, seed: int | None) -> Iterator[int]:

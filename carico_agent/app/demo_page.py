@@ -8,7 +8,7 @@ from typing import Any
 from aiohttp import web
 
 from carico_agent.app.counters import PodCounters
-from carico_agent.app.history import History
+from carico_agent.app.history import StatusHistory
 from carico_agent.app.own_cost import self_body
 from carico_agent.app.routes import PodRoutes
 from carico_agent.app.source import Source
@@ -36,7 +36,7 @@ class DemoPage:
 
     def __init__(self, source: Source, runtime: Runtime, cost: OwnCost) -> None:
         self._source, self._runtime, self._cost = source, runtime, cost
-        self._board, self._history = StatusBoard(TTL_S), History(source.resources)
+        self._board, self._history = StatusBoard(TTL_S), StatusHistory(source.resources)
         self._token = secrets.token_urlsafe(24)
         self._http = HttpServer(page_routes(self._api(), self._facts, self._token))
 

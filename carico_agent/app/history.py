@@ -31,7 +31,7 @@ MARKED = {
 NUMBERS = ("pod_capacity", "low", "high", "pods")
 
 
-class History:
+class StatusHistory:
     """One row per `record`, the oldest is overwritten. Belongs to the event loop."""
 
     def __init__(
@@ -67,7 +67,7 @@ class History:
     def body(self, after_s: float = -inf) -> dict[str, Any]:
         """Rows and marks later than `after_s`, oldest first, as columns; null where a value was unknown.
 
-        >>> history = History(("cpu",), rows=2, clock=iter((1.0, 2.0, 3.0)).__next__)
+        >>> history = StatusHistory(("cpu",), rows=2, clock=iter((1.0, 2.0, 3.0)).__next__)
         >>> for used in (0.25, 0.5, None): history.record(Status(pods=1, pod_capacity=7.0, usage={"cpu": used}))
         >>> history.body()["time_s"], history.body()["usage"], history.body()["pods"]
         ([2.0, 3.0], {'cpu': [0.5, None]}, [1.0, 1.0])

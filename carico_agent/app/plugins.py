@@ -13,7 +13,7 @@ from aiohttp import web
 
 from carico_agent.net.http import ApiError, Handler, answer, request_id
 from carico_agent.net.metrics import Family
-from carico_agent.plugin_host.host import Host
+from carico_agent.plugin_host.host import PluginHost
 from carico_agent.plugin_host.view import ViewMaker
 from carico_agent.runtime.usage import PodUsage
 from carico_agent.runtime.watch import Runtime
@@ -36,7 +36,7 @@ class PluginApi:
     ) -> None:
         """`status()`: what /v1/status says."""
         view = ViewMaker(lambda: runtime.pods, usage, status, settings.node.root)
-        self._host = Host(settings.plugins, view, settings.journal_path, settings.node.root)
+        self._host = PluginHost(settings.plugins, view, settings.journal_path, settings.node.root)
         self._questions = Workers("questions to plugins", MOST_QUESTIONS)
         self._life = Workers("the plugin host", 1)
 

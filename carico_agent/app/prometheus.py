@@ -110,10 +110,10 @@ class Prometheus:
         except (OSError, http.client.HTTPException, ValueError) as error:
             reason = getattr(error, "reason", error)
             late = isinstance(reason, TimeoutError)
-            said = (
+            message = (
                 f"no answer within {self._timeout_s:g} s" if late else _one_line(str(reason) or type(reason).__name__)
             )
-            raise PrometheusError(f"{self.url}: {said}") from error
+            raise PrometheusError(f"{self.url}: {message}") from error
         if len(body) > MOST_BYTES:
             raise _TooMuch(f"{self.url}: an answer is larger than {MOST_BYTES >> 20} MiB; name a workload")
         return self._result(body, kind)
@@ -121,11 +121,11 @@ class Prometheus:
     def _refused(self, code: int, body: bytes) -> PrometheusError:
         try:
             answer = json.loads(body)
-            said = f"{answer['errorType']}: {answer['error']}"
+            message = f"{answer['errorType']}: {answer['error']}"
         except (ValueError, KeyError, TypeError):
-            said = body[:200].decode(errors="replace") or http.client.responses.get(code, "")
-        kind = _TooMuch if code in (400, 422) and any(word in said.lower() for word in TOO_MUCH) else PrometheusError
-        return kind(f"{self.url}: HTTP status {code}: {_one_line(said)}")
+            message = body[:200].decode(errors="replace") or http.client.responses.get(code, "")
+        kind = _TooMuch if code in (400, 422) and any(word in message.lower() for word in TOO_MUCH) else PrometheusError
+        return kind(f"{self.url}: HTTP status {code}: {_one_line(message)}")
 
     def _result(self, body: bytes, kind: str) -> list[dict[str, Any]]:
         try:

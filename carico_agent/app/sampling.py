@@ -165,7 +165,7 @@ class PodCount(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Tick:
     """One tick, as it was read."""
 
     grab: Grab
@@ -204,7 +204,7 @@ class Meters:
 class LiveRows:
     """What the samples say, each row recorded as it is understood."""
 
-    def __init__(self, reader: NodeReader, queue: SampleQueue[Sample], recorder: TraceWriter | None = None) -> None:
+    def __init__(self, reader: NodeReader, queue: SampleQueue[Tick], recorder: TraceWriter | None = None) -> None:
         self._reader, self._queue, self._recorder = reader, queue, recorder
 
     def __call__(self) -> Iterator[TraceRow]:
@@ -236,7 +236,7 @@ class Live:
         reader: NodeReader,
         pods: PodCount,
         meters: "Meters | None",
-        queue: SampleQueue[Sample],
+        queue: SampleQueue[Tick],
         cost: OwnCost,
         pace: Pace,
         settings: SamplingSettings,
@@ -264,7 +264,7 @@ class Live:
         grab, due = self._reader.grab(now_s), self._clock.due(now_s)
         read_s = time.perf_counter()
         measured = self._meters.tick(now_s, self._pods.pods, due) if self._meters is not None else None
-        self._queue.put(Sample(grab, self._pods.count, now_s < self._pods.churn_until_s, measured))
+        self._queue.put(Tick(grab, self._pods.count, now_s < self._pods.churn_until_s, measured))
         self._cost.record(read_s - started_s)
         self._meter_cost.record(time.perf_counter() - read_s)
         if due:

@@ -10,7 +10,7 @@ from pathlib import Path
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
-from carico_agent.app.sampling import Live, LiveRows, Meters, Sample, SampleQueue, Sampling
+from carico_agent.app.sampling import Live, LiveRows, Meters, SampleQueue, Sampling, Tick
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
 from carico_agent.runtime.meter import NodeUnit, PodMeters
@@ -43,7 +43,7 @@ class Source:
     cores: int
     sampling: Sampling
     producer: Live | Replay
-    queue: SampleQueue[Sample] | SampleQueue[TraceRow]
+    queue: SampleQueue[Tick] | SampleQueue[TraceRow]
     pace: Pace
     absent: dict[str, str] = field(default_factory=dict)
     """Signal → why this node does not offer it."""
@@ -95,7 +95,7 @@ def open_live(
     config = model_config(settings, reader.cores)
     model = state.load(state_file, reader.resources, config) or CapacityModel(reader.resources, config)
     recorder = TraceWriter(record, node, reader.cores, reader.resources) if record else None
-    queue: SampleQueue[Sample] = SampleQueue()
+    queue: SampleQueue[Tick] = SampleQueue()
     rows = LiveRows(reader, queue, recorder)
     sampling, pace = Sampling(Pipeline(model), rows, cost), Pace(allowance_of(settings))
     live = Live(

@@ -66,10 +66,10 @@ def read_node(node: Object) -> NodeSeen:
     if POD_CAPACITY not in annotations:
         return seen
     try:
-        said = json.loads(annotations.get(STATUS) or "{}")
+        annotation = json.loads(annotations.get(STATUS) or "{}")
         capacity = float(annotations[POD_CAPACITY])
-        until_s = parse_rfc3339(said["time"]) + float(said["ttl_s"])
-        fits = {str(kind): float(room) for kind, room in (said.get("fits") or {}).items()}
+        until_s = parse_rfc3339(annotation["time"]) + float(annotation["ttl_s"])
+        fits = {str(kind): float(room) for kind, room in (annotation.get("fits") or {}).items()}
     except (ValueError, KeyError, TypeError, AttributeError):
         return seen
     return replace(seen, pod_capacity=capacity, fits=fits, until_s=until_s) if isfinite(capacity) else seen

@@ -34,7 +34,7 @@ WORDS = {
 WARNINGS = ("BurstForgotten", "BurstHeldAgain", "BurstRefused", "BurstRecallRefused")
 
 
-class EventLog:
+class JobEvents:
     """What is to be said. The oldest is dropped when nobody takes them."""
 
     def __init__(self, most: int = 1000) -> None:

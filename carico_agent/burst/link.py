@@ -5,14 +5,14 @@ from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
 from carico_agent.burst.objects import State, home_job
-from carico_agent.burst.protocol import Action, Wish
-from carico_agent.burst.steps import Answer, Outcome, Request, Route, jobs_path, reconcile
+from carico_agent.burst.protocol import Action, Intent
+from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, jobs_path, reconcile
 from carico_agent.kube.client import MERGE, KubeClient
 from carico_agent.kube.errors import Refused
 from carico_agent.supervise.backoff import Backoff
 
 T = TypeVar("T")
-Send = Callable[[Request], Awaitable[Answer]]
+Send = Callable[[Request], Awaitable[ServerAnswer]]
 
 WAITS = Backoff(first_s=0.2, factor=1.6, most_s=3.0)
 """Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
@@ -28,19 +28,19 @@ class Link:
     def __init__(self, home: KubeClient, target: KubeClient) -> None:
         self._home, self._target = home, target
 
-    async def send(self, request: Request) -> Answer:
+    async def send(self, request: Request) -> ServerAnswer:
         client = self._home if request.home else self._target
         headers = {"Content-Type": MERGE} if request.method == "PATCH" else None
         try:
             body = await client.request(request.method, request.path, request.body, headers, request.params or None)
         except Refused as refused:
             if refused.status in (CREATE_ANSWERS if request.method == "POST" else ANSWERS):
-                return Answer(refused.status, {"message": str(refused)})
+                return ServerAnswer(refused.status, {"message": str(refused)})
             raise
-        return Answer(200, body)
+        return ServerAnswer(200, body)
 
 
-async def drive(steps: Generator[Request, Answer, T], send: Send) -> T:
+async def drive(steps: Generator[Request, ServerAnswer, T], send: Send) -> T:
     """Run a generator of requests to its end."""
     try:
         request = next(steps)
@@ -53,7 +53,9 @@ async def drive(steps: Generator[Request, Answer, T], send: Send) -> T:
         steps.close()
 
 
-async def carry(namespace: str, name: str, wish: Wish, route: Route, send: Send, until: set[State]) -> Outcome | None:
+async def carry(
+    namespace: str, name: str, wish: Intent, route: Route, send: Send, until: set[State]
+) -> MoveOutcome | None:
     """Look at one Job again and again until its ledger has one of these states; None when it is gone.
 
     What stands in the way for good (not: what others still have to do) is the outcome too.

@@ -9,12 +9,12 @@ import logging
 import time
 from dataclasses import dataclass, field
 
-from carico_agent.burst.events import EVENTS, EventLog
+from carico_agent.burst.events import EVENTS, JobEvents
 from carico_agent.burst.link import WAITS, Link, drive
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
-from carico_agent.burst.protocol import UNREAD, Action, Wish
+from carico_agent.burst.protocol import UNREAD, Action, Intent
 from carico_agent.burst.requirements import cannot_leave, needed
-from carico_agent.burst.steps import Outcome, collect, jobs_path, orphan, reconcile
+from carico_agent.burst.steps import MoveOutcome, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
@@ -30,12 +30,12 @@ CHECKED_S = 30.0
 """For how long an object that the target has is not looked up again."""
 IN_FLIGHT = (State.HOLDING, State.AWAY, State.RECALLING, State.RETURNED)
 
-_FULFILS: dict[Wish, tuple[State, ...]] = {
-    Wish.KEEP: (),
-    Wish.MOVE: (State.AWAY,),
-    Wish.STAY: (State.RETURNED,),
-    Wish.RECALL: (State.RECALLING, State.RETURNED),
-    Wish.FORGET: (),
+_FULFILS: dict[Intent, tuple[State, ...]] = {
+    Intent.KEEP: (),
+    Intent.MOVE: (State.AWAY,),
+    Intent.STAY: (State.RETURNED,),
+    Intent.RECALL: (State.RECALLING, State.RETURNED),
+    Intent.FORGET: (),
 }
 """States from which a Job goes on without anybody wishing."""
 
@@ -46,7 +46,7 @@ class Mover:
 
     home: KubeClient
     targets: dict[str, Target]
-    events: EventLog
+    events: JobEvents
     home_health: Health = field(default_factory=lambda: Health("home"))
     jobs: dict[Key, HomeJob] = field(default_factory=dict)
     reasons: dict[Key, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ class Mover:
     finished: int = 0
 
     def __post_init__(self) -> None:
-        self._wishes: dict[Key, tuple[Wish, str]] = {}
+        self._wishes: dict[Key, tuple[Intent, str]] = {}
         self._refused: dict[tuple[str, str], tuple[float, str]] = {}  # Job UID, target → until, why
         self._dirty: asyncio.Queue[Key] = asyncio.Queue()
         self._queued: set[Key] = set()
@@ -94,7 +94,7 @@ class Mover:
         """As the copy has it: two namespaces at home may share one at the target."""
         return copy.home_namespace or copy.namespace, copy.name
 
-    def wish(self, key: Key, wish: Wish, to: str) -> None:
+    def wish(self, key: Key, wish: Intent, to: str) -> None:
         self._wishes[key] = wish, to
         self.look(key)
 
@@ -103,7 +103,7 @@ class Mover:
 
     def wished_target(self, key: Key) -> str:
         """Where this Job shall go, if anywhere."""
-        return self._wishes.get(key, (Wish.KEEP, ""))[1]
+        return self._wishes.get(key, (Intent.KEEP, ""))[1]
 
     def refusal(self, uid: str, to: str) -> str:
         """Why this target does not take this Job, while that is remembered."""
@@ -171,25 +171,25 @@ class Mover:
                 await self._collect(other, key, copy)
         if job is None:
             return
-        wish, to = self._wishes.get(key, (Wish.KEEP, ""))
+        wish, to = self._wishes.get(key, (Intent.KEEP, ""))
         target_name = job.ledger.to if job.ledger.state in IN_FLIGHT else to
         target = self.targets.get(target_name)
         if target is None:
             if job.ledger.state in IN_FLIGHT:
                 self.reasons[key] = f"it is at {target_name}, which is not configured any more"
             return
-        if wish != Wish.FORGET and (not target.known or target.silent_since_s is not None):
+        if wish != Intent.FORGET and (not target.known or target.silent_since_s is not None):
             # not even tried: a target that is away must not keep workers from the others
             self.reasons[key] = f"{target.name} does not answer" if target.known else f"{target.name} is not known yet"
             self._again(key)
             return
-        if job.ledger.state not in IN_FLIGHT and wish == Wish.MOVE and (why := await self.obstacle(job, target)):
+        if job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE and (why := await self.obstacle(job, target)):
             self._refuse(key, job, target, why)
             return
         outcome = await self._reconcile(target, job, wish)
         self._after(key, target, outcome)
 
-    async def _reconcile(self, target: Target, job: HomeJob, wish: Wish) -> Outcome:
+    async def _reconcile(self, target: Target, job: HomeJob, wish: Intent) -> MoveOutcome:
         try:
             copy = target.copies.get((job.namespace, job.name), UNREAD)
             steps = reconcile(job, wish, target.route, copy)
@@ -214,7 +214,7 @@ class Mover:
         if why:
             log.info("%s/%s at %s deleted: %s", copy.namespace, copy.name, target.name, why)
 
-    def _after(self, key: Key, target: Target, outcome: Outcome) -> None:
+    def _after(self, key: Key, target: Target, outcome: MoveOutcome) -> None:
         """What a look has changed: what is known, events, when to look again."""
         job, verdict = outcome.job, outcome.verdict
         if job is None:
@@ -233,7 +233,7 @@ class Mover:
                 self.events.add(job, event, target.name, job.ledger.note)
         if Action.UNDO in outcome.done:
             self._refuse(key, job, target, job.ledger.note)
-        if job.ledger.state in (State.HOME, State.DONE, *_FULFILS[self._wishes.get(key, (Wish.KEEP, ""))[0]]):
+        if job.ledger.state in (State.HOME, State.DONE, *_FULFILS[self._wishes.get(key, (Intent.KEEP, ""))[0]]):
             self._wishes.pop(key, None)
         if outcome.done:
             self._waits.pop(key, None)

@@ -39,7 +39,7 @@ class CopyState(StrEnum):
 
 
 @dataclass(frozen=True)
-class Ledger:
+class MoveRecord:
     """The annotation. `epoch` grows with every hold and every return, so that no old copy is ever released."""
 
     state: State = State.HOME
@@ -96,7 +96,7 @@ class JobFacts:
 class HomeJob(JobFacts):
     """A Job at home."""
 
-    ledger: Ledger = Ledger()
+    ledger: MoveRecord = MoveRecord()
     guarded: bool = False
     """Has our finalizer."""
 
@@ -147,13 +147,13 @@ def home_job(job: Object) -> HomeJob:
     return HomeJob(**_facts(job), ledger=read_ledger(job), guarded=FINALIZER in (meta.get("finalizers") or ()))
 
 
-def read_ledger(job: Object) -> Ledger:
+def read_ledger(job: Object) -> MoveRecord:
     """The ledger of a Job; the one of a Job that was never moved has epoch 0."""
     value = _annotation(job, LEDGER)
     if not value:
-        return Ledger(parallelism=_facts(job)["parallelism"])
+        return MoveRecord(parallelism=_facts(job)["parallelism"])
     try:
-        return Ledger(
+        return MoveRecord(
             State(value["state"]),
             str(value["to"]),
             int(value["epoch"]),
@@ -186,7 +186,7 @@ def copy_job(job: Object) -> CopyJob:
         return CopyJob(**facts)
 
 
-def ledger_patch(home: HomeJob, ledger: Ledger, hold: bool | None, guard: bool) -> Object:
+def ledger_patch(home: HomeJob, ledger: MoveRecord, hold: bool | None, guard: bool) -> Object:
     """A compare-and-swap of the home Job: its ledger, whether it is held (None: as it is), whether it has our
     finalizer."""
     kept = [name for name in home.whole["metadata"].get("finalizers") or () if name != FINALIZER]

@@ -10,7 +10,7 @@ from math import inf
 from carico_agent.burst.choice import POLICIES, JobNeeds, Option, Prices, TargetOffer
 from carico_agent.burst.cluster import take
 from carico_agent.burst.overflow import NodeRoom, Waiting, stays
-from carico_agent.burst.sizing import Demand, NodeOffer, nodes_to_add
+from carico_agent.burst.sizing import ExpectedWork, NodeOffer, nodes_to_add
 from carico_agent.burst.waits import starts
 
 
@@ -56,7 +56,7 @@ class TargetState:
 
 
 @dataclass(frozen=True)
-class Policy:
+class BurstPolicy:
     """What the operator wants."""
 
     name: str = "least-cost"
@@ -80,7 +80,7 @@ def plan(
     home: Sequence[NodeRoom],
     home_left_s: Sequence[float],
     targets: Sequence[TargetState],
-    policy: Policy,
+    policy: BurstPolicy,
     expected: Sequence[tuple[float, float]] = (),
 ) -> Plan:
     """`expected`: (in how many seconds, duration) of Jobs that will come."""
@@ -109,7 +109,7 @@ def plan(
 
 
 def _options(
-    candidate: Candidate, targets: Sequence[TargetState], rooms: dict[str, list[NodeRoom]], policy: Policy
+    candidate: Candidate, targets: Sequence[TargetState], rooms: dict[str, list[NodeRoom]], policy: BurstPolicy
 ) -> list[Option]:
     offers = [_offer(candidate, target, rooms[target.name]) for target in targets]
     return POLICIES[policy.name](candidate.needs, offers, policy.prices, policy.value_per_h)
@@ -183,7 +183,7 @@ def _nodes(
     home_left_s: Sequence[float],
     target: TargetState,
     growth: Growth,
-    policy: Policy,
+    policy: BurstPolicy,
     expected: Sequence[tuple[float, float]],
 ) -> int:
     places = max(1, min(places_of(growth.node, one.waiting) for one in waiting))
@@ -191,7 +191,7 @@ def _nodes(
     if policy.name == "hcs":
         return 0 if growth.coming else min(1, growth.more)
     jobs = [(0.0, one.needs.duration_s) for one in waiting]
-    demand = Demand(sorted([*jobs, *expected]), [*home_left_s, *target.left_s, *coming])
+    demand = ExpectedWork(sorted([*jobs, *expected]), [*home_left_s, *target.left_s, *coming])
     if not demand.free_s:
         demand = replace(demand, free_s=[growth.boot_s] * places)
         return 1 + nodes_to_add(demand, _offered(growth, places, target), policy.value_per_h, growth.more - 1)

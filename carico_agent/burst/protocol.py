@@ -30,7 +30,7 @@ RECALLED = "recalled by hand"
 """Note in the ledger of a Job that somebody wanted back: it is not moved again by itself."""
 
 
-class Wish(StrEnum):
+class Intent(StrEnum):
     """What somebody wants of a Job. STAY undoes a move that is not committed; KEEP goes on with whatever is begun."""
 
     KEEP = "keep"
@@ -83,7 +83,7 @@ UNREAD = Unread.UNREAD
 
 
 @dataclass(frozen=True)
-class Seen:
+class Observed:
     """What was read, oldest first: the copy must have been read before the home Job is read for its release."""
 
     home: HomeJob
@@ -110,13 +110,13 @@ class Verdict:
     why: str = ""
 
 
-def next_action(seen: Seen, wish: Wish, suspends: Suspends, cluster: str = "") -> Verdict:
+def next_action(seen: Observed, wish: Intent, suspends: Suspends, cluster: str = "") -> Verdict:
     """What to do next about one Job. `cluster`: which one the target is now."""
     home = seen.home
     state = home.ledger.state
     if state in (State.HOME, State.DONE):
         return _at_home(seen, wish, suspends.home)
-    if wish == Wish.FORGET and state in (State.AWAY, State.RECALLING):
+    if wish == Intent.FORGET and state in (State.AWAY, State.RECALLING):
         if home.deleting:
             return Verdict(Action.CLEAR, "the target is fenced: the Job is deleted")
         return Verdict(Action.ABANDON, "the target is fenced: the Job starts at home again")
@@ -153,18 +153,18 @@ def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
     return ""
 
 
-def _at_home(seen: Seen, wish: Wish, by_suspend: bool) -> Verdict:
+def _at_home(seen: Observed, wish: Intent, by_suspend: bool) -> Verdict:
     home = seen.home
     if home.guarded:
         return Verdict(Action.CLEAR)  # a finalizer without a move: somebody edited the ledger
-    if wish != Wish.MOVE or home.ledger.state == State.DONE:
+    if wish != Intent.MOVE or home.ledger.state == State.DONE:
         return Verdict(Action.NOTHING)
     if why := may_hold(home, seen.home_pods, by_suspend):
         return Verdict(Action.NOTHING, why)
     return Verdict(Action.LIST_HOME_PODS if seen.home_pods is None else Action.HOLD)
 
 
-def _clean_up(seen: Seen) -> Verdict:
+def _clean_up(seen: Observed) -> Verdict:
     """The copy first, then the finalizer."""
     if seen.copy is UNREAD:
         return Verdict(Action.READ_COPY)
@@ -176,17 +176,17 @@ def _clean_up(seen: Seen) -> Verdict:
     return Verdict(Action.CLEAR)
 
 
-def _ours(seen: Seen) -> bool:
+def _ours(seen: Observed) -> bool:
     return isinstance(seen.copy, CopyJob) and seen.copy.origin == seen.home.uid
 
 
-def _holding(seen: Seen, wish: Wish) -> Verdict:
+def _holding(seen: Observed, wish: Intent) -> Verdict:
     home, ledger = seen.home, seen.home.ledger
     if home.finished or home.succeeded or home.failed:
         return Verdict(Action.UNDO, "a Pod ended at home while the Job was being held")
     if not home.held(ledger.suspend):
         return Verdict(Action.UNDO, "somebody started it while it was being held")
-    if wish in (Wish.STAY, Wish.RECALL, Wish.FORGET):
+    if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET):
         return Verdict(Action.UNDO, "it shall stay at home")
     if seen.refusal:
         return Verdict(Action.UNDO, f"{ledger.to} does not take it: {seen.refusal}")
@@ -208,14 +208,14 @@ def _holding(seen: Seen, wish: Wish) -> Verdict:
     return Verdict(Action.COMMIT)
 
 
-def _away(seen: Seen, wish: Wish) -> Verdict:
+def _away(seen: Observed, wish: Intent) -> Verdict:
     home, ledger, copy = seen.home, seen.home.ledger, seen.copy
     if not home.held(ledger.suspend):
         return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")
     if copy is UNREAD:
         return Verdict(Action.READ_COPY)
     if copy is None or not _ours(seen):
-        if wish == Wish.RECALL:
+        if wish == Intent.RECALL:
             return Verdict(Action.BEGIN_RECALL, f"{RECALLED}: the copy was gone")
         return Verdict(Action.NOTHING, f"its copy at {ledger.to} was deleted by somebody; recall it to start it here")
     assert isinstance(copy, CopyJob)
@@ -225,14 +225,14 @@ def _away(seen: Seen, wish: Wish) -> Verdict:
         return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
     if copy.finished:
         return Verdict(Action.MIRROR)
-    if wish == Wish.RECALL:
+    if wish == Intent.RECALL:
         if copy.succeeded:
             return Verdict(Action.NOTHING, f"{copy.succeeded} of its Pods have succeeded there already")
         return Verdict(Action.BEGIN_RECALL, RECALLED)
     return Verdict(Action.NOTHING if copy.state == CopyState.RELEASED else Action.RELEASE)
 
 
-def _recalling(seen: Seen, by_suspend: bool) -> Verdict:
+def _recalling(seen: Observed, by_suspend: bool) -> Verdict:
     copy = seen.copy
     if not seen.home.held(seen.home.ledger.suspend):
         return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")

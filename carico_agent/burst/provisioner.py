@@ -94,8 +94,8 @@ async def run_command(command: tuple[str, ...], request: Object, deadline_s: flo
             os.killpg(process.pid, signal.SIGKILL)
             await process.wait()
     if process.returncode:
-        said = errors.decode(errors="replace").strip().splitlines()[-1:] or ["(nothing)"]
-        raise ProvisionerError(f"{command[0]} ended with {process.returncode}: {said[0][:300]}")
+        last_lines = errors.decode(errors="replace").strip().splitlines()[-1:] or ["(nothing)"]
+        raise ProvisionerError(f"{command[0]} ended with {process.returncode}: {last_lines[0][:300]}")
     return parse_report(output[:MOST_OUTPUT_BYTES])
 
 

@@ -12,12 +12,12 @@ from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, State
 from carico_agent.burst.overflow import NodeRoom, Waiting, kind_of_job
-from carico_agent.burst.planner import Candidate, Growth, Plan, Policy, TargetState, plan
-from carico_agent.burst.protocol import RECALLED, Wish
+from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, TargetState, plan
+from carico_agent.burst.protocol import RECALLED, Intent
 from carico_agent.burst.provisioner import ProvisionerError
 from carico_agent.burst.site import Site
 from carico_agent.burst.target import Key
-from carico_agent.burst.waits import Arrivals, History
+from carico_agent.burst.waits import Arrivals, JobDurations
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.times import parse_rfc3339
 
@@ -43,13 +43,13 @@ class BurstService:
         mover: Mover,
         home: ClusterView,
         sites: dict[str, Site],
-        policy: Policy,
+        policy: BurstPolicy,
         idle_delete_s: float,
         data: DataOf,
     ) -> None:
         self.mover, self.home, self.sites = mover, home, sites
         self.policy, self._idle_delete_s, self._data = policy, idle_delete_s, data
-        self.history, self.arrivals = History(), Arrivals()
+        self.history, self.arrivals = JobDurations(), Arrivals()
         self.plan = Plan()
         self._known: set[str] = set()
 
@@ -63,7 +63,7 @@ class BurstService:
         if not acts:
             return
         for key, to in self.plan.moves.items():
-            self.mover.wish(key, Wish.MOVE, to)
+            self.mover.wish(key, Intent.MOVE, to)
         for name, site in self.sites.items():
             if site.provisioner is not None:
                 await self._size(site, self.plan.add.get(name, 0), now_s)
@@ -200,7 +200,7 @@ class BurstService:
             return
         if (await provisioner.poll()).state == "absent":
             for key in away:
-                self.mover.wish(key, Wish.FORGET, target.name)
+                self.mover.wish(key, Intent.FORGET, target.name)
 
     def _fewer(self, site: Site, busy: set[str], now_s: float) -> int | None:
         """The number of nodes to shrink to, or None: nodes that no Job uses, after `idle_delete_s`."""

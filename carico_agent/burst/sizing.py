@@ -24,7 +24,7 @@ class NodeOffer:
 
 
 @dataclass(frozen=True)
-class Demand:
+class ExpectedWork:
     """What is to be done, at time 0: (arrival, duration) of those that wait and of those expected [s]."""
 
     jobs: Sequence[tuple[float, float]]
@@ -32,10 +32,10 @@ class Demand:
     """When each place is free that we have already, at home and elsewhere, nodes under way included."""
 
 
-def cost(demand: Demand, offer: NodeOffer, more: int, value_per_h: float) -> float:
+def cost(demand: ExpectedWork, offer: NodeOffer, more: int, value_per_h: float) -> float:
     """Money for `more` nodes and for the waiting, in the currency of the price.
 
-    >>> demand, offer = Demand([(0.0, 3600.0)] * 2, [0.0]), NodeOffer(1, 0.0, 1.0)
+    >>> demand, offer = ExpectedWork([(0.0, 3600.0)] * 2, [0.0]), NodeOffer(1, 0.0, 1.0)
     >>> cost(demand, offer, 0, 1.0), cost(demand, offer, 1, 1.0)
     (3.0, 3.0)
     """
@@ -47,10 +47,10 @@ def cost(demand: Demand, offer: NodeOffer, more: int, value_per_h: float) -> flo
     return (more * used_s * offer.price_per_h + turnaround_s * value_per_h) / 3600
 
 
-def nodes_to_add(demand: Demand, offer: NodeOffer, value_per_h: float, most: int) -> int:
+def nodes_to_add(demand: ExpectedWork, offer: NodeOffer, value_per_h: float, most: int) -> int:
     """The number of further nodes of least cost, 0 to `most`; the smaller one where two cost the same.
 
-    >>> demand = Demand([(0.0, 600.0)] * 9, [0.0] * 3)
+    >>> demand = ExpectedWork([(0.0, 600.0)] * 9, [0.0] * 3)
     >>> [nodes_to_add(demand, NodeOffer(3, boot_s, 0.68), 1.0, 4) for boot_s in (60.0, 500.0, 5000.0)]
     [2, 1, 0]
     """

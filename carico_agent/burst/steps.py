@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from carico_agent.burst import objects
-from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, Ledger, Object, State, copy_job, home_job
-from carico_agent.burst.protocol import UNREAD, Action, Pods, Seen, Suspends, Unread, Verdict, Wish, next_action
+from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
+from carico_agent.burst.protocol import UNREAD, Action, Intent, Observed, Pods, Suspends, Unread, Verdict, next_action
 
 MOST_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
@@ -28,7 +28,7 @@ class Request:
 
 
 @dataclass(frozen=True)
-class Answer:
+class ServerAnswer:
     """What the server said. Conflicts and missing objects are answers, other failures end the generator."""
 
     status: int
@@ -52,7 +52,7 @@ class Route:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class MoveOutcome:
     """Where it stands when there is nothing to do now. `job` is None when the home Job is gone."""
 
     job: HomeJob | None
@@ -61,7 +61,7 @@ class Outcome:
     """What was written in this run."""
 
 
-Steps = Generator[Request, Answer, Any]
+Steps = Generator[Request, ServerAnswer, Any]
 
 
 def jobs_path(namespace: str, name: str = "") -> str:
@@ -69,14 +69,14 @@ def jobs_path(namespace: str, name: str = "") -> str:
 
 
 def reconcile(
-    home: HomeJob, wish: Wish, route: Route, copy: CopyJob | Unread = UNREAD
-) -> Generator[Request, Answer, Outcome]:
+    home: HomeJob, wish: Intent, route: Route, copy: CopyJob | Unread = UNREAD
+) -> Generator[Request, ServerAnswer, MoveOutcome]:
     """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
 
     `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
     guarded by its version, or (its result) does not change any more.
     """
-    seen, uid = Seen(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
+    seen, uid = Observed(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
     for _ in range(MOST_ACTIONS):
@@ -85,14 +85,14 @@ def reconcile(
             break
         after = yield from _act(seen, verdict, route)
         if after is None or after.home.uid != uid:
-            return Outcome(None, verdict, tuple(done))
+            return MoveOutcome(None, verdict, tuple(done))
         if _wrote(verdict.action, seen, after):
             done.append(verdict.action)
         seen = after
-    return Outcome(seen.home, verdict, tuple(done))
+    return MoveOutcome(seen.home, verdict, tuple(done))
 
 
-def _wrote(action: Action, before: Seen, after: Seen) -> bool:
+def _wrote(action: Action, before: Observed, after: Observed) -> bool:
     """Whether an action was taken by the server that it was for. One that was refused is not done, and not counted."""
     match action:
         case Action.RELEASE:
@@ -104,7 +104,7 @@ def _wrote(action: Action, before: Seen, after: Seen) -> bool:
     return after.home.version != before.home.version
 
 
-def _act(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:
+def _act(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
     match verdict.action:
         case Action.READ_COPY:
             return replace(seen, copy=(yield from _read_copy(seen.home, route)))
@@ -129,17 +129,17 @@ def _act(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answe
 # ---- at home
 
 
-def _read_home(home: HomeJob) -> Generator[Request, Answer, HomeJob | None]:
+def _read_home(home: HomeJob) -> Generator[Request, ServerAnswer, HomeJob | None]:
     answer = yield Request(True, "GET", jobs_path(home.namespace, home.name))
     return None if answer.status == 404 else home_job(answer.body)
 
 
-def _home_pods(home: HomeJob) -> Generator[Request, Answer, Pods]:
+def _home_pods(home: HomeJob) -> Generator[Request, ServerAnswer, Pods]:
     labels = ((home.whole["spec"].get("selector") or {}).get("matchLabels")) or {"controller-uid": home.uid}
     return (yield from _list_pods(True, home.namespace, labels))
 
 
-def _list_pods(at_home: bool, namespace: str, labels: dict[str, str]) -> Generator[Request, Answer, Pods]:
+def _list_pods(at_home: bool, namespace: str, labels: dict[str, str]) -> Generator[Request, ServerAnswer, Pods]:
     """Without a resourceVersion: the server asks etcd, so the answer is not older than the question."""
     selector = ",".join(f"{key}={value}" for key, value in labels.items())
     path = f"/api/v1/namespaces/{namespace}/pods"
@@ -148,14 +148,14 @@ def _list_pods(at_home: bool, namespace: str, labels: dict[str, str]) -> Generat
     return Pods(len(pods), sum(1 for pod in pods if (pod.get("spec") or {}).get("nodeName")))
 
 
-def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bool | None, bool]:
+def _next_ledger(seen: Observed, verdict: Verdict, route: Route) -> tuple[MoveRecord, bool | None, bool]:
     """The ledger to write, whether the Job is held (None: as it is), whether it keeps our finalizer."""
     home, ledger = seen.home, seen.home.ledger
     match verdict.action:
         case Action.HOLD:
             by_suspend = route.suspends.home
             namespace = route.namespace(home.namespace)
-            new = Ledger(
+            new = MoveRecord(
                 State.HOLDING,
                 route.to,
                 ledger.epoch + 1,
@@ -189,7 +189,7 @@ def _next_ledger(seen: Seen, verdict: Verdict, route: Route) -> tuple[Ledger, bo
     raise AssertionError(verdict.action)
 
 
-def _write_ledger(seen: Seen, verdict: Verdict, route: Route) -> Generator[Request, Answer, Seen | None]:
+def _write_ledger(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
     """Refused because somebody else wrote: read again, look again. A copy in hand stays: it is older, as it must be.
     Only a recall reads it again: that it has stopped must have been written after the recall began, or be proven so."""
     home = seen.home
@@ -197,20 +197,20 @@ def _write_ledger(seen: Seen, verdict: Verdict, route: Route) -> Generator[Reque
     body = objects.ledger_patch(home, ledger, hold, guard)
     answer = yield Request(True, "PATCH", jobs_path(home.namespace, home.name), body)
     if answer.status < 300:
-        return Seen(home_job(answer.body), UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
+        return Observed(home_job(answer.body), UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
     fresh = yield from _read_home(home)
-    return None if fresh is None else Seen(fresh)
+    return None if fresh is None else Observed(fresh)
 
 
-def _mirror(seen: Seen) -> Generator[Request, Answer, Seen | None]:
+def _mirror(seen: Observed) -> Generator[Request, ServerAnswer, Observed | None]:
     home, copy = seen.home, seen.copy
     assert isinstance(copy, CopyJob)
     path = jobs_path(home.namespace, home.name) + "/status"
     answer = yield Request(True, "PATCH", path, objects.final_status(home, copy))
     if answer.status < 300:
-        return Seen(home_job(answer.body), copy)
+        return Observed(home_job(answer.body), copy)
     fresh = yield from _read_home(home)
-    return None if fresh is None else Seen(fresh)
+    return None if fresh is None else Observed(fresh)
 
 
 # ---- at the target
@@ -225,16 +225,16 @@ def _copy_path(home: HomeJob, route: Route) -> str:
     return jobs_path(_copy_namespace(home, route), home.name)
 
 
-def _read_copy(home: HomeJob, route: Route) -> Generator[Request, Answer, CopyJob | None]:
+def _read_copy(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, CopyJob | None]:
     answer = yield Request(False, "GET", _copy_path(home, route))
     return None if answer.status == 404 else copy_job(answer.body)
 
 
-def _copy_pods(home: HomeJob, route: Route) -> Generator[Request, Answer, Pods]:
+def _copy_pods(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, Pods]:
     return (yield from _list_pods(False, _copy_namespace(home, route), {objects.ORIGIN: home.uid}))
 
 
-def _create(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
+def _create(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed]:
     namespace = _copy_namespace(seen.home, route)
     body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target)
     answer = yield Request(False, "POST", jobs_path(namespace), body)
@@ -245,34 +245,34 @@ def _create(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
     return replace(seen, copy=(yield from _read_copy(seen.home, route)))
 
 
-def _release(seen: Seen, route: Route) -> Generator[Request, Answer, Seen | None]:
+def _release(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
     """The copy was read before; now the home Job must be away, with the copy's epoch, and then the copy unchanged."""
     copy = seen.copy
     assert isinstance(copy, CopyJob)
     fresh = yield from _read_home(seen.home)
     if fresh is None:
         return None
-    seen = Seen(fresh, copy)
+    seen = Observed(fresh, copy)
     if fresh.ledger.state != State.AWAY or fresh.ledger.epoch != copy.epoch or fresh.deleting or fresh.finished:
         return seen
     return (yield from _write_copy(seen, CopyState.RELEASED, route))
 
 
-def _write_copy(seen: Seen, state: CopyState, route: Route) -> Generator[Request, Answer, Seen]:
+def _write_copy(seen: Observed, state: CopyState, route: Route) -> Generator[Request, ServerAnswer, Observed]:
     copy = seen.copy
     assert isinstance(copy, CopyJob)
     body = objects.copy_patch(copy, state, seen.home.ledger.parallelism, route.suspends.target)
     answer = yield Request(False, "PATCH", _copy_path(seen.home, route), body)
-    return Seen(seen.home, copy_job(answer.body) if answer.status < 300 else UNREAD)
+    return Observed(seen.home, copy_job(answer.body) if answer.status < 300 else UNREAD)
 
 
-def _delete(seen: Seen, route: Route) -> Generator[Request, Answer, Seen]:
+def _delete(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed]:
     """Read again afterwards unless it was deleted at once: the finalizer goes only when the copy is not there."""
     copy = seen.copy
     assert isinstance(copy, CopyJob)
     answer = yield Request(False, "DELETE", _copy_path(seen.home, route), objects.delete_options(copy))
     gone = answer.status == 404 or (answer.status < 300 and answer.body.get("kind") == "Status")
-    return Seen(seen.home, None if gone else UNREAD)
+    return Observed(seen.home, None if gone else UNREAD)
 
 
 def orphan(copy: CopyJob, home: HomeJob | None) -> str:
@@ -286,7 +286,7 @@ def orphan(copy: CopyJob, home: HomeJob | None) -> str:
     return "its Job is at home" if settled and copy.epoch == home.ledger.epoch else ""
 
 
-def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, Answer, str]:
+def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, ServerAnswer, str]:
     """Delete a copy without an origin. `namespace`: of the Job at home. Returns why, or nothing if it has one."""
     if not copy.origin or copy.home != route.home_id:
         return ""  # somebody else's Job

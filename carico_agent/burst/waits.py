@@ -29,10 +29,10 @@ def starts(free_s: Iterable[float], jobs: Sequence[tuple[float, float]]) -> list
     return begun
 
 
-class History:
+class JobDurations:
     """How long Jobs of each kind ran: the mean of the latest ones [s], weighted by 1/4. At most `kinds` kinds.
 
-    >>> history = History(default_s=60.0)
+    >>> history = JobDurations(default_s=60.0)
     >>> history.finished("train", 200.0); history.finished("train", 240.0)
     >>> history.duration_s("train"), history.duration_s("never seen")
     (210.0, 60.0)
@@ -54,7 +54,7 @@ class History:
     def left_s(self, kind: str, ran_s: float) -> float:
         """How much longer a Job that has run for `ran_s` will run; one that is overdue: as long as it is late.
 
-        >>> History(60.0).left_s("a", 50.0), History(60.0).left_s("a", 90.0)
+        >>> JobDurations(60.0).left_s("a", 50.0), JobDurations(60.0).left_s("a", 90.0)
         (10.0, 30.0)
         """
         return abs(self.duration_s(kind) - ran_s)

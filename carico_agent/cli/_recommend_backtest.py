@@ -72,8 +72,8 @@ def table(resource: Resource, rows: Sequence[Row]) -> str:
         )
     for name in NAMES[1:]:
         found = ratio_to(rows, name)
-        said = "never as many shortages as vpa" if found is None else f"{found:.2f} × vpa's excess at equal shortages"
-        lines.append(f"{name}: {said}")
+        text = "never as many shortages as vpa" if found is None else f"{found:.2f} × vpa's excess at equal shortages"
+        lines.append(f"{name}: {text}")
     return "\n".join(lines)
 
 

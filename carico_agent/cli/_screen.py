@@ -26,7 +26,7 @@ class PodRow:
 
 
 @dataclass(frozen=True, slots=True)
-class View:
+class ScreenView:
     status: Status
     age_s: float
     history: Sequence[float] = ()
@@ -37,7 +37,7 @@ class View:
     sort: str = "a"
 
 
-def screen(view: View, columns: int, rows: int) -> list[str]:
+def screen(view: ScreenView, columns: int, rows: int) -> list[str]:
     """The lines of a terminal of this size; what does not fit is left out from below, and said."""
     status, width = view.status, max(10, min(60, columns - 30))
     lines = [f"carico  {status.node}  {status.time[:19]}  #{status.sequence}", ""]
@@ -69,7 +69,7 @@ def _usage(status: Status, width: int) -> list[str]:
     return lines
 
 
-def _history(view: View, width: int) -> list[str]:
+def _history(view: ScreenView, width: int) -> list[str]:
     if not view.history:
         return []
     most = max(view.history)
@@ -102,7 +102,7 @@ POD_ORDER: dict[str, Callable[[PodRow], Any]] = {
 }
 
 
-def _pods(view: View) -> list[str]:
+def _pods(view: ScreenView) -> list[str]:
     """By cpu unless another order was asked for."""
     pods = sorted(view.pods, key=POD_ORDER.get(view.sort, lambda pod: (-(pod.cores or 0.0), pod.name)))
     wide = max(len("Pod"), *(len(pod.name) for pod in pods))

@@ -23,7 +23,7 @@ class CannotInstall(Exception):
 
 
 @dataclass(frozen=True)
-class Wish:
+class ServiceOptions:
     """What the service shall be."""
 
     carico: Path
@@ -40,10 +40,10 @@ def template(name: str) -> str:
     return files("carico_units").joinpath(name).read_text()
 
 
-def plan(wish: Wish) -> dict[Path, str]:
+def plan(wish: ServiceOptions) -> dict[Path, str]:
     """Every file of the installation with its content, but the configuration.
 
-    >>> sorted(path.stem for path in plan(Wish(Path("/opt/carico/bin/carico"))))
+    >>> sorted(path.stem for path in plan(ServiceOptions(Path("/opt/carico/bin/carico"))))
     ['carico', 'carico-agent', 'carico-aggregator', 'carico-extender', 'carico-plane']
     """
     prefix = wish.carico.parent.parent

@@ -97,11 +97,11 @@ def _go(given: argparse.Namespace, settings: Settings) -> int:
 def _bring_home(given: argparse.Namespace, settings: Settings) -> int:
     from carico_agent.app.burst import bring_home
     from carico_agent.burst.objects import State
-    from carico_agent.burst.protocol import Wish
+    from carico_agent.burst.protocol import Intent
 
     namespace, _, name = given.job.rpartition("/")
     namespace = namespace or "default"
-    wish = Wish.RECALL if given.verb == "recall" else Wish.FORGET
+    wish = Intent.RECALL if given.verb == "recall" else Intent.FORGET
     outcome = asyncio.run(bring_home(settings, namespace, name, wish))
     if outcome is None or outcome.job is None:
         complain(f"there is no Job {namespace}/{name} at home")

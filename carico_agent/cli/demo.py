@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING
 from carico_agent.cli._common import complain
 
 if TYPE_CHECKING:  # numpy loads while the first lines can be read already
-    from carico_agent.app.demo import Second, Summary
+    from carico_agent.app.demo import DemoResult, Second
 
 LEAST_S, MOST_S = 4, 3600
 INTRODUCTION = """\
@@ -117,15 +117,15 @@ def line(second: "Second") -> str:
     '   9 s      3     0.1    0.9   0.9 [0.7–1.2] measured            0.0'
     """
     if second.pod_capacity is None or second.error is None:
-        said, off = "not known yet", ""
+        shown, off = "not known yet", ""
     else:
         high = "∞" if second.high is None else f"{second.high:.1f}"
-        said = f"{second.pod_capacity:.1f} [{second.low or 0:.1f}–{high}] {second.mode}"
+        shown = f"{second.pod_capacity:.1f} [{second.low or 0:.1f}–{high}] {second.mode}"
         off = f"{abs(second.error):.1f}" if second.compared else "(too early)"
-    return f"{second.t:4d} s  {second.loops:5d}  {second.others:6.1f}  {second.truth:5.1f}   {said:<34}{off}".rstrip()
+    return f"{second.t:4d} s  {second.loops:5d}  {second.others:6.1f}  {second.truth:5.1f}   {shown:<34}{off}".rstrip()
 
 
-def conclusion(summary: "Summary") -> str:
+def conclusion(summary: "DemoResult") -> str:
     if not summary.compared:
         return "\nNothing could be compared: give it a few more seconds."
     busy = f"\n{BUSY.format(summary.others)}" if (summary.others or 0.0) >= 1 else ""

@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 
 from carico_agent.cli._common import complain, load_settings
-from carico_agent.cli._units import AGENT, CONFIG, DROP_INS, CannotInstall, Wish, installed, plan, under
+from carico_agent.cli._units import AGENT, CONFIG, DROP_INS, CannotInstall, ServiceOptions, installed, plan, under
 from carico_agent.settings import Settings, example
 
 AFTERWARDS = (
@@ -59,7 +59,9 @@ def run(given: argparse.Namespace) -> int:
     if settings is None:
         return 1
     try:
-        wish = Wish(own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/"))
+        wish = ServiceOptions(
+            own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/")
+        )
         written = plan(wish)
     except CannotInstall as error:
         complain(str(error))

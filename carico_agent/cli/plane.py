@@ -105,8 +105,8 @@ async def look(settings: Settings, given: argparse.Namespace) -> int:
         while first.fresh or given.watch:
             await asyncio.sleep(given.interval)
             seen = (await observer.look()).diagnosis
-            said: dict[str, Any] = seen.as_json() | ({} if users is None else {"users": users})
-            print(json.dumps(said) if given.json else describe(seen) + describe_users(users), flush=True)
+            body: dict[str, Any] = seen.as_json() | ({} if users is None else {"users": users})
+            print(json.dumps(body) if given.json else describe(seen) + describe_users(users), flush=True)
             if given.plot:
                 plot(seen.curve, Path(given.plot))
             if not given.watch:

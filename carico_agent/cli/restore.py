@@ -36,17 +36,17 @@ def run(given: argparse.Namespace) -> int:
         return 1
     for item in done:
         print(f"{item.entry.knob.cgroup}/{item.entry.knob.key}: {item.how} {item.detail}".rstrip())
-    said, failed = give_seats_back([settings.state_path, PLANE_STATE])
-    for line in said:
+    seats, failed = give_seats_back([settings.state_path, PLANE_STATE])
+    for line in seats:
         print(line)
-    if not done and not said and not failed:
+    if not done and not seats and not failed:
         print("nothing to put back")
     return int(failed or any(item.how == "failed" for item in done))
 
 
 def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
     """What was done about the notes in these folders, and whether something is left."""
-    said, failed = [], False
+    seats, failed = [], False
     for folder in dict.fromkeys(folders):
         if not (folder / "plane-reserve.json").exists():
             continue
@@ -54,8 +54,8 @@ def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
         from carico_agent.kube.errors import KubeError
 
         try:
-            said.append(asyncio.run(give_back(folder)))
+            seats.append(asyncio.run(give_back(folder)))
         except (KubeError, OSError, ValueError) as error:
             complain(f"seats are not given back: {error}")
             failed = True
-    return said, failed
+    return seats, failed

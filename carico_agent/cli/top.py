@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from carico_agent.cli._common import add_socket, ask, complain
-from carico_agent.cli._screen import SORTS, PodRates, PodRow, View, printable, screen
+from carico_agent.cli._screen import SORTS, PodRates, PodRow, ScreenView, printable, screen
 from carico_agent.cli._terminal import Terminal
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from carico_agent.publish.line import human_line
@@ -52,7 +52,7 @@ def once(agent: AgentClient) -> int:
     columns = Terminal.size()[0] if sys.stdout.isatty() else ONCE_COLUMNS
     for body in islice(agent.watch(), ONCE_UPDATES):
         rows = rates.rows(agent.pods())
-        *shown, _keys = screen(View(from_json(body), float(body["age_s"]), pods=rows), columns, rows=10_000)
+        *shown, _keys = screen(ScreenView(from_json(body), float(body["age_s"]), pods=rows), columns, rows=10_000)
         if all(row.cores is not None for row in rows):
             break
     print("\n".join(shown))
@@ -107,7 +107,7 @@ def follow(terminal: Terminal, agent: AgentClient) -> str:
     feed = Feed(agent, terminal)
     feed.start()
     history: deque[tuple[float, float]] = deque(maxlen=HISTORY)
-    view: View | None = None
+    view: ScreenView | None = None
     sort = "a"
     while True:
         keys = terminal.wait()
@@ -119,7 +119,7 @@ def follow(terminal: Terminal, agent: AgentClient) -> str:
             if isinstance(update, str):
                 return update
             history.append((time.monotonic(), update.status.pod_capacity or 0.0))
-            view = View(update.status, update.age_s, pods=update.pods)
+            view = ScreenView(update.status, update.age_s, pods=update.pods)
         if view is not None:
             values, span_s = [value for _, value in history], history[-1][0] - history[0][0]
             terminal.draw(screen(replace(view, sort=sort, history=values, span_s=span_s), *terminal.size()))

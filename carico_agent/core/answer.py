@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from carico_agent.core.estimate import KindEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
-from carico_agent.core.room import NextPod, Prior, Situation, likely, room_of
+from carico_agent.core.room import NextPod, Prior, UsageNow, likely, room_of
 
 IDLE_RATIO = 0.5
 """A node is well below its limits when less than half of each is used."""
@@ -61,7 +61,7 @@ class MeasuredAnswer:
         pods: MeasuredPods,
         prior: Prior,
         following: NextPod,
-        now: Situation,
+        now: UsageNow,
         fallback: tuple[Sequence[float], Sequence[float]],
     ) -> None:
         self._pods, self._prior, self._next, self._now, self._fallback = pods, prior, following, now, fallback

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from math import isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import Pod
+from carico_agent.core.pods import PodReadings
 
 READINGS = 5
 """Differences whose median is the host's usage."""
@@ -59,13 +59,13 @@ class Changes:
     def arrived(self, uid: str) -> None:
         self._came.add(uid)
 
-    def left(self, uid: str, pod: Pod) -> None:
+    def left(self, uid: str, pod: PodReadings) -> None:
         if uid in self._came:
             self._came.discard(uid)
         elif self._cpu is not None and pod.now[self._cpu] == pod.now[self._cpu]:
             self._gone += pod.now[self._cpu]
 
-    def beyond(self, pods: Mapping[str, Pod], jump: float, settled: bool) -> float:
+    def beyond(self, pods: Mapping[str, PodReadings], jump: float, settled: bool) -> float:
         """By how much the node moved further than its Pods explain, once all newcomers have shown themselves.
 
         NaN until then, and where Pods came while others went, or more came than shows: they ramp up.
@@ -84,7 +84,7 @@ class Changes:
         return beyond if abs(beyond) < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)) or beyond > 0 else nan
 
 
-class Host:
+class HostShare:
     """Usage that is no Pod's, per resource, and the excess of the node's cpu reading that is nobody's."""
 
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:

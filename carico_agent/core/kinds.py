@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import MEAN_AGE_S, Pod
+from carico_agent.core.pods import MEAN_AGE_S, PodReadings
 
 MOST_KINDS = 64
 """Kinds remembered on one node; Pods of further ones are counted as OTHER."""
@@ -76,7 +76,7 @@ class Kind:
     def __init__(self, name: str, daemon: bool, m: int) -> None:
         self.name = name
         self.daemon = daemon
-        self.pods: dict[str, Pod] = {}
+        self.pods: dict[str, PodReadings] = {}
         self.arrivals = 0.0  # forgotten over ARRIVALS_S
         self.seen = 0  # Pods of this kind, ever
         self.shown = False  # its cost is known from Pods that ran here
@@ -130,7 +130,7 @@ class Kind:
         past[2] = (1 - share) * (past[2] + share * deviation * deviation)
         past[0] = min(total, MOST_PAST)
 
-    def _at_half_life(self, pod: Pod) -> list[float]:
+    def _at_half_life(self, pod: PodReadings) -> list[float]:
         """What the Pod uses, or, if its kind leaks, what it uses at half the age that its kind reaches."""
         age_s = pod.t - pod.since_t
         if not any(self.growth) or not age_s < inf:

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from math import inf, isfinite, nan
 from typing import Any
 
-from carico_agent.core.host import Changes, Host
+from carico_agent.core.host import Changes, HostShare
 from carico_agent.core.kinds import Kind, KindCost, Kinds
-from carico_agent.core.pods import Pod, PodSample, pods_from_state
+from carico_agent.core.pods import PodReadings, PodSample, pods_from_state
 
 REPEAT_S = 4.0
 """The same PodSample object again within this time [s] is the same reading, not a new one."""
@@ -31,9 +31,9 @@ class MeasuredPods:
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:
         self._m = m
         self.kinds = Kinds(m)
-        self.host = Host(m, cpu, cores)
+        self.host = HostShare(m, cpu, cores)
         self._changes = Changes(cpu)
-        self.pods: dict[str, Pod] = {}
+        self.pods: dict[str, PodReadings] = {}
         self.t: float | None = None
         self.counts_daemons = True  # the count of Pods that comes with the node's usage includes daemons
         self._watching = False  # Pods unknown from now on have arrived
@@ -98,21 +98,21 @@ class MeasuredPods:
         if len({sample.uid for sample in samples}) != len(samples):
             raise ValueError("a Pod appears twice among the samples")
 
-    def _is_another(self, pod: Pod, sample: PodSample) -> bool:
+    def _is_another(self, pod: PodReadings, sample: PodSample) -> bool:
         """The same uid with another kind: its labels were changed. A kind merged into OTHER stays there."""
         return pod.kind != sample.kind and sample.kind in self.kinds.by_name
 
-    def _welcome(self, t: float, sample: PodSample) -> Pod:
+    def _welcome(self, t: float, sample: PodSample) -> PodReadings:
         kind = self.kinds.find(sample.kind, sample.daemon)
         kind.seen += 1
         if self._watching:
             kind.arrivals += 1.0
             self.kinds.arrived |= not kind.daemon
             self._changes.arrived(sample.uid)
-        pod = kind.pods[sample.uid] = Pod(kind.name, t if self._watching else -inf, self._m)
+        pod = kind.pods[sample.uid] = PodReadings(kind.name, t if self._watching else -inf, self._m)
         return pod
 
-    def _read(self, t: float, pod: Pod, sample: PodSample) -> None:
+    def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
         pod.sample = sample
         kind = self.kinds.by_name[pod.kind]
         if pod.read(t, sample.usage, kind.ramp_s, kind.cost) and pod.since_t > -inf:
@@ -143,7 +143,7 @@ class MeasuredPods:
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
 
-    def _add_hidden(self, pod: Pod, kind: Kind) -> None:
+    def _add_hidden(self, pod: PodReadings, kind: Kind) -> None:
         """A young Pod of a kind that ramps up: what it will use and does not yet, and how fast that unfolds."""
         for i, (now, cost) in enumerate(zip(pod.now, kind.cost, strict=True)):
             if cost == cost and not now >= cost:

@@ -15,7 +15,7 @@ from carico_agent.core.kinds import KindCost, checked
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.pods import PodSample
 from carico_agent.core.room import NextPod, Prior, Room, next_pod
-from carico_agent.core.room import Situation as Now
+from carico_agent.core.room import UsageNow as Now
 from carico_agent.core.subspace import Subspace, capacity
 
 STATE_VERSION = 2

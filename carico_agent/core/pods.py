@@ -60,7 +60,7 @@ class PodSample:
                 raise ValueError(f"Pod {self.uid}: usage {value} is neither at least 0 nor NaN (unknown)")
 
 
-class Pod:
+class PodReadings:
     """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge."""
 
     def __init__(self, kind: str, since_t: float, m: int) -> None:
@@ -154,7 +154,7 @@ class Pod:
         ]
 
     @classmethod
-    def from_state(cls, state: Sequence[Any], m: int) -> "Pod":
+    def from_state(cls, state: Sequence[Any], m: int) -> "PodReadings":
         kind, numbers, rows, off, readings, shown = state
         pod = cls(str(kind), -inf, m)
         pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
@@ -167,5 +167,5 @@ class Pod:
         return pod
 
 
-def pods_from_state(state: Mapping[str, Any], m: int) -> dict[str, Pod]:
-    return {str(uid): Pod.from_state(saved, m) for uid, saved in state.items()}
+def pods_from_state(state: Mapping[str, Any], m: int) -> dict[str, PodReadings]:
+    return {str(uid): PodReadings.from_state(saved, m) for uid, saved in state.items()}

@@ -91,7 +91,7 @@ class NextPod:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class UsageNow:
     """What the node shows now."""
 
     t: float
@@ -144,7 +144,7 @@ class Prior:
         )
 
 
-def room_of(pods: MeasuredPods, now: Situation, following: NextPod) -> Room:
+def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
     """Room now: what the node's usage leaves, less what young Pods will take and do not show yet.
 
     Why the node's usage and not the sum of the parts: it is fresh ten times a second, the parts every few seconds. Pods

@@ -143,7 +143,7 @@ class FederationClient:
 
         # Rises also when the clock is set back a little; by more, the aggregator waits out its silence limit.
         self._time_ns = max(time.time_ns(), self._time_ns + 1)
-        seen = wire.Seen(self._incarnation, self._view.sequence, self._kinds_sequence) if self._view else None
+        seen = wire.HeldView(self._incarnation, self._view.sequence, self._kinds_sequence) if self._view else None
         return wire.write_contribution(self._node, given, self._time_ns, __version__, leaving, seen)
 
     def _on_received_from(self, address: str) -> Callable[[bytes], bool]:

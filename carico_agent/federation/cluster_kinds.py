@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from carico_agent.core.subspace import Vector
-from carico_agent.federation.kinds import NodeKinds
+from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import most_known, spread
 
 MOST_KINDS = 2000
@@ -55,7 +55,7 @@ class ClusterKinds:
     rows: dict[str, KindRow] = field(default_factory=dict)
 
 
-def merge_nodes(reports: Sequence[NodeKinds]) -> Iterator[ClusterKinds | None]:
+def merge_nodes(reports: Sequence[ReportedKinds]) -> Iterator[ClusterKinds | None]:
     """All nodes' reports as one: yields None between pieces of work, the result at last."""
     counts: Counter[str] = Counter()
     for report in reports:
@@ -79,7 +79,7 @@ def merge_nodes(reports: Sequence[NodeKinds]) -> Iterator[ClusterKinds | None]:
     yield ClusterKinds(resources, rows)
 
 
-def merge_all(reports: Sequence[NodeKinds]) -> ClusterKinds:
+def merge_all(reports: Sequence[ReportedKinds]) -> ClusterKinds:
     """The same at once, for those who have the time."""
     result = ClusterKinds()
     for step in merge_nodes(reports):
@@ -143,8 +143,8 @@ class _Table:
     arrivals: Vector
 
 
-def _stack(reports: Sequence[NodeKinds], resources: tuple[str, ...], number: dict[str, int]) -> _Table:
-    layouts: dict[tuple[str, ...], list[NodeKinds]] = {}
+def _stack(reports: Sequence[ReportedKinds], resources: tuple[str, ...], number: dict[str, int]) -> _Table:
+    layouts: dict[tuple[str, ...], list[ReportedKinds]] = {}
     for report in reports:
         layouts.setdefault(report.resources, []).append(report)
     numbers: list[int] = []

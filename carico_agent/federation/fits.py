@@ -12,7 +12,7 @@ import numpy as np
 
 from carico_agent.core.subspace import Vector
 from carico_agent.federation.cluster_kinds import ClusterKinds
-from carico_agent.federation.kinds import MOST_PODS, NodeKinds
+from carico_agent.federation.kinds import MOST_PODS, ReportedKinds
 from carico_agent.federation.moments import spread
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.wire_kinds import write_row
@@ -21,7 +21,7 @@ MOST_NODES_LISTED = 1000
 
 
 def answer_fit(
-    kind: str, nodes: Iterable[tuple[str, NodeKinds | None]], cluster: ClusterKinds, most_nodes: int = 0
+    kind: str, nodes: Iterable[tuple[str, ReportedKinds | None]], cluster: ClusterKinds, most_nodes: int = 0
 ) -> pb.FitReply:
     """The reply for `kind` over `nodes`; `known` is False if no node has seen it."""
     row = cluster.rows.get(kind)
@@ -54,7 +54,7 @@ def answer_fit(
     return reply
 
 
-def _reported(report: NodeKinds, kind: str) -> tuple[int, str] | None:
+def _reported(report: ReportedKinds, kind: str) -> tuple[int, str] | None:
     if not report.fits or kind not in report.names:
         return None
     at = report.names.index(kind)
@@ -66,7 +66,7 @@ def _cost_for(have: tuple[str, ...], cost: Vector, want: tuple[str, ...]) -> Vec
     return placed
 
 
-def _counted(report: NodeKinds, cost: Vector) -> tuple[int, str] | None:
+def _counted(report: ReportedKinds, cost: Vector) -> tuple[int, str] | None:
     """min over resources of room/cost, and which; None if nothing that the kind uses is known here."""
     room = np.array(report.room)
     usable = (cost > 0) & ~np.isnan(room)

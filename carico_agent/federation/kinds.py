@@ -27,7 +27,7 @@ class KindFit:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class NodeKinds:
+class ReportedKinds:
     """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`."""
 
     resources: tuple[str, ...]

@@ -17,7 +17,7 @@ from itertools import islice
 from carico_agent.federation import wire, wire_kinds
 from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, differ, merge_nodes
 from carico_agent.federation.contribution import Contribution, Rejected
-from carico_agent.federation.kinds import NodeKinds
+from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Moments, Sums, add
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.queue import Queue
@@ -37,7 +37,7 @@ class NodeRecord:
     magnitude: float
     pods: int
     version: str
-    kinds: NodeKinds | None
+    kinds: ReportedKinds | None
 
 
 @dataclass(slots=True)
@@ -77,7 +77,7 @@ class ContributionLedger:
         self._own_changed = self._peers_changed = False
 
     def apply(
-        self, message: pb.Contribution, given: Contribution, kinds: NodeKinds | None, raw: bytes, now_s: float
+        self, message: pb.Contribution, given: Contribution, kinds: ReportedKinds | None, raw: bytes, now_s: float
     ) -> None:
         """A node's contribution replaces its last one; raises Rejected if it may not."""
         node, time_ns = message.node, message.time_unix_nano
@@ -97,7 +97,7 @@ class ContributionLedger:
         self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, message.version, kinds)
         self._pending[node] = given
 
-    def last_kinds(self, node: str) -> NodeKinds | None:
+    def last_kinds(self, node: str) -> ReportedKinds | None:
         record = self.nodes.get(node)
         return record.kinds if record is not None else None
 

@@ -15,7 +15,7 @@ from carico_agent.federation import contribution as rules
 from carico_agent.federation import wire_kinds
 from carico_agent.federation.cluster_kinds import ClusterKinds
 from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
-from carico_agent.federation.kinds import NodeKinds
+from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Sums, decompose, known_by, spread
 from carico_agent.federation.proto import federation_pb2 as pb
 
@@ -25,7 +25,7 @@ MOST_NODES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Seen:
+class HeldView:
     """What a node holds already: the aggregator's incarnation, its view's sequence, its kinds' sequence."""
 
     incarnation: int = 0
@@ -34,13 +34,13 @@ class Seen:
 
 
 def write_contribution(
-    node: str, given: Contribution, time_ns: int, version: str = "", leaving: bool = False, seen: Seen | None = None
+    node: str, given: Contribution, time_ns: int, version: str = "", leaving: bool = False, seen: HeldView | None = None
 ) -> bytes:
     """A node's message. A cost that is no share of the node (NaN, below 0, above 1) is sent as unknown."""
     known = [0 <= c <= 1 and 0 <= p < math.inf for c, p in zip(given.cost, given.precision, strict=True)]
     value = [c if ok else 0.0 for c, ok in zip(given.cost, known, strict=True)]
     precision = [min(p, rules.MOST_PRECISION) if ok else 0.0 for p, ok in zip(given.precision, known, strict=True)]
-    seen = seen or Seen()
+    seen = seen or HeldView()
     return pb.Contribution(
         node=node,
         subspace=_subspace(given.resources, given.subspace),
@@ -61,8 +61,8 @@ def write_contribution(
 
 
 def read_contribution(
-    raw: bytes, last_kinds: Callable[[str], NodeKinds | None] = lambda node: None
-) -> tuple[pb.Contribution, Contribution, NodeKinds | None]:
+    raw: bytes, last_kinds: Callable[[str], ReportedKinds | None] = lambda node: None
+) -> tuple[pb.Contribution, Contribution, ReportedKinds | None]:
     """The message, what it contributes, and its kinds and room (None: neither was sent); raises Rejected.
 
     `last_kinds(node)` is what was read from that node before: reading eight kinds anew takes 0.1 ms.

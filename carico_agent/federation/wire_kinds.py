@@ -17,7 +17,7 @@ from carico_agent.federation.kinds import (
     MOST_KIND_CHARS,
     MOST_KINDS_PER_NODE,
     MOST_PODS,
-    NodeKinds,
+    ReportedKinds,
     to_absolute,
     to_shares,
 )
@@ -67,7 +67,7 @@ def write_room(given: Contribution) -> list[float]:
     return to_absolute([max(0.0, share) if not math.isnan(share) else share for share in given.room], given.sizes)
 
 
-def read_node(resources: tuple[str, ...], message: pb.Contribution, last: NodeKinds | None) -> NodeKinds | None:
+def read_node(resources: tuple[str, ...], message: pb.Contribution, last: ReportedKinds | None) -> ReportedKinds | None:
     """What a node reported about kinds and its room; None if nothing. Raises Rejected."""
     if not message.kinds and not message.room:
         return None
@@ -83,7 +83,7 @@ def read_node(resources: tuple[str, ...], message: pb.Contribution, last: NodeKi
     return replace(last, fits=fits, limiting=limiting, room=room)
 
 
-def _read_report(resources: tuple[str, ...], raw: bytes) -> NodeKinds:
+def _read_report(resources: tuple[str, ...], raw: bytes) -> ReportedKinds:
     try:
         kinds = pb.KindReport.FromString(raw).kinds
     except DecodeError as error:
@@ -95,7 +95,7 @@ def _read_report(resources: tuple[str, ...], raw: bytes) -> NodeKinds:
         _check_kind(kind, m)
     if len({kind.kind for kind in kinds}) != len(kinds):
         raise Rejected("size", "a kind is named twice")
-    return NodeKinds(
+    return ReportedKinds(
         resources,
         tuple(sys.intern(kind.kind) for kind in kinds),
         _array([list(kind.cost) for kind in kinds], m),

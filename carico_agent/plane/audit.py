@@ -11,16 +11,16 @@ LONG_RUNNING = frozenset({"watch", "connect"})
 
 
 @dataclass(slots=True)
-class Spent:
+class UserRequests:
     """Requests of one user and the time they took."""
 
     requests: int = 0
     seconds: float = 0.0
 
 
-def by_user(lines: Iterable[str]) -> dict[str, Spent]:
+def by_user(lines: Iterable[str]) -> dict[str, UserRequests]:
     """Finished requests per user; what is no audit event is skipped. Users beyond MOST_USERS count as "other"."""
-    found: dict[str, Spent] = {}
+    found: dict[str, UserRequests] = {}
     for line in lines:
         event = _event(line)
         if event is None:
@@ -28,7 +28,7 @@ def by_user(lines: Iterable[str]) -> dict[str, Spent]:
         user, took_s = event
         if user not in found and len(found) >= MOST_USERS:
             user = "other"
-        one = found.setdefault(user, Spent())
+        one = found.setdefault(user, UserRequests())
         one.requests += 1
         one.seconds += took_s
     return found
@@ -51,7 +51,7 @@ def _event(line: str) -> tuple[str, float] | None:
         return None
 
 
-def costliest(found: dict[str, Spent], most: int = 5) -> list[dict[str, Any]]:
+def costliest(found: dict[str, UserRequests], most: int = 5) -> list[dict[str, Any]]:
     whole = sum(one.seconds for one in found.values()) or 1.0
     largest = sorted(found.items(), key=lambda pair: pair[1].seconds, reverse=True)[:most]
     return [

@@ -17,7 +17,7 @@ LONG_RUNNING = frozenset({"WATCH", "WATCHLIST", "CONNECT"})
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class ComponentKind:
     """How one component is read."""
 
     requests: Callable[[Window], float | None]
@@ -52,10 +52,10 @@ def _nothing(window: Window) -> float | None:
 
 
 KINDS = {
-    API: Kind(api_requests, _now("apiserver_current_inqueue_requests")),
-    "etcd": Kind(_unary, _nothing),
-    "kube-scheduler": Kind(_grown("scheduler_schedule_attempts_total"), _now("scheduler_pending_pods")),
-    "kube-controller-manager": Kind(_grown("workqueue_work_duration_seconds_count"), _now("workqueue_depth")),
+    API: ComponentKind(api_requests, _now("apiserver_current_inqueue_requests")),
+    "etcd": ComponentKind(_unary, _nothing),
+    "kube-scheduler": ComponentKind(_grown("scheduler_schedule_attempts_total"), _now("scheduler_pending_pods")),
+    "kube-controller-manager": ComponentKind(_grown("workqueue_work_duration_seconds_count"), _now("workqueue_depth")),
 }
 
 

@@ -7,7 +7,7 @@ over the object. Old metrics: hold for two periods, give back at the third.
 from dataclasses import dataclass
 from typing import Literal
 
-from carico_agent.plane.recommend import Recommendation
+from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import Levels
 from carico_agent.plane.shares import reserve_for, seats_of
 
@@ -31,7 +31,7 @@ def decide(
     missed: int,
     levels: Levels,
     server: int,
-    found: Recommendation | str,
+    found: SeatRecommendation | str,
     leading: bool = True,
     held: int = 0,
     yielded: str = "",

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, levels, load_of, one_process
-from carico_agent.plane.recommend import Recommendation
+from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.window import Window
 
 MOST_ROWS = 5
@@ -44,7 +44,7 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class PlaneDiagnosis:
     """All that `carico plane` says."""
 
     window_s: float
@@ -126,7 +126,7 @@ def remedy(
     rows: list[ComponentRow],
     verbs: list[Cost],
     refused: Mapping[str, float],
-    found: Recommendation | str,
+    found: SeatRecommendation | str,
     busy_ratio: float = 0.7,
 ) -> str:
     """The one thing to do, most urgent first."""
@@ -147,7 +147,7 @@ def remedy(
             f"{listing.what} takes {listing.share:.0%} of the API server's time ({listing.per_s:.1f} per second): let "
             "its clients watch, or list with resourceVersion=0"
         )
-    if isinstance(found, Recommendation) and api.seats is not None and found.seats < api.seats:
+    if isinstance(found, SeatRecommendation) and api.seats is not None and found.seats < api.seats:
         where = f"; level {max(refused, key=lambda one: refused[one])} rejects requests" if refused else ""
         return (
             f"hold seats back: {found.seats} seats keep {found.cores:.2f} cores busy, {api.seats} are allowed{where} "
@@ -164,10 +164,10 @@ def diagnose(
     missing: Mapping[str, str],
     throttled: Mapping[str, float | None],
     cores: float,
-    found: Recommendation | str,
+    found: SeatRecommendation | str,
     curve: list[tuple[float, float]],
     busy_ratio: float = 0.7,
-) -> Diagnosis:
+) -> PlaneDiagnosis:
     """Everything about one window."""
     names = [name for name in KINDS if name in windows or name in missing]
     usable = {API: max([f for _, f in curve], default=cores)} if curve else {}
@@ -178,7 +178,7 @@ def diagnose(
     api = windows.get(API)
     verbs = verb_costs(api) if api else []
     refused = rejected(api) if api else {}
-    return Diagnosis(
+    return PlaneDiagnosis(
         api.length_s if api else 0.0,
         rows,
         verbs,
@@ -186,7 +186,7 @@ def diagnose(
         refused,
         executing(api) if api else None,
         one_process(api) if api else False,
-        asdict(found) if isinstance(found, Recommendation) else found,
+        asdict(found) if isinstance(found, SeatRecommendation) else found,
         remedy(rows, verbs, refused, found, busy_ratio),
         curve,
     )
@@ -205,7 +205,7 @@ def _line(one: ComponentRow) -> str:
     )
 
 
-def describe(seen: Diagnosis) -> str:
+def describe(seen: PlaneDiagnosis) -> str:
     """The table, the costliest, and the remedy, for people."""
     lines = [HEADING, *map(_line, seen.components)]
     if seen.one_process:

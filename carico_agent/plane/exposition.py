@@ -18,10 +18,10 @@ _LABEL = re.compile(rb'([a-zA-Z_]\w*)="((?:[^"\\]|\\.)*)"')
 _ESCAPED = re.compile(rb"\\(.)")
 
 
-class Reader:
+class MetricsReader:
     """Takes text in pieces of any size; `totals` has what was in the complete lines.
 
-    >>> reader = Reader({"up": ("job",)})
+    >>> reader = MetricsReader({"up": ("job",)})
     >>> reader.feed(b'# TYPE up gauge\\nup{job="a",x="1"} 1\\nup{job="a",x="2"} 2')
     >>> reader.feed(b'.5\\nother 7\\n')
     >>> reader.totals
@@ -78,7 +78,7 @@ def _unescape(found: "re.Match[bytes]") -> bytes:
 
 def read(lines: Iterable[bytes], wanted: Mapping[str, tuple[str, ...]]) -> Totals:
     """All at once, for texts that are at hand."""
-    reader = Reader(wanted)
+    reader = MetricsReader(wanted)
     for line in lines:
         reader.feed(line)
     return reader.close()

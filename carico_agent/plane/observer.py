@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from carico_agent.kube.client import KubeClient
 from carico_agent.plane import processes
 from carico_agent.plane.components import API, KINDS, executing, levels, load_of, needs
-from carico_agent.plane.diagnosis import Diagnosis, diagnose
+from carico_agent.plane.diagnosis import PlaneDiagnosis, diagnose
 from carico_agent.plane.learn import LearnedCurve
-from carico_agent.plane.recommend import Recommendation, Situation, recommend
+from carico_agent.plane.recommend import PlaneState, SeatRecommendation, recommend
 from carico_agent.plane.scrape import scrape_all
-from carico_agent.plane.window import Reading, Window, between
+from carico_agent.plane.window import Scrape, Window, between
 from carico_agent.settings import PlaneSettings
 
 
@@ -18,8 +18,8 @@ from carico_agent.settings import PlaneSettings
 class Look:
     """One look: what is known, and what follows from it."""
 
-    diagnosis: Diagnosis
-    recommendation: Recommendation | str
+    diagnosis: PlaneDiagnosis
+    recommendation: SeatRecommendation | str
     seats: dict[str, int]
     """Per level, as the API server applies them."""
     fresh: bool
@@ -33,7 +33,7 @@ class Observer:
         self._client, self._settings, self._root = client, settings, root
         self.cores = settings.cores or float(os.cpu_count() or 1)
         self.learned = LearnedCurve()
-        self._readings: dict[str, Reading] = {}
+        self._readings: dict[str, Scrape] = {}
         self._periods: dict[str, processes.Periods | None] = {}
 
     async def look(self) -> Look:
@@ -52,19 +52,19 @@ class Observer:
         )
         return Look(seen, found, levels(api) if api else {}, API in readings)
 
-    def _learn(self, reading: Reading | None, window: Window | None) -> None:
+    def _learn(self, reading: Scrape | None, window: Window | None) -> None:
         if reading is None or window is None:
             return
         load, at_once = load_of(API, window), executing(window)
         if load is not None and at_once is not None and load.requests > 0:
             self.learned.add(reading.time_s, at_once, load.cores)
 
-    def _recommend(self, windows: dict[str, Window | None]) -> Recommendation | str:
+    def _recommend(self, windows: dict[str, Window | None]) -> SeatRecommendation | str:
         loads = [load_of(name, window) for name, window in windows.items() if window is not None and name in KINDS]
         busy = sum(load.cores for load in loads if load is not None)
         api = windows.get(API)
         load = load_of(API, api) if api is not None else None
-        now = Situation(load, self.learned.curve(), busy, self.cores, needs(api) if api is not None else {})
+        now = PlaneState(load, self.learned.curve(), busy, self.cores, needs(api) if api is not None else {})
         own = self._settings
         return recommend(now, own.availability, own.busy_ratio, own.least_seats)
 

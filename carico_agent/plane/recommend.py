@@ -11,7 +11,7 @@ SATURATED_RATIO = 0.95
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class PlaneState:
     """What is known of a control plane in one window."""
 
     load: Load | None
@@ -27,7 +27,7 @@ class Situation:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommendation:
+class SeatRecommendation:
     """Seats for all levels together."""
 
     seats: int
@@ -41,7 +41,7 @@ class Recommendation:
     """Seats that single levels need, whatever the sum is."""
 
 
-def recommend(now: Situation, availability: float, busy_ratio: float, least_seats: int) -> Recommendation | str:
+def recommend(now: PlaneState, availability: float, busy_ratio: float, least_seats: int) -> SeatRecommendation | str:
     """A recommendation, or in words why there is none."""
     if now.load is None:
         return "unknown: counters were reset, another API server answered, or metrics are missing"
@@ -58,7 +58,7 @@ def recommend(now: Situation, availability: float, busy_ratio: float, least_seat
     except NoRecommendation as error:
         return str(error)
     seen = sized.performance
-    return Recommendation(
+    return SeatRecommendation(
         max(sized.seats, least_seats),
         sized.queue,
         sized.cores,

@@ -7,19 +7,19 @@ import aiohttp
 
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Unreachable
-from carico_agent.plane.exposition import Reader
-from carico_agent.plane.window import WANTED, Reading
+from carico_agent.plane.exposition import MetricsReader
+from carico_agent.plane.window import WANTED, Scrape
 
 TIMEOUT_S = 20.0
 MOST_BYTES = 256 * 1024 * 1024
 
 
-async def scrape_api(client: KubeClient) -> Reading:
+async def scrape_api(client: KubeClient) -> Scrape:
     """The API server's own /metrics; raises KubeError."""
     return await _read(client.chunks("/metrics", TIMEOUT_S))
 
 
-async def scrape(url: str) -> Reading:
+async def scrape(url: str) -> Scrape:
     """Any other component that serves plain text on loopback or in the cluster's network; raises Unreachable."""
     try:
         async with (
@@ -33,8 +33,8 @@ async def scrape(url: str) -> Reading:
         raise Unreachable(f"{url}: {error or type(error).__name__}") from error
 
 
-async def _read(chunks: AsyncIterator[bytes]) -> Reading:
-    reader, size = Reader(WANTED), 0
+async def _read(chunks: AsyncIterator[bytes]) -> Scrape:
+    reader, size = MetricsReader(WANTED), 0
     async for chunk in chunks:
         size += len(chunk)
         if size > MOST_BYTES:
@@ -43,12 +43,12 @@ async def _read(chunks: AsyncIterator[bytes]) -> Reading:
     totals = reader.close()
     if not totals:
         raise Unreachable("no metrics in the answer")
-    return Reading(time.monotonic(), totals)
+    return Scrape(time.monotonic(), totals)
 
 
-async def scrape_all(client: KubeClient, others: dict[str, str]) -> tuple[dict[str, Reading], dict[str, str]]:
+async def scrape_all(client: KubeClient, others: dict[str, str]) -> tuple[dict[str, Scrape], dict[str, str]]:
     """Readings by component, and why one is missing."""
-    readings: dict[str, Reading] = {}
+    readings: dict[str, Scrape] = {}
     missing: dict[str, str] = {}
     for name, url in {"kube-apiserver": "", **others}.items():
         try:

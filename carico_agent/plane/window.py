@@ -43,7 +43,7 @@ GAUGES = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class Scrape:
     """One scrape, and when it was made (monotonic) [s]."""
 
     time_s: float
@@ -70,11 +70,11 @@ class Window:
         return total(self.gauges, family)
 
 
-def between(old: Reading, new: Reading) -> Window | None:
+def between(old: Scrape, new: Scrape) -> Window | None:
     """The window from `old` to `new`; None when it cannot be known: another process, a counter that fell, no time.
 
-    >>> one = Reading(0, {"process_cpu_seconds_total": {(): 5.0}, "process_start_time_seconds": {(): 1.0}})
-    >>> two = Reading(60, {"process_cpu_seconds_total": {(): 8.0}, "process_start_time_seconds": {(): 1.0}})
+    >>> one = Scrape(0, {"process_cpu_seconds_total": {(): 5.0}, "process_start_time_seconds": {(): 1.0}})
+    >>> two = Scrape(60, {"process_cpu_seconds_total": {(): 8.0}, "process_start_time_seconds": {(): 1.0}})
     >>> between(one, two).grown("process_cpu_seconds_total"), between(two, one)
     (3.0, None)
     """

@@ -30,7 +30,7 @@ VIEW_AGE_S = 0.5
 OWNERS_EVERY_S = 300.0
 
 
-class Host:
+class PluginHost:
     """All plugins of one agent.
 
     `view_of()` gives the current View (called from plugin threads, at most twice a second). Raises BadSettings at

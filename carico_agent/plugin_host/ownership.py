@@ -25,7 +25,7 @@ PROCESSES: dict[str, tuple[Controller, ...]] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class KnobOwner:
     """Somebody who rules the files of `controllers`; `why` is the evidence."""
 
     name: str
@@ -33,7 +33,7 @@ class Owner:
     why: str
 
 
-def find_owners(root: str | os.PathLike[str] = "/") -> list[Owner]:
+def find_owners(root: str | os.PathLike[str] = "/") -> list[KnobOwner]:
     """Everybody who rules a file of ours, by what is found under `root`."""
     base = Path(root)
     found = [_memory_qos(base), _static_cpu_manager(base), _nri_plugins(base), *_processes(base)]
@@ -45,7 +45,7 @@ class Ownership:
 
     def __init__(self, root: str | os.PathLike[str] = "/") -> None:
         self._root = root
-        self.owners: list[Owner] = []
+        self.owners: list[KnobOwner] = []
         self.refresh()
 
     def refresh(self) -> None:
@@ -57,40 +57,44 @@ class Ownership:
         return f"{key} belongs to {owner.name} ({owner.why})" if owner else None
 
 
-def _memory_qos(base: Path) -> Owner | None:
+def _memory_qos(base: Path) -> KnobOwner | None:
     """kubelet's feature gate MemoryQoS, in its configuration (YAML or JSON) or on its command line."""
     for path in ("var/lib/kubelet/config.yaml", "etc/kubernetes/kubelet/config.json", "etc/kubernetes/kubelet.conf"):
         if re.search(r'["\']?MemoryQoS["\']?\s*:\s*true', _text(base / path)):
-            return Owner("the kubelet's MemoryQoS", ("memory",), f"/{path}")
+            return KnobOwner("the kubelet's MemoryQoS", ("memory",), f"/{path}")
     for pid, name in _names(base):
         if name == "kubelet" and "MemoryQoS=true" in _text(base / "proc" / pid / "cmdline"):
-            return Owner("the kubelet's MemoryQoS", ("memory",), f"command line of process {pid}")
+            return KnobOwner("the kubelet's MemoryQoS", ("memory",), f"command line of process {pid}")
     return None
 
 
-def _static_cpu_manager(base: Path) -> Owner | None:
+def _static_cpu_manager(base: Path) -> KnobOwner | None:
     path = "var/lib/kubelet/cpu_manager_state"
     try:
         state = json.loads(_text(base / path) or "{}")
     except ValueError:
         return None
     policy = state.get("policyName", "none") if isinstance(state, dict) else "none"
-    return Owner(f"the kubelet's CPU manager, policy {policy}", ("cpuset",), f"/{path}") if policy != "none" else None
+    return (
+        KnobOwner(f"the kubelet's CPU manager, policy {policy}", ("cpuset",), f"/{path}") if policy != "none" else None
+    )
 
 
-def _nri_plugins(base: Path) -> Owner | None:
+def _nri_plugins(base: Path) -> KnobOwner | None:
     """Plugins that containerd starts by itself. The socket alone is no evidence: containerd 2 always has it."""
     folder = base / "opt/nri/plugins"
     try:
         names = sorted(os.listdir(folder))
     except OSError:
         return None
-    return Owner(f"NRI plugin {names[0]}", ALL, "/opt/nri/plugins") if names else None
+    return KnobOwner(f"NRI plugin {names[0]}", ALL, "/opt/nri/plugins") if names else None
 
 
-def _processes(base: Path) -> list[Owner]:
+def _processes(base: Path) -> list[KnobOwner]:
     return [
-        Owner(name, PROCESSES[name], f"process {pid} runs here") for pid, name in _names(base) if PROCESSES.get(name)
+        KnobOwner(name, PROCESSES[name], f"process {pid} runs here")
+        for pid, name in _names(base)
+        if PROCESSES.get(name)
     ]
 
 

@@ -69,7 +69,7 @@ class NodeConfig:
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class LastWrite:
     """What the API server took from us last."""
 
     offer: Offer
@@ -112,7 +112,7 @@ class NodeWriter:
         self._lowest = Lowest(config.throttle.hold_s)  # of the extended resource
         self._lowest_slots = Lowest(0.0)
         self._held = HeldPods()
-        self._published: Published | None = None
+        self._published: LastWrite | None = None
         self._wrote_s = -inf
         self._incarnation = 0
         self._was_well, self._server_returned = True, False
@@ -322,7 +322,7 @@ class NodeWriter:
         body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.kinds)
         await self._client.patch(f"{self._config.path}/status", body)
         annotation = body["metadata"]["annotations"][STATUS]
-        self._published = Published(offer, draft.offer, annotation, in_flight, draft.kinds)
+        self._published = LastWrite(offer, draft.offer, annotation, in_flight, draft.kinds)
         await self._lease.raise_(draft.offer, owner)
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:

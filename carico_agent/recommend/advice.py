@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from carico_agent.recommend.history import ContainerHistory
-from carico_agent.recommend.method import MIB, Estimate, Evidence, Options, Resource, amount, evidence, methods
+from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, evidence, methods
 from carico_agent.recommend.vpa import UPPER_SHARE
 from carico_agent.recommend.workload import UNKNOWN, NodeSize, Resources, Workload
 
@@ -139,12 +139,12 @@ class _Step:
             return f"no sample of {self.resource}"
         return None
 
-    def _estimate(self, method: str) -> Estimate:
+    def _estimate(self, method: str) -> ResourceNeed:
         if self.seen.constant(self.resource):
             value = self.seen.highest[self.resource]
             factor = 1 + self.options.margin
-            said = f"constant: {amount(self.resource, value)} in all samples, plus {self.options.margin:.0%}"
-            return Estimate(value * factor, value, value * factor, "constant", (said,))
+            cause = f"constant: {amount(self.resource, value)} in all samples, plus {self.options.margin:.0%}"
+            return ResourceNeed(value * factor, value, value * factor, "constant", (cause,))
         return methods()[method]().estimate(self.resource, self.seen, self.options)
 
     def _raise(self, value: float, why: str) -> None:
@@ -181,13 +181,13 @@ class _Step:
         if self.limit is None:
             self.why.append(f"throttled by a quota in {ratio:.0%} of its periods: its usage is cut off there")
             return
-        said = f"throttled by its own quota of {amount('cpu', self.limit)} in {ratio:.0%} of its periods"
+        cause = f"throttled by its own quota of {amount('cpu', self.limit)} in {ratio:.0%} of its periods"
         if self.limit * (1 + ratio) > self.value:
             self._raise(
-                self.limit * (1 + ratio), f"{said}: its usage is cut off there, so {1 + ratio:.2f} times the quota"
+                self.limit * (1 + ratio), f"{cause}: its usage is cut off there, so {1 + ratio:.2f} times the quota"
             )
         else:
-            self.why.append(f"{said}; the request is above that quota now")
+            self.why.append(f"{cause}; the request is above that quota now")
 
     def _guaranteed(self) -> None:
         factor = 1 + self.options.margin

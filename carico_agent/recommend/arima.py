@@ -38,7 +38,7 @@ class CannotFit(ValueError):
 
 
 @dataclass(frozen=True)
-class Fit:
+class ArimaFit:
     """z_t = Σ α_i z_{t−i} + Σ β_i u_{t−i} + u_t, u ~ N(0, σ²), z = Δx."""
 
     alpha: Array
@@ -85,7 +85,7 @@ class Fit:
         return np.asarray(self.sigma * np.sqrt(np.cumsum(np.cumsum(psi) ** 2)))
 
 
-def fit(x: Array, most_order: int = MOST_ORDER) -> Fit:
+def fit(x: Array, most_order: int = MOST_ORDER) -> ArimaFit:
     """The best order for the series x (oldest first); CannotFit says why not."""
     if x.size < LEAST_SAMPLES:
         raise CannotFit(f"{x.size} samples, {LEAST_SAMPLES} are needed")
@@ -105,7 +105,7 @@ def fit(x: Array, most_order: int = MOST_ORDER) -> Fit:
     best = _first_stable(coefficients, orders, np.where(deficient | ~np.isfinite(aic), np.inf, aic), most_order)
     p, q = orders[best]
     total = float(z[most_order:] @ z[most_order:])
-    return Fit(
+    return ArimaFit(
         coefficients[best, :p],
         coefficients[best, most_order : most_order + q],
         float(np.sqrt(squares[best] / max(rows - p - q, 1))) * scale,

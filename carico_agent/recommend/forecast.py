@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from carico_agent.recommend.arima import CannotFit
-from carico_agent.recommend.method import MIB, Estimate, Evidence, Options, Resource, amount, methods
+from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, methods
 from carico_agent.recommend.series import Array
 
 Forecast = Callable[[Array, int], tuple[Array, Array]]
@@ -24,7 +24,7 @@ def safe(resource: Resource, forecast: Array, deviation: Array, safety: float) -
     return float((forecast + (0.15 * safety + 0.35) * deviation + 0.0005 * safety + 0.0015).max())
 
 
-def estimate(name: str, forecast: Forecast, resource: Resource, seen: Evidence, options: Options) -> Estimate:
+def estimate(name: str, forecast: Forecast, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
     """The neediest replica decides; where no forecast can be made, `peak` answers and says why."""
     best: tuple[float, float, float] | None = None
     reasons: list[str] = []
@@ -44,11 +44,11 @@ def estimate(name: str, forecast: Forecast, resource: Resource, seen: Evidence, 
         fallback = methods()["peak"]().estimate(resource, seen, options)
         reason = reasons[0] if reasons else "no minutes are known"
         why = (f"no forecast by {name}: {reason}; peak is used", *fallback.why)
-        return Estimate(fallback.target, fallback.lower, fallback.upper, fallback.method, why)
-    said = (
+        return ResourceNeed(fallback.target, fallback.lower, fallback.upper, fallback.method, why)
+    cause = (
         f"{name} expects at most {amount(resource, best[1])} within {options.horizon} minutes, "
         f"safety {options.safety:g} makes it {amount(resource, best[0])}"
     )
     replicas = len(seen.tails[resource])
     missing = (f"{len(reasons)} of {replicas} replicas without a forecast: {reasons[0]}",) if reasons else ()
-    return Estimate(best[0], best[1], best[2], name, (said, *missing))
+    return ResourceNeed(best[0], best[1], best[2], name, (cause, *missing))

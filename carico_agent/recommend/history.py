@@ -39,7 +39,7 @@ _PLAIN = (
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class MinuteSample:
     """One minute of one container; None = nothing to measure yet, NaN = a reading that went wrong, which is counted.
 
     `oom_kills`, `periods` and `throttled` are increases.
@@ -88,7 +88,7 @@ class ContainerHistory:
         """The container has (re)started: what it uses next is the start."""
         self.started_s = t_s
 
-    def observe(self, sample: Sample, request_bytes: float = 0.0) -> None:
+    def observe(self, sample: MinuteSample, request_bytes: float = 0.0) -> None:
         """One minute. Unknown, negative or older values are dropped and counted."""
         if not math.isfinite(sample.t_s) or (self.samples and sample.t_s <= self.last_s):
             self.dropped["out of order"] += 1

@@ -107,7 +107,7 @@ def evidence(histories: Iterable[ContainerHistory]) -> Evidence:
 
 
 @dataclass(frozen=True, slots=True)
-class Estimate:
+class ResourceNeed:
     """What one resource needs [cores or bytes], before floors, ceilings and rounding."""
 
     target: float
@@ -128,7 +128,7 @@ class Method(ABC):
         METHODS[cls.name] = cls
 
     @abstractmethod
-    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> Estimate:
+    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         """From evidence with at least one sample of that resource."""
 
 

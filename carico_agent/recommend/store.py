@@ -6,7 +6,7 @@ goes first. What was not seen for eight days is forgotten. A container is known 
 
 >>> store = HistoryStore()
 >>> for minute in range(3):
-...     store.observe(Owner("shop", "web-1", "app", "id1"), Sample(1.7e9 + 60 * minute, 0.5, 2.0**28))
+...     store.observe(ContainerOwner("shop", "web-1", "app", "id1"), MinuteSample(1.7e9 + 60 * minute, 0.5, 2.0**28))
 >>> store.histories["shop", "web-1", "app"].cpu_tail.values.tolist()
 [0.5, 0.5, 0.5]
 """
@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.recommend.histogram import DAY_S
-from carico_agent.recommend.history import BadHistory, ContainerHistory, Sample
+from carico_agent.recommend.history import BadHistory, ContainerHistory, MinuteSample
 from carico_agent.recommend.workload import UNKNOWN, Resources, resources_from
 
 MOST_CONTAINERS = 660
@@ -27,7 +27,7 @@ Key = tuple[str, str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Owner:
+class ContainerOwner:
     """Whose minute it is, and what it requests now, where that is known."""
 
     namespace: str
@@ -50,11 +50,11 @@ class HistoryStore:
     def __init__(self, most: int = MOST_CONTAINERS) -> None:
         self.histories: dict[Key, ContainerHistory] = {}
         self._most = most
-        self._owners: dict[Key, Owner] = {}
+        self._owners: dict[Key, ContainerOwner] = {}
         self._begun_s: float | None = None
         self._taken = 0
 
-    def observe(self, owner: Owner, sample: Sample) -> None:
+    def observe(self, owner: ContainerOwner, sample: MinuteSample) -> None:
         """One minute of one container."""
         history = self.histories.pop(owner.key, None)
         known = self._owners.get(owner.key)
@@ -109,7 +109,9 @@ class HistoryStore:
             try:
                 texts = {name: str(row.get(name, "")) for name in ("container_id", "kind", "workload")}
                 current = resources_from(row.get("current") or {})
-                owner = Owner(str(row["namespace"]), str(row["pod"]), str(row["container"]), **texts, current=current)
+                owner = ContainerOwner(
+                    str(row["namespace"]), str(row["pod"]), str(row["container"]), **texts, current=current
+                )
                 made.histories[owner.key] = ContainerHistory.from_state(row["history"])
                 made._owners[owner.key] = owner
             except (KeyError, TypeError, ValueError, AttributeError) as error:
@@ -117,7 +119,7 @@ class HistoryStore:
         return made
 
 
-def _named(owner: Owner) -> dict[str, Any]:
+def _named(owner: ContainerOwner) -> dict[str, Any]:
     """What is not known is left out."""
     texts = {name: getattr(owner, name) for name in ("container_id", "kind", "workload") if getattr(owner, name)}
     now = owner.current

@@ -21,7 +21,7 @@ from math import inf, nan
 
 from carico_agent.plugin_api.formats import parse_stall_total
 from carico_agent.runtime.cgroups import Group
-from carico_agent.runtime.demand import Counters, working_set
+from carico_agent.runtime.demand import CounterReading, working_set
 from carico_agent.runtime.run_delay import MOST_GROUPS, RunDelay, groups, threads
 from carico_agent.runtime.small_files import read_once
 from carico_agent.runtime.usage import PodUsage, parse_cpu_stat
@@ -102,7 +102,7 @@ class CounterFiles:
         self._looks, self._calm = False, 0
         self._inactive = 0
         self._reads = 0
-        self._last: Counters | None = None
+        self._last: CounterReading | None = None
 
     def _open(self, group: Group, cpu: str, io: bool) -> None:
         v1, unified = group.controllers, group.unified
@@ -116,9 +116,9 @@ class CounterFiles:
             self._io = (_open(unified, "io.pressure"), -1)
             self._io = (self._io[0], _open(unified if self._v2 else "", "io.stat"))
 
-    def read(self, now_s: float) -> Counters:
+    def read(self, now_s: float) -> CounterReading:
         """All that is worth reading now. OSError with ENODEV: the group is gone."""
-        now, last = Counters(now_s), self._last
+        now, last = CounterReading(now_s), self._last
         self._read_usage(now, last)
         if last is None or now.cpu_usec != last.cpu_usec or now.cpu_usec is None:
             self._read_waiting(now, last)
@@ -154,7 +154,7 @@ class CounterFiles:
         self._stat = self._usage = self._pressure = self._memory = self._memory_stat = -1
         self._io, self._containers = (-1, -1), []
 
-    def _read_usage(self, now: Counters, last: Counters | None) -> None:
+    def _read_usage(self, now: CounterReading, last: CounterReading | None) -> None:
         data = _read(self._usage)
         if data and self._v2:
             stat = PodUsage(now.t)
@@ -165,7 +165,7 @@ class CounterFiles:
         if last and last.cpu_usec and now.cpu_usec is not None and last.cpu_usec - 1000 < now.cpu_usec < last.cpu_usec:
             now.cpu_usec = last.cpu_usec  # back by rounding: the kernel splits one sum into user and system time
 
-    def _read_waiting(self, now: Counters, last: Counters | None) -> None:
+    def _read_waiting(self, now: CounterReading, last: CounterReading | None) -> None:
         data = _read(self._pressure)
         now.pressure_usec = parse_stall_total(data) if data else None
         elapsed_usec = (now.t - last.t) * 1e6 if last else 0.0
@@ -178,7 +178,7 @@ class CounterFiles:
         # a Pod that is new: if it waits, its first number should not be a lower bound only
         self._look_at_threads(now, last is None or waited_usec >= WAITS_MUCH * elapsed_usec)
 
-    def _look_at_threads(self, now: Counters, waits: bool) -> None:
+    def _look_at_threads(self, now: CounterReading, waits: bool) -> None:
         """The first look begins an interval, the next one ends it."""
         self._calm = 0 if waits else self._calm + 1
         if self._calm >= CALM:
@@ -193,7 +193,7 @@ class CounterFiles:
             self._delay.close()
             self._looks = False
 
-    def _read_throttling(self, now: Counters, last: Counters | None) -> None:
+    def _read_throttling(self, now: CounterReading, last: CounterReading | None) -> None:
         if now.t - self._listed_s > LIST_AGAIN_S:
             self._list_containers(now.t)
         total: int | None = None
@@ -249,7 +249,7 @@ class CounterFiles:
             self._inactive = parse_inactive_file(stat)
         return working_set(int(data), self._inactive)
 
-    def _read_io(self, now: Counters) -> None:
+    def _read_io(self, now: CounterReading) -> None:
         if data := _read(self._io[0]):
             now.io_pressure_usec = parse_stall_total(data)
         if data := _read(self._io[1]):

@@ -21,7 +21,7 @@ from math import inf, nan
 
 
 @dataclass(slots=True)
-class Counters:
+class CounterReading:
     """One reading of one Pod; None: this kernel or driver does not tell, or nobody looked."""
 
     t: float
@@ -52,13 +52,13 @@ class Demand:
     io_bytes_per_s: float = nan
 
 
-def demand(before: Counters, after: Counters) -> Demand:
+def demand(before: CounterReading, after: CounterReading) -> Demand:
     """What the Pod wanted between two readings.
 
-    >>> first = Counters(0.0, cpu_usec=0, pressure_usec=0, throttled_usec=0)
-    >>> demand(first, Counters(5.0, cpu_usec=2_000_000, pressure_usec=3_000_000, throttled_usec=0)).cpu_cores
+    >>> first = CounterReading(0.0, cpu_usec=0, pressure_usec=0, throttled_usec=0)
+    >>> demand(first, CounterReading(5.0, cpu_usec=2_000_000, pressure_usec=3_000_000, throttled_usec=0)).cpu_cores
     1.0
-    >>> throttled = Counters(5.0, 1_000_000, pressure_usec=3_350_000, throttled_usec=1_950_000, quota_cores=0.2)
+    >>> throttled = CounterReading(5.0, 1_000_000, pressure_usec=3_350_000, throttled_usec=1_950_000, quota_cores=0.2)
     >>> demand(first, throttled).cpu_cores
     0.2
     """
@@ -80,7 +80,7 @@ def demand(before: Counters, after: Counters) -> Demand:
     )
 
 
-def _waiting_s(before: Counters, after: Counters, elapsed_s: float, throttled_s: float) -> float:
+def _waiting_s(before: CounterReading, after: CounterReading, elapsed_s: float, throttled_s: float) -> float:
     """Time its threads waited for a CPU that others had; 0 where the kernel does not tell."""
     pressure_s = _increase_s(before.pressure_usec, after.pressure_usec)
     throttled_s = throttled_s if throttled_s > 0 else 0.0

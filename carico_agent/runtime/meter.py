@@ -18,7 +18,7 @@ from typing import Protocol
 from carico_agent.core import PodSample
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.counter_files import CounterFiles
-from carico_agent.runtime.demand import Counters, Demand, demand
+from carico_agent.runtime.demand import CounterReading, Demand, demand
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.stagger import Stagger
 from carico_agent.runtime.usage import GONE, raise_descriptor_limit
@@ -51,7 +51,7 @@ class MeasuredPod:
 class Readable(Protocol):
     """The counters of one group of processes."""
 
-    def read(self, now_s: float) -> Counters: ...
+    def read(self, now_s: float) -> CounterReading: ...
     def close(self) -> None: ...
 
 
@@ -79,7 +79,7 @@ class PodMeter:
         self.readings = 0
         self._files = list(files)
         self._born_s = now_s - age_s
-        self._last: dict[int, Counters] = {}
+        self._last: dict[int, CounterReading] = {}
 
     def read(self, now_s: float) -> MeasuredPod | None:
         """What it wanted since the last reading; None after the first one, and when nothing is left of it."""

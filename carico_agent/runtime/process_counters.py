@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from functools import partial
 from typing import NamedTuple
 
-from carico_agent.runtime.demand import Counters
+from carico_agent.runtime.demand import CounterReading
 from carico_agent.runtime.run_delay import RunDelay
 from carico_agent.runtime.small_files import read_once
 
@@ -94,7 +94,7 @@ class ProcessCounters:
         self._most_usec = 0
         self._looked = False
 
-    def read(self, now_s: float) -> Counters:
+    def read(self, now_s: float) -> CounterReading:
         own = read_stat(self._pid, self._proc)
         if own is None or own.started != self._started_ticks:
             raise OSError(errno.ENODEV, f"process {self._pid} has ended")
@@ -107,7 +107,7 @@ class ProcessCounters:
         self._most_usec = max(self._most_usec, ticks * 1_000_000 // TICKS_PER_S)
         delay_usec, looked = self._delay.look(now_s), self._looked
         self._looked = True
-        return Counters(
+        return CounterReading(
             now_s,
             self._most_usec,
             delay_usec=delay_usec if looked else None,

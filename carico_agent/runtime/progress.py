@@ -13,7 +13,7 @@ from math import isfinite, nan
 from statistics import median
 from typing import Any
 
-from carico_agent.runtime.work_left import SLOPES, Pace, Point, WorkLeft, left, pace
+from carico_agent.runtime.work_left import SLOPES, JobPace, Point, WorkLeft, left, pace
 
 MOST_JOBS = 1024
 STALE_INTERVALS = 10
@@ -73,7 +73,7 @@ class Job:
     """When its next report was asked for: with many jobs on a node, later than the last ones came."""
     reporter: Hashable = None
     """The process that reported last."""
-    shown: Pace | None = None
+    shown: JobPace | None = None
     """What `points` show."""
 
     @property

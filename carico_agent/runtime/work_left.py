@@ -52,7 +52,7 @@ class WorkLeft:
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class JobPace:
     """What the reports of one run show; made once per report, asked once a second."""
 
     last: Point
@@ -63,7 +63,7 @@ class Pace:
     uncertain: bool = True
 
 
-def pace(points: Collection[Point], from_start: bool = True) -> Pace | None:
+def pace(points: Collection[Point], from_start: bool = True) -> JobPace | None:
     """Of the last reports, oldest first; None without any."""
     if not points:
         return None
@@ -74,13 +74,13 @@ def pace(points: Collection[Point], from_start: bool = True) -> Pace | None:
     ]
     if not slopes:
         first = from_start and last.done > 0 and last.cpu_s > 0
-        return Pace(last, last.cpu_s / last.done if first else nan)
+        return JobPace(last, last.cpu_s / last.done if first else nan)
     slope = median(slopes)
     uncertain = len(slopes) < LEAST_SLOPES or _spread(slopes, slope) > MOST_SPREAD
-    return Pace(last, slope, _cores(recent), (last.t - recent[0].t) / (len(recent) - 1), uncertain)
+    return JobPace(last, slope, _cores(recent), (last.t - recent[0].t) / (len(recent) - 1), uncertain)
 
 
-def left(shown: Pace | None, total: float, now_s: float) -> WorkLeft:
+def left(shown: JobPace | None, total: float, now_s: float) -> WorkLeft:
     """What is left at `now_s` of a run that has shown this."""
     if shown is None:
         return WorkLeft()

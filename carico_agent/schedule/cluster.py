@@ -33,7 +33,7 @@ NODES_PER_ROUND = 100
 
 
 @dataclass(frozen=True, slots=True)
-class Published:
+class PublishedNode:
     """What one node publishes of itself; slots NaN when it publishes nothing."""
 
     name: str
@@ -54,7 +54,7 @@ class Published:
     """Its room and what kinds take of it."""
 
 
-def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> Published:
+def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> PublishedNode:
     """A Node object's annotations. The age is by this machine's clock; a node whose clock is ahead is of age 0.
 
     >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
@@ -67,7 +67,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     annotations = meta.get("annotations") or {}
     allocatable = have.get("allocatable") or {}
     amount = allocatable.get(resource)
-    unpublished = Published(
+    unpublished = PublishedNode(
         meta["name"],
         cores=_amount(have.get("capacity") or {}, "cpu", inf),
         resource=None if amount is None else whole(amount),
@@ -209,14 +209,14 @@ class Cluster:
 
     # ---- what the watches see
 
-    def nodes_listed(self, nodes: list[Published]) -> None:
+    def nodes_listed(self, nodes: list[PublishedNode]) -> None:
         names = {node.name for node in nodes}
         for name in [name for name in self.nodes if name not in names]:
-            self.node_changed(True, Published(name))
+            self.node_changed(True, PublishedNode(name))
         for node in nodes:
             self.node_changed(False, node)
 
-    def node_changed(self, gone: bool, node: Published) -> None:
+    def node_changed(self, gone: bool, node: PublishedNode) -> None:
         if gone:
             self.nodes.pop(node.name, None)
             self.table.drop(node.name)

@@ -114,7 +114,7 @@ class LoadNode:
             return  # `run` sees it too and reconnects
 
     def _message(self, given: Contribution) -> bytes:
-        return wire.write_contribution(self.name, given, time.time_ns(), seen=wire.Seen(*self._seen))
+        return wire.write_contribution(self.name, given, time.time_ns(), seen=wire.HeldView(*self._seen))
 
     @property
     def unanswered(self) -> int:

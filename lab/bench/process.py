@@ -91,8 +91,8 @@ class OwnAgent:
         until_s = time.monotonic() + START_S
         while time.monotonic() < until_s:
             if self._process.poll() is not None:
-                said = self._process.stderr.read().decode() if self._process.stderr else ""
-                raise RuntimeError(f"the agent ended with {self._process.returncode}: {said[-300:]}")
+                result = self._process.stderr.read().decode() if self._process.stderr else ""
+                raise RuntimeError(f"the agent ended with {self._process.returncode}: {result[-300:]}")
             try:
                 if b'"pod_capacity"' in Http(self.path).get("/v1/status"):
                     return

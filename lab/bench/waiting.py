@@ -17,7 +17,7 @@ from functools import partial
 
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.counter_files import CounterFiles
-from carico_agent.runtime.demand import Counters, demand
+from carico_agent.runtime.demand import CounterReading, demand
 from carico_agent.runtime.pods import Pod
 from carico_agent.runtime.run_delay import RunDelay, threads
 from lab.bench.pods import processes_in_groups
@@ -34,7 +34,7 @@ class Observed:
         self.wants = wants
         self._files = CounterFiles(group, proc="/nowhere")  # finds no thread there
         self._delay = RunDelay(partial(threads, group.unified or group.controllers["cpu"]))
-        self._last: Counters | None = None
+        self._last: CounterReading | None = None
         self.by_pressure: list[float] = []
         self.by_delay: list[float] = []
 

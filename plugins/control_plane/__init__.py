@@ -13,7 +13,7 @@ from typing import Annotated, Any, ClassVar
 from carico_agent import plugin_api
 from carico_agent.plugin_api import Change, Metric, Outcome, Range, Refuse, View, Writer
 
-from .held_up import Counters, held_up, read_counters
+from .held_up import ComponentCounters, held_up, read_counters
 from .weights import Weight, stepped
 
 ANSWERING = ("kube-apiserver", "etcd")
@@ -48,7 +48,7 @@ class _Watched:
     inode: int
     base: int
     weight: Weight
-    counters: Counters | None = None
+    counters: ComponentCounters | None = None
     ratio: float | None = None
     outcome: Outcome | None = None
 

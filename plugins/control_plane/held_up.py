@@ -6,7 +6,7 @@ from carico_agent.plugin_api import View, parse_flat, parse_stall
 
 
 @dataclass(frozen=True, slots=True)
-class Counters:
+class ComponentCounters:
     """As the kernel counts; None is unknown."""
 
     now_s: float
@@ -15,19 +15,21 @@ class Counters:
     waited_usec: int | None
 
 
-def read_counters(view: View, cgroup: str) -> Counters:
+def read_counters(view: View, cgroup: str) -> ComponentCounters:
     stat = parse_flat(view.read(cgroup, "cpu.stat"))
     stall = parse_stall(view.read(cgroup, "cpu.pressure"))
-    return Counters(view.now_s, stat.get("nr_periods"), stat.get("nr_throttled"), stall.some_usec if stall else None)
+    return ComponentCounters(
+        view.now_s, stat.get("nr_periods"), stat.get("nr_throttled"), stall.some_usec if stall else None
+    )
 
 
-def held_up(old: Counters | None, new: Counters) -> float | None:
+def held_up(old: ComponentCounters | None, new: ComponentCounters) -> float | None:
     """τ of *MerKury* (throttled over all periods) with a quota; without one, which is the rule for a control plane, the
     share of the time in which some task of it waited for a CPU. None: unknown, or a counter went backwards.
 
-    >>> held_up(Counters(0, 100, 10, 0), Counters(60, 200, 80, 0))
+    >>> held_up(ComponentCounters(0, 100, 10, 0), ComponentCounters(60, 200, 80, 0))
     0.7
-    >>> held_up(Counters(0, 0, 0, 0), Counters(60, 0, 0, 30_000_000))
+    >>> held_up(ComponentCounters(0, 0, 0, 0), ComponentCounters(60, 0, 0, 30_000_000))
     0.5
     """
     if old is None or new.now_s <= old.now_s:

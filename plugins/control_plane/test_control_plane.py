@@ -7,7 +7,7 @@ import pytest
 from carico_agent.plugin_api import Refuse
 
 from . import ControlPlaneSettings, Plugin
-from .held_up import Counters, held_up
+from .held_up import ComponentCounters, held_up
 from .weights import Weight, stepped
 
 
@@ -104,12 +104,12 @@ def test_somebody_elses_value_is_left_alone(node, unit):
 @pytest.mark.parametrize(
     ("old", "new", "ratio"),
     [
-        (None, Counters(60, 1, 1, 1), None),
-        (Counters(0, 100, 50, 0), Counters(60, 90, 60, 0), None),
-        (Counters(0, 100, 50, 5), Counters(60, 100, 50, 1), None),
-        (Counters(0, None, None, 0), Counters(60, None, None, 6_000_000), 0.1),
-        (Counters(0, 0, 0, None), Counters(60, 0, 0, None), None),
-        (Counters(0, 100, 50, 0), Counters(60, 200, 60, 60_000_000), 0.1),
+        (None, ComponentCounters(60, 1, 1, 1), None),
+        (ComponentCounters(0, 100, 50, 0), ComponentCounters(60, 90, 60, 0), None),
+        (ComponentCounters(0, 100, 50, 5), ComponentCounters(60, 100, 50, 1), None),
+        (ComponentCounters(0, None, None, 0), ComponentCounters(60, None, None, 6_000_000), 0.1),
+        (ComponentCounters(0, 0, 0, None), ComponentCounters(60, 0, 0, None), None),
+        (ComponentCounters(0, 100, 50, 0), ComponentCounters(60, 200, 60, 60_000_000), 0.1),
     ],
 )
 def test_held_up(old, new, ratio):

@@ -96,7 +96,7 @@ class _Watched:
     stat_s: float = -STAT_EVERY_S
     harms: int = 0
     rest_until_s: float = 0.0
-    said: str = ""
+    note: str = ""
     notes: list[str] = field(default_factory=list)
 
 
@@ -146,27 +146,27 @@ class Plugin(plugin_api.Plugin):
         watched.notes = []
         watched.sizes = sizes = self._sizes(view, pod, watched)
         if sizes is None:
-            watched.said = "its request is not known; observing its working set"
+            watched.note = "its request is not known; observing its working set"
             return []
         if view.now_s < watched.rest_until_s:
-            watched.said = f"left alone for {watched.rest_until_s - view.now_s:.0f} s more after harm"
+            watched.note = f"left alone for {watched.rest_until_s - view.now_s:.0f} s more after harm"
             return []
         high = memory_high(
             sizes.request, sizes.limit, view.node.memory_total_bytes, self.settings.factor, view.node.page_bytes
         )
         changes = self._protection(view, pod, watched, sizes) if self.settings.protect else []
         if high is None:
-            watched.said = "no memory.high: request and limit are the same"
+            watched.note = "no memory.high: request and limit are the same"
         elif self.settings.mode == "reclaim":
             changes += self._reclaim(pod, watched, high)
         elif (reason := self._frozen_by(view, stat)) is not None:
-            watched.said = reason
+            watched.note = reason
         else:
             reason = (
                 f"request {sizes.request} ({sizes.source}), limit {sizes.limit or 'none'}, "
                 f"factor {self.settings.factor}"
             )
-            watched.said = f"memory.high = {high}: {reason}"
+            watched.note = f"memory.high = {high}: {reason}"
             changes.append(Change(pod.cgroup, pod.inode, "memory.high", str(high), reason))
         return changes
 
@@ -175,8 +175,8 @@ class Plugin(plugin_api.Plugin):
         limit = self._limit(view, pod, watched)
         if (pattern := _named(pod, tuple(self.settings.requests))) is not None:
             return Sizes(int(parse_quantity(self.settings.requests[pattern])), limit, "configuration")
-        if (said := _says(pod, REQUEST, watched)) is not None:
-            return Sizes(said, limit, "annotation")
+        if (note := _says(pod, REQUEST, watched)) is not None:
+            return Sizes(note, limit, "annotation")
         if pod.qos == "guaranteed" and limit is not None:
             return Sizes(limit, limit, "its class")
         if view.now_s - watched.first_s < self.settings.observe_s or watched.peak <= 0:
@@ -187,8 +187,8 @@ class Plugin(plugin_api.Plugin):
     def _limit(self, view: View, pod: PodView, watched: _Watched) -> int | None:
         if (pattern := _named(pod, tuple(self.settings.limits))) is not None:
             return int(parse_quantity(self.settings.limits[pattern]))
-        if (said := _says(pod, LIMIT, watched)) is not None:
-            return said
+        if (note := _says(pod, LIMIT, watched)) is not None:
+            return note
         text = view.read(pod.cgroup, "memory.max") or "max"
         return None if text == "max" else int(text)
 
@@ -204,9 +204,9 @@ class Plugin(plugin_api.Plugin):
 
     def _reclaim(self, pod: PodView, watched: _Watched, high: int) -> list[Change]:
         over = (pod.usage.memory_current or 0) - high
-        watched.said = f"{over} bytes above its line" if over > 0 else "below its line"
+        watched.note = f"{over} bytes above its line" if over > 0 else "below its line"
         step = str(min(over, self.settings.reclaim_step_bytes))
-        return [Change(pod.cgroup, pod.inode, "memory.reclaim", step, watched.said)] if over > 0 else []
+        return [Change(pod.cgroup, pod.inode, "memory.reclaim", step, watched.note)] if over > 0 else []
 
     def _protection(self, view: View, pod: PodView, watched: _Watched, sizes: Sizes) -> list[Change]:
         qos: Class = class_of(sizes) if pod.qos == "unknown" else pod.qos
@@ -244,7 +244,7 @@ class Plugin(plugin_api.Plugin):
         outcome = writer.undo(pod.cgroup, pod.inode, "memory.high", f"harm: {harm}")
         watched.harms += 1
         watched.rest_until_s = view.now_s + self.settings.back_off_s * 2 ** min(watched.harms - 1, 10)
-        watched.said = f"memory.high undone ({outcome.state}): {harm}"
+        watched.note = f"memory.high undone ({outcome.state}): {harm}"
         if outcome.state != "failed":  # a failed undo is tried again in the next tick
             watched.high, watched.guard = None, self._new(pod, view).guard
             self.undone += 1
@@ -268,7 +268,7 @@ class Plugin(plugin_api.Plugin):
             "pods": [
                 {
                     "pod": w.pod,
-                    "says": w.said,
+                    "says": w.note,
                     "notes": w.notes,
                     "memory_high": w.high,
                     "harms": w.harms,

@@ -27,9 +27,9 @@ from carico_agent.plugin_api import (
 )
 
 from . import threads
-from .diagnosis import Case, Diagnosis, Group, Quota, diagnose, parse_quota
+from .diagnosis import Case, GroupThrottling, Quota, ThrottlingDiagnosis, diagnose, parse_quota
 from .latency import response_ms, serial_ms
-from .window import History, Spent
+from .window import ThrottleWindow, WindowUsage
 
 KEPT_COUNTS = 24
 MOST_SHOWN = 8
@@ -59,10 +59,10 @@ class _Watched:
 
     pod: PodView
     container: str
-    groups: list[Group]
+    groups: list[GroupThrottling]
     case: Case
-    diagnosis: Diagnosis
-    windows: dict[str, Spent]
+    diagnosis: ThrottlingDiagnosis
+    windows: dict[str, WindowUsage]
     counted: threads.Threads | None
 
 
@@ -77,7 +77,7 @@ class Plugin(plugin_api.Plugin):
         super().__init__(settings)
         self._count = count
         self._windows_s = (settings.window_s / 6, settings.window_s, settings.window_s * 5)
-        self._histories: dict[tuple[str, int], History] = {}
+        self._histories: dict[tuple[str, int], ThrottleWindow] = {}
         self._counts: dict[int, deque[threads.Threads]] = {}
         self._watched: dict[str, _Watched] = {}
 
@@ -89,7 +89,7 @@ class Plugin(plugin_api.Plugin):
 
     def tick(self, view: View, writer: Writer) -> None:
         seen: set[tuple[str, int]] = set()
-        parents: dict[str, Group | None] = {}
+        parents: dict[str, GroupThrottling | None] = {}
         self._watched = {}
         for pod in view.pods:
             if (watched := self._look(view, pod, seen, parents)) is not None:
@@ -98,7 +98,7 @@ class Plugin(plugin_api.Plugin):
         self._counts = {inode: counts for inode, counts in self._counts.items() if any(inode == i for _, i in seen)}
 
     def _look(
-        self, view: View, pod: PodView, seen: set[tuple[str, int]], parents: dict[str, Group | None]
+        self, view: View, pod: PodView, seen: set[tuple[str, int]], parents: dict[str, GroupThrottling | None]
     ) -> _Watched | None:
         members = pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
         groups = [
@@ -118,18 +118,18 @@ class Plugin(plugin_api.Plugin):
 
     def _group(
         self, view: View, cgroup: str, inode: int, usage: CgroupUsage, seen: set[tuple[str, int]]
-    ) -> Group | None:
+    ) -> GroupThrottling | None:
         key = (cgroup, inode)
         seen.add(key)
-        history = self._histories.setdefault(key, History(self._windows_s[-1]))
+        history = self._histories.setdefault(key, ThrottleWindow(self._windows_s[-1]))
         history.add(view.now_s, usage)
         spent = history.over(self.settings.window_s)
         quota = parse_quota(view.read(cgroup, "cpu.max"))
-        return None if spent is None else Group(os.path.basename(cgroup), spent, quota)
+        return None if spent is None else GroupThrottling(os.path.basename(cgroup), spent, quota)
 
     def _parents(
-        self, view: View, cgroup: str, seen: set[tuple[str, int]], known: dict[str, Group | None]
-    ) -> tuple[Group, ...]:
+        self, view: View, cgroup: str, seen: set[tuple[str, int]], known: dict[str, GroupThrottling | None]
+    ) -> tuple[GroupThrottling, ...]:
         """The groups above, up to the root; each is read once per tick however many Pods it holds."""
         found, root = [], view.node.cgroup_root.rstrip("/")
         parent = os.path.dirname(cgroup)
@@ -146,7 +146,7 @@ class Plugin(plugin_api.Plugin):
         return tuple(found)
 
     def _threads(
-        self, view: View, member: ContainerView, own: Group, above: tuple[Group, ...]
+        self, view: View, member: ContainerView, own: GroupThrottling, above: tuple[GroupThrottling, ...]
     ) -> threads.Threads | None:
         """Threads are looked at only where something is throttled: it costs a file per thread."""
         if not any(group.spent.throttled for group in (own, *above)):
@@ -161,8 +161,8 @@ class Plugin(plugin_api.Plugin):
         view: View,
         pod: PodView,
         member: ContainerView,
-        own: Group,
-        above: tuple[Group, ...],
+        own: GroupThrottling,
+        above: tuple[GroupThrottling, ...],
         request_ms: float | None = None,
     ) -> Case:
         cpus = len(parse_cpus(view.read(member.cgroup, "cpuset.cpus.effective") or "")) or view.node.cores

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from .latency import enough_cores, response_ms, serial_ms
-from .window import Spent
+from .window import WindowUsage
 
 Cause = Literal["none", "own quota", "parent's quota", "node contention"]
 Remedy = Literal["nothing to do", "raise the limit", "reduce parallelism", "pin whole CPUs"]
@@ -36,11 +36,11 @@ def parse_quota(text: str | None) -> Quota | None:
 
 
 @dataclass(frozen=True, slots=True)
-class Group:
+class GroupThrottling:
     """One cgroup on the way from the container to the root: what it did lately, and its quota."""
 
     name: str
-    spent: Spent
+    spent: WindowUsage
     quota: Quota | None = None
 
 
@@ -48,8 +48,8 @@ class Group:
 class Case:
     """All that is known about one Pod."""
 
-    own: Group
-    parents: tuple[Group, ...] = ()
+    own: GroupThrottling
+    parents: tuple[GroupThrottling, ...] = ()
     parallel: int | None = None
     """Threads that want a CPU at the same time; None = not known yet."""
     cpus: int = 1
@@ -62,7 +62,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Diagnosis:
+class ThrottlingDiagnosis:
     cause: Cause
     remedy: Remedy
     text: str
@@ -72,7 +72,7 @@ class Diagnosis:
     """With "reduce parallelism": to how many threads."""
 
 
-def diagnose(case: Case) -> Diagnosis:
+def diagnose(case: Case) -> ThrottlingDiagnosis:
     own = case.own
     if own.quota and own.spent.throttled_ratio >= case.tolerable_ratio:
         return _own_quota(case, own.quota)
@@ -81,10 +81,10 @@ def diagnose(case: Case) -> Diagnosis:
         return _parents_quota(case, worst, worst.quota)
     if own.spent.waiting_ratio >= case.contention_ratio:
         return _contention(case)
-    return Diagnosis("none", "nothing to do", f"throttled in {own.spent.throttled_ratio:.0%} of its periods")
+    return ThrottlingDiagnosis("none", "nothing to do", f"throttled in {own.spent.throttled_ratio:.0%} of its periods")
 
 
-def _own_quota(case: Case, quota: Quota) -> Diagnosis:
+def _own_quota(case: Case, quota: Quota) -> ThrottlingDiagnosis:
     """Bursts in parallel are cured by less parallelism; a lack of CPU only by more CPU."""
     spent = case.own.spent
     parallel = min(max(case.parallel or 1, 1), case.cpus)
@@ -95,13 +95,13 @@ def _own_quota(case: Case, quota: Quota) -> Diagnosis:
     )
     if spent.used_cores < SATURATED_RATIO * quota.cores and fewer < parallel and _helps(case, quota, fewer):
         if case.whole_guaranteed:
-            return Diagnosis(
+            return ThrottlingDiagnosis(
                 "own quota",
                 "pin whole CPUs",
                 f"{facts}. Pin {fewer} whole CPUs: it then cannot spend its quota early.",
                 threads=fewer,
             )
-        return Diagnosis(
+        return ThrottlingDiagnosis(
             "own quota",
             "reduce parallelism",
             f"{facts}. Reduce its parallelism to {fewer} "
@@ -109,7 +109,9 @@ def _own_quota(case: Case, quota: Quota) -> Diagnosis:
             threads=fewer,
         )
     cores = _round_up(max(enough_cores(case.request_ms, quota.period_ms, parallel), quota.cores + 0.1))
-    return Diagnosis("own quota", "raise the limit", f"{facts}. Raise the limit to {cores:g} CPUs.", cores=cores)
+    return ThrottlingDiagnosis(
+        "own quota", "raise the limit", f"{facts}. Raise the limit to {cores:g} CPUs.", cores=cores
+    )
 
 
 def _order(case: Case, quota: Quota, parallel: int) -> str:
@@ -134,10 +136,10 @@ def _helps(case: Case, quota: Quota, fewer: int) -> bool:
     return response_ms(request_ms, quota.quota_ms, quota.period_ms, fewer) <= WORTH_RATIO * request_ms
 
 
-def _parents_quota(case: Case, parent: Group, quota: Quota) -> Diagnosis:
+def _parents_quota(case: Case, parent: GroupThrottling, quota: Quota) -> ThrottlingDiagnosis:
     wanted = max(quota.cores * (1 + parent.spent.throttled_ratio), float(min(case.parallel or 1, case.cpus)))
     cores = _round_up(max(wanted, quota.cores + 0.1))
-    return Diagnosis(
+    return ThrottlingDiagnosis(
         "parent's quota",
         "raise the limit",
         f"not its own limit but that of {parent.name} ({quota.cores:g} CPUs) stops it, in "
@@ -146,8 +148,8 @@ def _parents_quota(case: Case, parent: Group, quota: Quota) -> Diagnosis:
     )
 
 
-def _contention(case: Case) -> Diagnosis:
-    return Diagnosis(
+def _contention(case: Case) -> ThrottlingDiagnosis:
+    return ThrottlingDiagnosis(
         "node contention",
         "pin whole CPUs",
         f"no quota stops it, but it waited for a CPU {case.own.spent.waiting_ratio:.0%} of the time: the "

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from carico_agent.plugin_api import Refuse
 
 from . import Plugin, ThrottlingSettings
-from .diagnosis import Case, Group, Quota, diagnose
+from .diagnosis import Case, GroupThrottling, Quota, diagnose
 from .latency import enough_cores, response_ms, serial_ms
 from .threads import Threads
-from .window import Spent
+from .window import WindowUsage
 
 
 def test_the_papers_example():
@@ -66,11 +66,11 @@ def test_less_quota_or_more_threads_never_help(cpu, quota, n):
 
 
 def spent(ratio=0.0, used=0.0, waiting=0.0, periods=600):
-    return Spent(60.0, periods, int(periods * ratio), 1.0, used, waiting)
+    return WindowUsage(60.0, periods, int(periods * ratio), 1.0, used, waiting)
 
 
 def case(ratio, used, quota, **kw):
-    return Case(Group("own", spent(ratio, used), quota), **{"cpus": 8, **kw})
+    return Case(GroupThrottling("own", spent(ratio, used), quota), **{"cpus": 8, **kw})
 
 
 @pytest.mark.parametrize(
@@ -84,15 +84,19 @@ def case(ratio, used, quota, **kw):
         (case(0.5, 0.2, Quota(50, 100), parallel=4, request_ms=40), "own quota", "reduce parallelism", None, 1),
         (case(0.5, 0.2, Quota(50, 100), parallel=2, request_ms=80), "own quota", "raise the limit", 1.6, None),
         (case(0.9, 0.5, Quota(50, 100), parallel=64, cpus=4), "own quota", "raise the limit", 4.0, None),
-        (Case(Group("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
+        (Case(GroupThrottling("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
         (
-            Case(Group("own", spent(waiting=0.6)), (Group("pod", spent(0.5), Quota(100, 100)),), parallel=1),
+            Case(
+                GroupThrottling("own", spent(waiting=0.6)),
+                (GroupThrottling("pod", spent(0.5), Quota(100, 100)),),
+                parallel=1,
+            ),
             "parent's quota",
             "raise the limit",
             1.5,
             None,
         ),
-        (Case(Group("own", spent())), "none", "nothing to do", None, None),
+        (Case(GroupThrottling("own", spent())), "none", "nothing to do", None, None),
     ],
 )
 def test_one_cause_one_remedy(given_, cause, remedy, cores, threads):

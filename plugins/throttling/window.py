@@ -7,7 +7,7 @@ from carico_agent.plugin_api import CgroupUsage
 
 
 @dataclass(frozen=True, slots=True)
-class Spent:
+class WindowUsage:
     """Differences over one window, all with the measured time between the two readings."""
 
     elapsed_s: float
@@ -23,7 +23,7 @@ class Spent:
         return self.throttled / self.periods if self.periods else 0.0
 
 
-class History:
+class ThrottleWindow:
     """Readings of one cgroup over the last `keep_s` seconds; a counter that went backwards starts it anew."""
 
     def __init__(self, keep_s: float) -> None:
@@ -48,7 +48,7 @@ class History:
         while now_s - self._readings[0][0] > self._keep_s and len(self._readings) > 2:
             self._readings.popleft()
 
-    def over(self, window_s: float) -> Spent | None:
+    def over(self, window_s: float) -> WindowUsage | None:
         """The difference between now and the oldest reading within `window_s`; None until there are two."""
         if len(self._readings) < 2:
             return None
@@ -58,7 +58,7 @@ class History:
             then_s, old = self._readings[-2]
         periods, throttled, throttled_usec, used_usec, waiting_usec = (a - b for a, b in zip(new, old, strict=True))
         elapsed_s = max(now_s - then_s, 1e-9)
-        return Spent(
+        return WindowUsage(
             elapsed_s,
             periods,
             throttled,

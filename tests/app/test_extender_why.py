@@ -9,7 +9,7 @@ import pytest
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import HttpServer
-from carico_agent.schedule.cluster import Published
+from carico_agent.schedule.cluster import PublishedNode
 from carico_agent.schedule.explain import MOST_NAMES
 from carico_agent.settings import Settings, override
 from tests.cli.kube_api import KubeApi
@@ -29,7 +29,7 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[ExtenderServer, str]]:
 
 
 def know(server: ExtenderServer, nodes: int) -> None:
-    server.cluster.nodes_listed([Published(f"n{at:04}", 0.5, 0.0, 100.0) for at in range(nodes)])
+    server.cluster.nodes_listed([PublishedNode(f"n{at:04}", 0.5, 0.0, 100.0) for at in range(nodes)])
     server.cluster.pods_listed([])
     for watch in (server.cluster._nodes_watch, server.cluster._pods_watch, server.cluster._leases_watch):
         assert watch is not None

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Callable
 from math import inf
 
-from carico_agent.app.history import History
+from carico_agent.app.history import StatusHistory
 from carico_agent.publish.status import Status
 from carico_agent.runtime.events import Event
 from tests.conftest import AgentProcess
@@ -20,8 +20,8 @@ class Clock:
         return self.now_s
 
 
-def filled(rows: int, resources: tuple[str, ...] = ("cpu", "memory", "io", "network")) -> History:
-    history = History(resources, clock=Clock())
+def filled(rows: int, resources: tuple[str, ...] = ("cpu", "memory", "io", "network")) -> StatusHistory:
+    history = StatusHistory(resources, clock=Clock())
     for number in range(rows):
         usage = dict.fromkeys(resources, number % 100 / 100)
         history.record(Status(pods=number % 110, pod_capacity=float(number), low=0.123456, usage=usage))

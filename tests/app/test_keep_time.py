@@ -33,8 +33,8 @@ def test_niceness_stands_in_for_real_time(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_real_time_is_for_this_thread_only_and_not_for_its_children() -> None:
-    said, policy = in_thread(True, 0)
-    if said != "realtime":
+    result, policy = in_thread(True, 0)
+    if result != "realtime":
         pytest.skip("needs CAP_SYS_NICE")
     assert policy == os.SCHED_RR | os.SCHED_RESET_ON_FORK
     assert os.sched_getscheduler(0) == os.SCHED_OTHER

@@ -127,8 +127,8 @@ async def test_a_process_that_moves_loses_its_connection(host: Host) -> None:
     client = Client(host.path)
     assert (await client.post({"done": 1, "total": 2}))[0] == 200
     host.enter(f"{OTHER}/c")
-    status, said = await client.post({"done": 2, "total": 2})
-    assert (status, "moved" in said["error"]) == (403, True)
+    status, result = await client.post({"done": 2, "total": 2})
+    assert (status, "moved" in result["error"]) == (403, True)
     assert [key for key, _ in host.api.jobs.table] == [UID]
     client.close()
 
@@ -136,8 +136,8 @@ async def test_a_process_that_moves_loses_its_connection(host: Host) -> None:
 async def test_in_no_pod(host: Host) -> None:
     host.enter("/user.slice")
     client = Client(host.path)
-    status, said = await client.post({"done": 1, "total": 2})
-    assert (status, "in no Pod" in said["error"]) == (403, True)
+    status, result = await client.post({"done": 1, "total": 2})
+    assert (status, "in no Pod" in result["error"]) == (403, True)
     assert len(host.api.jobs.table) == 0
     client.close()
 

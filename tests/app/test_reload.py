@@ -15,7 +15,7 @@ from tests.conftest import AgentProcess
 Start = Callable[..., AgentProcess]
 
 
-def said(process: AgentProcess, text: str) -> str:
+def result(process: AgentProcess, text: str) -> str:
     """Wait until the agent's log says so."""
     deadline_s = time.monotonic() + 30
     while time.monotonic() < deadline_s:
@@ -32,7 +32,7 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     agent = process.wait()
     config.write_text("[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n[aggregator]\nrank=1\n")
     process.process.send_signal(signal.SIGHUP)
-    line = said(process, "configuration read again")
+    line = result(process, "configuration read again")
     assert "socket.ttl_s: 5.0 → 7.0" in line
     assert "sampling.period_s: 0.1 → 0.5" in line
     assert line.endswith("waiting for a restart: model.forget")
@@ -41,7 +41,7 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
 
     config.write_text("[socket]\nttl_s = -1\n[sampling]\nperod_s = 1\n")
     process.process.send_signal(signal.SIGHUP)
-    line = said(process, "the old one stays")
+    line = result(process, "the old one stays")
     assert "socket.ttl_s: -1.0 is not between" in line or "socket.ttl_s: -1 is not between" in line
     assert "did you mean period_s?" in line
     with pytest.raises(AgentError, match="did you mean period_s") as refused:
@@ -49,7 +49,7 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     assert refused.value.status == 400
     config.unlink()
     process.process.send_signal(signal.SIGHUP)
-    said(process, "No such file")
+    result(process, "No such file")
     before = agent.status()["sequence"]
     status = process.wait(lambda a: a.status()["sequence"] > before + 1).status()
     assert status["ttl_s"] == 7

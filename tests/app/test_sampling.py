@@ -3,7 +3,7 @@
 import threading
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.app.sampling import Live, LiveRows, Sample, SampleQueue, Sampling, UpdateClock
+from carico_agent.app.sampling import Live, LiveRows, SampleQueue, Sampling, Tick, UpdateClock
 from carico_agent.app.state import encode
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.settings import Settings, override
@@ -68,7 +68,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
         def write(self, *row: object) -> None:
             raise OSError(28, "No space left on device")
 
-    reader, queue, updates = NodeReader(Root("/")), SampleQueue[Sample](), []
+    reader, queue, updates = NodeReader(Root("/")), SampleQueue[Tick](), []
     rows = LiveRows(reader, queue, Full())
     sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     live = Live(
@@ -90,7 +90,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
 
 
 def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -> None:
-    reader, queue, threads = NodeReader(Root("/")), SampleQueue[Sample](), set[str]()
+    reader, queue, threads = NodeReader(Root("/")), SampleQueue[Tick](), set[str]()
 
     class Noted:
         def write(self, *row: object) -> None:

@@ -61,9 +61,9 @@ def ask(process: AgentProcess, uid: int, *requests: tuple[str, str, object], gid
 
 def as_user(code: str, *arguments: object) -> str:
     command = [sys.executable, "-c", code.replace("#BECOME", BECOME), *map(str, arguments)]
-    said = subprocess.run(command, cwd=TREE, capture_output=True, text=True, timeout=60)
-    assert said.returncode == 0, said.stderr
-    return said.stdout
+    result = subprocess.run(command, cwd=TREE, capture_output=True, text=True, timeout=60)
+    assert result.returncode == 0, result.stderr
+    return result.stdout
 
 
 def start(start_agent: Start, tmp_path: Path, flags: list[str], extra: str = "") -> AgentProcess:
@@ -168,8 +168,8 @@ print(*answers)
 @needs_root
 def test_too_many_connections_of_one_user(start_agent: Start, tmp_path: Path) -> None:
     process = start(start_agent, tmp_path, [], "[clients]\nconnections = 3\n")
-    said = as_user(CROWD, process.socket, NOBODY, NOBODY)
-    assert said.split() == ["open", "open", "open", "503", "503", "503"]
+    result = as_user(CROWD, process.socket, NOBODY, NOBODY)
+    assert result.split() == ["open", "open", "open", "503", "503", "503"]
     assert process.client().status()
     assert ask(process, NOBODY, ("GET", "/v1/status", None))[0][0] == 200  # those that left count no more
 

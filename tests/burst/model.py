@@ -11,7 +11,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from carico_agent.burst.steps import Answer, Request
+from carico_agent.burst.steps import Request, ServerAnswer
 
 Object = dict[str, Any]
 
@@ -35,7 +35,7 @@ class Cluster:
 
     # ---- the API server
 
-    def handle(self, request: Request) -> Answer:
+    def handle(self, request: Request) -> ServerAnswer:
         parts = request.path.split("/")
         if parts[-1] == "pods":
             return self._list_pods(request)
@@ -43,21 +43,21 @@ class Cluster:
             return self._post(f"{parts[5]}/{(request.body or {})['metadata']['name']}", request.body or {})
         key = f"{parts[5]}/{parts[7]}"
         if key not in self.jobs:
-            return Answer(404)
+            return ServerAnswer(404)
         if request.method == "GET":
-            return Answer(200, copy.deepcopy(self.jobs[key]))
+            return ServerAnswer(200, copy.deepcopy(self.jobs[key]))
         if request.method == "PATCH":
             return self._patch(key, request.body or {}, parts[-1] == "status")
         return self._delete(key, request.body or {})
 
-    def _list_pods(self, request: Request) -> Answer:
+    def _list_pods(self, request: Request) -> ServerAnswer:
         wanted = dict(pair.split("=") for pair in request.params["labelSelector"].split(","))
         found = [p for p in self.pods.values() if wanted.items() <= p["metadata"]["labels"].items()]
-        return Answer(200, {"items": copy.deepcopy(found)})
+        return ServerAnswer(200, {"items": copy.deepcopy(found)})
 
-    def _post(self, key: str, body: Object) -> Answer:
+    def _post(self, key: str, body: Object) -> ServerAnswer:
         if key in self.jobs:
-            return Answer(409)
+            return ServerAnswer(409)
         uid = f"{self.name}-{next(self.made)}"
         job = copy.deepcopy(body)
         job["metadata"]["uid"] = uid
@@ -68,14 +68,14 @@ class Cluster:
         meta = job["spec"]["template"].setdefault("metadata", {})
         meta["labels"] = {**(meta.get("labels") or {}), "controller-uid": uid}
         self._store(key, job)
-        return Answer(201, copy.deepcopy(self.jobs[key]))
+        return ServerAnswer(201, copy.deepcopy(self.jobs[key]))
 
-    def _patch(self, key: str, body: Object, status: bool) -> Answer:
+    def _patch(self, key: str, body: Object, status: bool) -> ServerAnswer:
         job = copy.deepcopy(self.jobs[key])
         given = copy.deepcopy(body)
         version = given.get("metadata", {}).pop("resourceVersion", None)
         if version is not None and version != job["metadata"]["resourceVersion"]:
-            return Answer(409)
+            return ServerAnswer(409)
         if status:
             _merge(job["status"], given["status"])
         else:
@@ -85,22 +85,22 @@ class Cluster:
                 job["spec"].pop("suspend", None)
         self._store(key, job)
         self._sweep(key)
-        return Answer(200, copy.deepcopy(self.jobs.get(key, job)))
+        return ServerAnswer(200, copy.deepcopy(self.jobs.get(key, job)))
 
-    def _delete(self, key: str, options: Object) -> Answer:
+    def _delete(self, key: str, options: Object) -> ServerAnswer:
         job = copy.deepcopy(self.jobs[key])
         wanted = options.get("preconditions") or {}
         meta = job["metadata"]
         if wanted.get("uid", meta["uid"]) != meta["uid"]:
-            return Answer(409)
+            return ServerAnswer(409)
         if wanted.get("resourceVersion", meta["resourceVersion"]) != meta["resourceVersion"]:
-            return Answer(409)
+            return ServerAnswer(409)
         meta["deletionTimestamp"] = "now"
         if options.get("propagationPolicy") == "Foreground":
             meta["finalizers"] = [*(meta.get("finalizers") or ()), "foregroundDeletion"]
         self._store(key, job)
         self._sweep(key)
-        return Answer(200, {"kind": "Status"} if key not in self.jobs else copy.deepcopy(self.jobs[key]))
+        return ServerAnswer(200, {"kind": "Status"} if key not in self.jobs else copy.deepcopy(self.jobs[key]))
 
     def _store(self, key: str, job: Object) -> None:
         self.version += 1

@@ -3,7 +3,7 @@
 import pytest
 
 from carico_agent.burst.objects import JobFacts
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.protocol import Intent
 from carico_agent.burst.steps import Request
 from tests.burst.model import job
 from tests.burst.test_steps import KEY, SUSPENDS, moved, waiting
@@ -24,7 +24,7 @@ def controller_with_an_old_cache(world: World) -> None:
     home = world.home
     uid = home.jobs[KEY]["metadata"]["uid"]
     for _ in range(3):
-        mover = world.mover(KEY, Wish.MOVE)
+        mover = world.mover(KEY, Intent.MOVE)
         assert mover is not None
         world.run(mover)
         for pod in list(home.pods.values()):
@@ -59,7 +59,7 @@ def test_a_release_without_reading_home_again_runs_a_job_twice() -> None:
     """The last request of a mover, sent without its guard after the Job was recalled."""
     world = waiting()
     for _ in range(2):
-        mover = world.mover(KEY, Wish.MOVE)
+        mover = world.mover(KEY, Intent.MOVE)
         assert mover is not None
         while mover.request is not None and not (not mover.request.home and mover.request.method == "PATCH"):
             mover.answer(world.apply(mover.request))
@@ -68,7 +68,7 @@ def test_a_release_without_reading_home_again_runs_a_job_twice() -> None:
     assert late is not None
     assert late.body is not None
     for _ in range(2):
-        recall = world.mover(KEY, Wish.RECALL)
+        recall = world.mover(KEY, Intent.RECALL)
         assert recall is not None
         while recall.request is not None and recall.request.method != "DELETE":
             recall.answer(world.apply(recall.request))

@@ -13,8 +13,8 @@ import pytest
 
 from carico_agent.burst.link import Link, Send, carry, drive
 from carico_agent.burst.objects import State, home_job
-from carico_agent.burst.protocol import Wish
-from carico_agent.burst.steps import Answer, Request, Route, jobs_path, reconcile
+from carico_agent.burst.protocol import Intent
+from carico_agent.burst.steps import Request, Route, ServerAnswer, jobs_path, reconcile
 from carico_agent.kube.errors import KubeError
 from lab.support.control_plane import wait_for
 from tests.burst.planes import BurstPlane, Kubelets, Run, job_body, overlaps
@@ -33,7 +33,7 @@ def killed_after(n: int, lost: bool, send: Send) -> Send:
     """The n-th request (from 1) is the last one: not sent, or (`lost`) sent and its answer never seen."""
     sent = 0
 
-    async def sending(request: Request) -> Answer:
+    async def sending(request: Request) -> ServerAnswer:
         nonlocal sent
         sent += 1
         if sent < n:
@@ -114,7 +114,7 @@ class Scene:
             assert {run.cluster for run in self.runs} == {cluster}
 
 
-async def until_done(name: str, wish: Wish, send: Send, until: set[State] = END) -> None:
+async def until_done(name: str, wish: Intent, send: Send, until: set[State] = END) -> None:
     """A mover that is started again whenever the servers do not answer."""
     while True:
         try:
@@ -142,10 +142,10 @@ async def test_killed_after_every_request(planes: tuple[BurstPlane, BurstPlane])
             nonlocal died
             n, lost = number % 15 + 1, number // 15 % 2 == 1
             try:
-                await carry("default", name, Wish.MOVE, ROUTE, killed_after(n, lost, scene.send), END)
+                await carry("default", name, Intent.MOVE, ROUTE, killed_after(n, lost, scene.send), END)
             except Killed:
                 died += 1
-            await until_done(name, Wish.MOVE, scene.send)
+            await until_done(name, Intent.MOVE, scene.send)
 
         await all_of([one(number, name) for number, name in enumerate(names)])
         assert died >= JOBS * 2 // 3
@@ -160,9 +160,9 @@ async def test_home_frees_up_while_movers_die(planes: tuple[BurstPlane, BurstPla
         async def one(number: int, name: str) -> None:
             await asyncio.sleep(number % 10 * 0.1)
             with contextlib.suppress(Killed):
-                await carry("default", name, Wish.MOVE, ROUTE, killed_after(number % 12 + 1, True, scene.send), END)
+                await carry("default", name, Intent.MOVE, ROUTE, killed_after(number % 12 + 1, True, scene.send), END)
             await asyncio.sleep(0.3)
-            await until_done(name, Wish.MOVE, scene.send, {State.DONE})
+            await until_done(name, Intent.MOVE, scene.send, {State.DONE})
 
         async def open_home() -> None:
             for closed in (False, True, False):
@@ -185,14 +185,14 @@ async def finish(scene: Scene, move: Awaitable[None], name: str) -> None:
             mover.cancel()
             return
         if done:
-            mover = asyncio.ensure_future(until_done(name, Wish.KEEP, scene.send))
+            mover = asyncio.ensure_future(until_done(name, Intent.KEEP, scene.send))
             await asyncio.sleep(0.2)
 
 
 async def test_two_movers_at_once(planes: tuple[BurstPlane, BurstPlane]) -> None:
     async with Scene(planes) as scene:
         names = await scene.submit([job_body(f"job-{n}", 0.5) for n in range(JOBS // 2)])
-        movers = [until_done(name, Wish.MOVE, scene.send) for name in names for _ in range(2)]
+        movers = [until_done(name, Intent.MOVE, scene.send) for name in names for _ in range(2)]
         await all_of(movers)
         scene.judge(names, cluster="cloud")
 
@@ -202,16 +202,18 @@ async def test_recalls_that_die(planes: tuple[BurstPlane, BurstPlane]) -> None:
     async with Scene(planes) as scene:
         # 30 s: none shall end in the moment its Pod is deleted, where Kubernetes 1.20 itself forgets the result
         names = await scene.submit([job_body(f"job-{n}", 30.0) for n in range(JOBS // 2)])
-        await all_of([until_done(name, Wish.MOVE, scene.send, {State.AWAY}) for name in names])
+        await all_of([until_done(name, Intent.MOVE, scene.send, {State.AWAY}) for name in names])
         scene.home.admin.merge("/api/v1/nodes/home-0/status", {"status": {"allocatable": {"pods": "110"}}})
         scene.cordon(False)
 
         async def one(number: int, name: str) -> None:
             kept = {State.HOME, State.DONE}
             with contextlib.suppress(Killed):
-                await carry("default", name, Wish.RECALL, ROUTE, killed_after(number % 12 + 1, True, scene.send), kept)
-            await until_done(name, Wish.RECALL, scene.send, kept)
-            await finish(scene, until_done(name, Wish.KEEP, scene.send), name)
+                await carry(
+                    "default", name, Intent.RECALL, ROUTE, killed_after(number % 12 + 1, True, scene.send), kept
+                )
+            await until_done(name, Intent.RECALL, scene.send, kept)
+            await finish(scene, until_done(name, Intent.KEEP, scene.send), name)
 
         await all_of([one(n, name) for n, name in enumerate(names)])
         scene.judge(names)
@@ -241,13 +243,13 @@ async def test_reconcile_needs_few_requests(planes: tuple[BurstPlane, BurstPlane
         (name,) = await scene.submit([job_body("one", 0.5)])
         sent: Counter[bool] = Counter()
 
-        async def counting(request: Request) -> Answer:
+        async def counting(request: Request) -> ServerAnswer:
             sent[request.home] += 1
             return await scene.send(request)
 
         job = home_job(scene.home.admin.get(jobs_path("default", name)))
         while True:
-            outcome = await drive(reconcile(job, Wish.MOVE, ROUTE), counting)
+            outcome = await drive(reconcile(job, Intent.MOVE, ROUTE), counting)
             assert outcome.job is not None
             if outcome.job.ledger.state == State.DONE:
                 break
@@ -287,5 +289,5 @@ async def test_api_server_away(planes: tuple[BurstPlane, BurstPlane], where: str
                 await asyncio.sleep(away_s)
                 plane.signal_api(18)  # SIGCONT
 
-        await all_of([trouble(), *(until_done(name, Wish.MOVE, scene.send) for name in names)])
+        await all_of([trouble(), *(until_done(name, Intent.MOVE, scene.send) for name in names)])
         scene.judge(names, cluster="cloud")

@@ -5,10 +5,10 @@ from typing import Any
 
 import pytest
 
-from carico_agent.burst.events import EventLog
+from carico_agent.burst.events import JobEvents
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import copy_job, home_job
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.protocol import Intent
 from carico_agent.burst.steps import Request
 from carico_agent.burst.target import Key, Target
 from tests.burst.fake_client import FakeClient
@@ -25,7 +25,7 @@ class Stage:
         self.world = World()
         self.home, self.cloud = FakeClient(self.world.home), FakeClient(self.world.cloud)
         self.target = Target(ROUTE, self.cloud, self.cloud, known=True)  # type: ignore[arg-type]
-        self.events = EventLog()
+        self.events = JobEvents()
         self.mover = Mover(self.home, {"cloud": self.target}, self.events)  # type: ignore[arg-type]
 
     def submit(self, body: Object) -> Key:
@@ -55,7 +55,7 @@ class Stage:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
-    def said(self) -> list[str]:
+    def result(self) -> list[str]:
         bodies = [self.events._queue.get_nowait()[1] for _ in range(self.events._queue.qsize())]
         return [f"{body['type']} {body['reason']} {body['message']}" for body in bodies]
 
@@ -76,14 +76,14 @@ async def test_many_jobs_move_and_end() -> None:
     stage = Stage()
     keys = [stage.submit(fit(f"j{n}")) for n in range(30)]
     for key in keys:
-        stage.mover.wish(key, Wish.MOVE, "cloud")
+        stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(30)
     stage.world.check_end({f"default/{name}": 1 for _, name in keys})
     assert stage.mover.moved == 30
     assert stage.mover.finished == 30
-    said = stage.said()
-    assert said.count("Normal BurstMoved runs at cloud") == 30
-    assert said.count("Normal BurstFinished has ended at cloud") == 30
+    result = stage.result()
+    assert result.count("Normal BurstMoved runs at cloud") == 30
+    assert result.count("Normal BurstFinished has ended at cloud") == 30
     assert stage.home.requests <= 30 * 12
     assert stage.cloud.requests <= 30 * 6
 
@@ -108,11 +108,11 @@ BAD: list[tuple[str, Object, str]] = [
 async def test_what_the_target_lacks_keeps_a_job_at_home(what: str, spec: Object, why: str) -> None:
     stage = Stage()
     key = stage.submit(fit("a", **spec))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(4)
     assert ledger(stage.world.home, "a") == {}  # it was never touched
     assert why in stage.mover.reasons[key]
-    assert any(line.startswith("Warning BurstRefused stays at home") and why in line for line in stage.said())
+    assert any(line.startswith("Warning BurstRefused stays at home") and why in line for line in stage.result())
     assert why in stage.mover.refusal(stage.world.home.jobs["default/a"]["metadata"]["uid"], "cloud")
 
 
@@ -124,7 +124,7 @@ async def test_a_job_with_a_selector_of_its_own_or_of_kueue_stays_at_home() -> N
     queued["metadata"]["labels"]["kueue.x-k8s.io/queue-name"] = "q"
     keys = [stage.submit(selected), stage.submit(queued)]
     for key in keys:
-        stage.mover.wish(key, Wish.MOVE, "cloud")
+        stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(4)
     assert not stage.world.cloud.jobs
     assert "selector of its own" in stage.mover.reasons[keys[0]]
@@ -135,7 +135,7 @@ async def test_a_missing_namespace_keeps_a_job_at_home() -> None:
     stage = Stage()
     del stage.cloud.objects["/api/v1/namespaces/default"]
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(4)
     assert stage.mover.reasons[key] == "cloud has no namespace default"
 
@@ -144,17 +144,17 @@ async def test_another_job_of_that_name_keeps_it_at_home_and_is_asked_once() -> 
     stage = Stage()
     stage.world.cloud.handle(Request(False, "POST", JOBS, fit("a")))
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(10, work=False)
     assert ledger(stage.world.home, "a")["state"] == "home"
     assert stage.world.home.jobs["default/a"]["spec"]["parallelism"] == 1
-    assert [line for line in stage.said() if "another Job of this name" in line]
+    assert [line for line in stage.result() if "another Job of this name" in line]
 
 
 async def test_a_silent_target_starts_nothing_at_home() -> None:
     stage = Stage()
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(6, work=False)
     assert ledger(stage.world.home, "a")["state"] == "away"
     stage.cloud.silent = True
@@ -178,10 +178,10 @@ async def test_the_copy_of_a_forgotten_job_is_deleted_when_its_target_is_back() 
     """Nobody wishes anything of that Job any more: it runs at home."""
     stage = Stage()
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(6, work=False)
     stage.cloud.silent, stage.target.silent_since_s = True, 0.0
-    stage.mover.wish(key, Wish.FORGET, "cloud")
+    stage.mover.wish(key, Intent.FORGET, "cloud")
     await stage.go(4, work=False)
     assert ledger(stage.world.home, "a")["state"] == "home"
     assert "default/a" in stage.world.cloud.jobs
@@ -194,7 +194,7 @@ async def test_a_target_that_was_never_seen_is_not_written_to() -> None:
     stage = Stage()
     stage.target.known = False
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(4)
     assert ledger(stage.world.home, "a") == {}
     assert stage.mover.reasons[key] == "cloud is not known yet"
@@ -203,7 +203,7 @@ async def test_a_target_that_was_never_seen_is_not_written_to() -> None:
 async def test_a_target_that_is_not_configured_any_more_is_said() -> None:
     stage = Stage()
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(6, work=False)
     stage.mover.targets = {}
     await stage.go(3, work=False)

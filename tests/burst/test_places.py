@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from carico_agent.burst.objects import CopyState, copy_job, home_job
-from carico_agent.burst.protocol import Suspends, Wish
-from carico_agent.burst.steps import Outcome, Request, reconcile
+from carico_agent.burst.protocol import Intent, Suspends
+from carico_agent.burst.steps import MoveOutcome, Request, reconcile
 from tests.burst.model import ledger
 from tests.burst.test_mover import Stage, fit
 from tests.burst.test_steps import KEY, moved, waiting
@@ -16,7 +16,7 @@ from tests.burst.world import Mover, World
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 
-def driven(world: World, wish: Wish, **route: Any) -> Outcome:
+def driven(world: World, wish: Intent, **route: Any) -> MoveOutcome:
     """One run of a mover whose route is configured differently."""
     steps = reconcile(home_job(world.home.jobs[KEY]), wish, replace(world.route, **route))
     outcome = world.run(Mover(steps))
@@ -24,8 +24,8 @@ def driven(world: World, wish: Wish, **route: Any) -> Outcome:
     return outcome
 
 
-@pytest.mark.parametrize("wish", [Wish.KEEP, Wish.MOVE, Wish.RECALL])
-def test_another_cluster_under_the_name_of_the_target_is_not_taken_for_it(wish: Wish) -> None:
+@pytest.mark.parametrize("wish", [Intent.KEEP, Intent.MOVE, Intent.RECALL])
+def test_another_cluster_under_the_name_of_the_target_is_not_taken_for_it(wish: Intent) -> None:
     """It has no copy, which proves nothing: the one that has may run it."""
     world = waiting()
     moved(world)
@@ -42,10 +42,10 @@ def test_a_deleted_job_waits_for_the_cluster_it_is_in_or_is_forgotten() -> None:
     world = waiting()
     moved(world)
     world.home.handle(Request(True, "DELETE", f"{JOBS}/a", {}))
-    driven(world, Wish.KEEP, cluster="new-id")
+    driven(world, Intent.KEEP, cluster="new-id")
     assert KEY in world.home.jobs
     world.cloud.pods.clear()  # fenced
-    driven(world, Wish.FORGET, cluster="")
+    driven(world, Intent.FORGET, cluster="")
     assert KEY not in world.home.jobs
     world.settle()
     assert not world.cloud.jobs
@@ -53,11 +53,11 @@ def test_a_deleted_job_waits_for_the_cluster_it_is_in_or_is_forgotten() -> None:
 
 def test_a_hold_for_a_cluster_that_was_exchanged_is_undone() -> None:
     world = waiting()
-    mover = world.mover(KEY, Wish.MOVE)
+    mover = world.mover(KEY, Intent.MOVE)
     assert mover is not None
     world.run(mover, 2)
     assert ledger(world.home, "a")["state"] == "holding"
-    outcome = driven(world, Wish.KEEP, cluster="new-id")
+    outcome = driven(world, Intent.KEEP, cluster="new-id")
     assert outcome.job is not None
     assert ledger(world.home, "a")["state"] == "home"
     assert "another cluster now" in ledger(world.home, "a")["note"]
@@ -71,7 +71,7 @@ def test_a_namespace_that_is_configured_anew_does_not_hide_the_copy() -> None:
     pod = next(iter(world.cloud.pods))
     world.cloud.bind(pod)
     world.cloud.start(pod)
-    driven(world, Wish.RECALL, namespaces={"default": "other"})
+    driven(world, Intent.RECALL, namespaces={"default": "other"})
     assert copy_job(world.cloud.jobs[KEY]).state == CopyState.SEALED
     assert ledger(world.home, "a")["state"] == "recalling"
     world.settle()
@@ -86,7 +86,7 @@ def test_a_copy_that_is_created_late_is_deleted_and_not_released() -> None:
     world.cloud.handle(Request(False, "DELETE", f"{JOBS}/a", {}))
     world.cloud.collect_garbage()
     assert world.apply(create).status == 201
-    mover = world.mover(KEY, Wish.KEEP)
+    mover = world.mover(KEY, Intent.KEEP)
     assert mover is not None
     outcome = world.run(mover)
     assert outcome is not None
@@ -99,7 +99,7 @@ def test_a_server_that_drops_suspend_holds_the_copy_all_the_same() -> None:
     world = waiting()
     claims = Suspends(target=True)
     for _ in range(2):
-        steps = Mover(reconcile(home_job(world.home.jobs[KEY]), Wish.MOVE, replace(world.route, suspends=claims)))
+        steps = Mover(reconcile(home_job(world.home.jobs[KEY]), Intent.MOVE, replace(world.route, suspends=claims)))
         while steps.request is not None and KEY not in world.cloud.jobs:
             steps.answer(world.apply(steps.request))
         world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
@@ -117,7 +117,7 @@ async def test_two_namespaces_at_home_share_one_at_the_target() -> None:
     stage.target.route = replace(stage.target.route, namespaces={"default": "shared", "other": "shared"})
     stage.cloud.objects["/api/v1/namespaces/shared"] = {}
     key = stage.submit(fit("a"))
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(6, work=False)
     assert list(stage.world.cloud.jobs) == ["shared/a"]
     assert stage.target.copies[key].namespace == "shared"

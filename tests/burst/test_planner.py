@@ -14,7 +14,7 @@ from carico_agent.burst.choice import (
     parse_prices,
 )
 from carico_agent.burst.overflow import Asked, NodeRoom, Waiting
-from carico_agent.burst.planner import Candidate, Growth, Policy, TargetState, plan
+from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, TargetState, plan
 
 FULL = [NodeRoom("home-1", cpu=0.0)]
 BIG = NodeRoom("new", cpu=6.0, memory=16e9)
@@ -29,14 +29,14 @@ def target(name: str = "cloud", price: float | None = 0.68, cpu: float = 8.0, **
 
 
 def test_overflow_moves_where_there_is_room() -> None:
-    made = plan([candidate(f"j{n}") for n in range(6)], FULL, [500.0], [target()], Policy())
+    made = plan([candidate(f"j{n}") for n in range(6)], FULL, [500.0], [target()], BurstPolicy())
     assert list(made.moves.values()) == ["cloud"] * 4  # 8 CPUs
     assert made.reasons[("d", "j5")] == "cloud: it has no room and cannot grow"
 
 
 def test_a_job_stays_while_it_may_start_at_home_sooner() -> None:
     growing = target(cpu=0.0, growth=Growth(BIG, 300.0, 4))
-    made = plan([candidate("a"), candidate("b")], FULL, [100.0], [growing], Policy())
+    made = plan([candidate("a"), candidate("b")], FULL, [100.0], [growing], BurstPolicy())
     assert made.reasons[("d", "a")] == "starts at home in about 100 s, at cloud in 300 s"
     assert made.reasons[("d", "b")] == "waits for a node at cloud"
     assert made.add["cloud"] in (0, 1)
@@ -45,36 +45,36 @@ def test_a_job_stays_while_it_may_start_at_home_sooner() -> None:
 def test_requests_and_pod_capacity_decide_together() -> None:
     agent_says_full = [NodeRoom("home-1", cpu=64.0, memory=64e9, pod_capacity=0.3)]
     agent_has_room = [NodeRoom("home-1", cpu=64.0, memory=64e9, pod_capacity=0.3, fits={"k": 1.5})]
-    assert plan([candidate("a")], agent_says_full, [500.0], [target()], Policy()).moves
-    assert plan([candidate("a")], agent_has_room, [500.0], [target()], Policy()).reasons == {
+    assert plan([candidate("a")], agent_says_full, [500.0], [target()], BurstPolicy()).moves
+    assert plan([candidate("a")], agent_has_room, [500.0], [target()], BurstPolicy()).reasons == {
         ("d", "a"): "node home-1 has room for it"
     }
 
 
 def test_not_before_it_has_waited() -> None:
-    made = plan([candidate("a", 10.0)], FULL, [500.0], [target()], Policy())
+    made = plan([candidate("a", 10.0)], FULL, [500.0], [target()], BurstPolicy())
     assert made.reasons == {("d", "a"): "unschedulable for 10 s, of 30 s"}
 
 
 def test_a_job_moves_as_a_whole() -> None:
-    made = plan([candidate("a", pods=5)], FULL, [500.0], [target(cpu=8.0)], Policy())
+    made = plan([candidate("a", pods=5)], FULL, [500.0], [target(cpu=8.0)], BurstPolicy())
     assert not made.moves
-    assert plan([candidate("a", pods=4)], FULL, [500.0], [target(cpu=8.0)], Policy()).moves
+    assert plan([candidate("a", pods=4)], FULL, [500.0], [target(cpu=8.0)], BurstPolicy()).moves
 
 
 def test_no_price_no_target() -> None:
-    made = plan([candidate("a")], FULL, [500.0], [target(price=None)], Policy())
+    made = plan([candidate("a")], FULL, [500.0], [target(price=None)], BurstPolicy())
     assert made.reasons == {("d", "a"): "cloud: no price is known for it"}
 
 
 def test_a_target_that_does_not_answer_is_not_chosen() -> None:
     states = [target("near", 0.1, obstacle="does not answer for 12 s"), target("far", 9.0)]
-    assert plan([candidate("a")], FULL, [500.0], states, Policy()).moves == {("d", "a"): "far"}
+    assert plan([candidate("a")], FULL, [500.0], states, BurstPolicy()).moves == {("d", "a"): "far"}
 
 
 def test_without_a_home_that_runs_anything_a_first_node_is_ordered() -> None:
     growing = target(cpu=0.0, growth=Growth(BIG, 300.0, 4))
-    made = plan([candidate("a")], [], [], [growing], Policy())
+    made = plan([candidate("a")], [], [], [growing], BurstPolicy())
     assert made.add["cloud"] == 1
 
 
@@ -82,7 +82,7 @@ def test_nodes_on_their_way_count() -> None:
     jobs = [candidate(f"j{n}", duration_s=3000.0) for n in range(6)]
     fresh = target(cpu=0.0, growth=Growth(BIG, 300.0, 4))
     under_way = target(cpu=0.0, growth=Growth(BIG, 300.0, 2, [100.0, 100.0]))
-    policy = Policy(value_per_h=2.0)
+    policy = BurstPolicy(value_per_h=2.0)
     first = plan(jobs, FULL, [3000.0], [fresh], policy).add["cloud"]
     assert first >= 1
     assert plan(jobs, FULL, [3000.0], [under_way], policy).add["cloud"] < first
@@ -91,7 +91,7 @@ def test_nodes_on_their_way_count() -> None:
 def test_hcs_adds_one_node_at_a_time_and_does_not_look_at_home() -> None:
     jobs = [candidate(f"j{n}") for n in range(30)]
     growing = target(cpu=0.0, growth=Growth(BIG, 300.0, 4))
-    assert plan(jobs, FULL, [1.0], [growing], Policy("hcs")).add == {"cloud": 1}
+    assert plan(jobs, FULL, [1.0], [growing], BurstPolicy("hcs")).add == {"cloud": 1}
 
 
 def test_egress_and_regions_decide() -> None:

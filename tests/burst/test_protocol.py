@@ -7,7 +7,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.protocol import Intent
 from carico_agent.burst.steps import Request
 from tests.burst.model import Cluster, job
 from tests.burst.world import Mover, World
@@ -51,13 +51,13 @@ class Moves(RuleBasedStateMachine):
     @rule(
         who=st.integers(0, 1),
         number=st.integers(0, 1),
-        wish=st.sampled_from(list(Wish)),
+        wish=st.sampled_from(list(Intent)),
         old=st.integers(1, 4),
         old_copy=st.integers(0, 3),
     )
-    def begin(self, who: int, number: int, wish: Wish, old: int, old_copy: int) -> None:
+    def begin(self, who: int, number: int, wish: Intent, old: int, old_copy: int) -> None:
         """A mover (again): what was under way is dropped. It may know old versions. Nobody is fenced here."""
-        wish = Wish.MOVE if wish == Wish.FORGET else wish
+        wish = Intent.MOVE if wish == Intent.FORGET else wish
         self.movers[who] = self.world.mover(f"default/j{number}", wish, -old, -old_copy)
 
     @rule(who=st.integers(0, 1), count=st.integers(1, 8))
@@ -132,7 +132,7 @@ class Moves(RuleBasedStateMachine):
         for key in self.completions:
             if key in self.world.home.jobs:
                 self.world.check()
-        self.world.settle(Wish.KEEP, rounds=80)
+        self.world.settle(Intent.KEEP, rounds=80)
         left = {key: wanted for key, wanted in self.completions.items() if key not in self.deleted}
         for key in self.deleted:
             assert key not in self.world.home.jobs

@@ -12,8 +12,8 @@ from carico_agent.burst.cluster import ClusterView, NodeSeen, PodSeen, read_node
 from carico_agent.burst.models import Models
 from carico_agent.burst.objects import home_job
 from carico_agent.burst.overflow import Asked, NodeRoom
-from carico_agent.burst.planner import Policy
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.planner import BurstPolicy
+from carico_agent.burst.protocol import Intent
 from carico_agent.burst.provisioner import Provisioner
 from carico_agent.burst.report import status
 from carico_agent.burst.service import BurstService
@@ -45,7 +45,7 @@ class Served(Stage):
             most_nodes=3,
         )
         home = ClusterView(self.home, Health("home"))  # type: ignore[arg-type]
-        policy = Policy(unschedulable_s=5.0, value_per_h=5.0)
+        policy = BurstPolicy(unschedulable_s=5.0, value_per_h=5.0)
         self.service = BurstService(self.mover, home, {"cloud": self.site}, policy, idle_delete_s, Models(()).of)
 
     def wait_at_home(self, name: str, since_s: float = 60.0) -> tuple[str, str]:
@@ -153,9 +153,9 @@ async def test_a_recalled_job_is_not_moved_again() -> None:
     stage = Served()
     stage.add_node("n")
     key = stage.wait_at_home("a")
-    stage.mover.wish(key, Wish.MOVE, "cloud")
+    stage.mover.wish(key, Intent.MOVE, "cloud")
     await stage.go(6, work=False)
-    stage.mover.wish(key, Wish.RECALL, "cloud")
+    stage.mover.wish(key, Intent.RECALL, "cloud")
     await stage.go(12, work=False)
     assert ledger(stage.world.home, "a")["state"] == "home"
     await stage.service.round(acts=True)

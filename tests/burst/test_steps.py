@@ -5,8 +5,8 @@ import itertools
 import pytest
 
 from carico_agent.burst.objects import CopyState, copy_job
-from carico_agent.burst.protocol import Action, Wish
-from carico_agent.burst.steps import Answer, Request
+from carico_agent.burst.protocol import Action, Intent
+from carico_agent.burst.steps import Request, ServerAnswer
 from tests.burst.model import job, ledger
 from tests.burst.world import World
 
@@ -32,7 +32,7 @@ def waiting(parallelism: int = 1, completions: int = 1, suspends: tuple[bool, bo
 def moved(world: World, rounds: int = 3) -> None:
     """Until the copy is released."""
     for _ in range(rounds):
-        mover = world.mover(KEY, Wish.MOVE)
+        mover = world.mover(KEY, Intent.MOVE)
         assert mover is not None
         world.run(mover)
         for cluster in world.clusters:
@@ -56,12 +56,12 @@ def test_a_move_takes_few_requests(suspends: tuple[bool, bool]) -> None:
 
 @SUSPENDS
 @pytest.mark.parametrize("lost", [False, True], ids=["killed", "answer-lost"])
-@pytest.mark.parametrize("wish", [Wish.MOVE, Wish.RECALL])
+@pytest.mark.parametrize("wish", [Intent.MOVE, Intent.RECALL])
 @pytest.mark.parametrize("n", range(14))
-def test_killed_after_every_request(n: int, wish: Wish, lost: bool, suspends: tuple[bool, bool]) -> None:
+def test_killed_after_every_request(n: int, wish: Intent, lost: bool, suspends: tuple[bool, bool]) -> None:
     """`lost`: the request is applied and its answer never seen; else it is never sent."""
     world = waiting(2, 3, suspends)
-    if wish == Wish.RECALL:
+    if wish == Intent.RECALL:
         moved(world)
     left = n
     for _ in range(8):  # the mover is called again and again; once, after n requests in all, it dies
@@ -87,11 +87,11 @@ def test_killed_after_every_request(n: int, wish: Wish, lost: bool, suspends: tu
 def test_two_movers_in_every_order() -> None:
     for order in itertools.product((0, 1), repeat=9):
         world = waiting()
-        first = world.mover(KEY, Wish.MOVE)
+        first = world.mover(KEY, Intent.MOVE)
         assert first is not None
         world.run(first)
         world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
-        movers = [world.mover(KEY, Wish.MOVE), world.mover(KEY, Wish.RECALL)]
+        movers = [world.mover(KEY, Intent.MOVE), world.mover(KEY, Intent.RECALL)]
         for which in order:
             mover = movers[which]
             assert mover is not None
@@ -105,7 +105,7 @@ def test_two_movers_in_every_order() -> None:
 def test_a_pod_that_got_a_node_keeps_the_job_at_home() -> None:
     world = waiting(2, 2)
     world.home.bind(next(iter(world.home.pods)))
-    mover = world.mover(KEY, Wish.MOVE)
+    mover = world.mover(KEY, Intent.MOVE)
     assert mover is not None
     outcome = world.run(mover)
     assert outcome is not None
@@ -115,7 +115,7 @@ def test_a_pod_that_got_a_node_keeps_the_job_at_home() -> None:
 
 def test_a_pod_bound_during_hold_is_gone_before_the_copy_is_made() -> None:
     world = waiting()
-    mover = world.mover(KEY, Wish.MOVE)
+    mover = world.mover(KEY, Intent.MOVE)
     assert mover is not None
     pod = next(iter(world.home.pods))
     world.run(mover, 1)  # the LIST
@@ -123,13 +123,13 @@ def test_a_pod_bound_during_hold_is_gone_before_the_copy_is_made() -> None:
     world.run(mover)  # held
     world.home.start(pod)
     world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
-    again = world.mover(KEY, Wish.MOVE)
+    again = world.mover(KEY, Intent.MOVE)
     assert again is not None
     outcome = world.run(again)
     assert outcome is not None
     assert "still there" in outcome.verdict.why
     assert not world.cloud.jobs
-    world.settle(Wish.MOVE)
+    world.settle(Intent.MOVE)
     world.check_end({KEY: 1})
 
 
@@ -151,7 +151,7 @@ def test_deleting_the_home_job_deletes_the_copy_first() -> None:
     world.cloud.start(pod)
     world.home.handle(Request(True, "DELETE", "/apis/batch/v1/namespaces/default/jobs/a", {}))
     assert KEY in world.home.jobs  # the finalizer
-    mover = world.mover(KEY, Wish.KEEP)
+    mover = world.mover(KEY, Intent.KEEP)
     assert mover is not None
     outcome = world.run(mover)
     assert outcome is not None
@@ -166,13 +166,13 @@ def test_deleting_the_home_job_deletes_the_copy_first() -> None:
 def test_a_recall_brings_it_home_and_a_late_release_is_refused() -> None:
     world = waiting()
     for _ in range(2):
-        mover = world.mover(KEY, Wish.MOVE)
+        mover = world.mover(KEY, Intent.MOVE)
         assert mover is not None
         while mover.request is not None and not (not mover.request.home and mover.request.method == "PATCH"):
             mover.answer(world.apply(mover.request))
         world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
     assert mover.request is not None  # it has read "away" and is about to release
-    world.settle(Wish.RECALL, rounds=5, work=False)
+    world.settle(Intent.RECALL, rounds=5, work=False)
     assert ledger(world.home, "a")["state"] == "home"
     assert world.apply(mover.request).status in (404, 409)
     world.settle()
@@ -183,7 +183,7 @@ def test_a_fenced_target_is_forgotten_and_its_copy_deleted_when_it_returns() -> 
     world = waiting()
     moved(world)
     world.cloud.pods.clear()  # fenced: nothing runs there
-    forget = world.mover(KEY, Wish.FORGET)
+    forget = world.mover(KEY, Intent.FORGET)
     assert forget is not None
     world.run(forget)
     assert ledger(world.home, "a")["state"] == "home"
@@ -199,7 +199,7 @@ def test_somebody_who_starts_it_at_home_while_it_is_away_is_stopped() -> None:
     world = waiting()
     moved(world)
     world.home.handle(Request(True, "PATCH", "/apis/batch/v1/namespaces/default/jobs/a", {"spec": {"parallelism": 3}}))
-    mover = world.mover(KEY, Wish.KEEP)
+    mover = world.mover(KEY, Intent.KEEP)
     assert mover is not None
     world.run(mover)
     assert world.home.jobs[KEY]["spec"]["parallelism"] == 0
@@ -213,7 +213,7 @@ def test_a_copy_that_somebody_deleted_is_not_started_again_by_itself() -> None:
     world.settle(work=False)
     assert ledger(world.home, "a")["state"] == "away"
     assert not world.home.running
-    world.settle(Wish.RECALL)
+    world.settle(Intent.RECALL)
     world.check_end({KEY: 1})
 
 
@@ -222,11 +222,11 @@ def test_an_edited_ledger_is_an_error() -> None:
     meta = {"annotations": {"carico.dev/burst-ledger": '{"state":"elsewhere"}'}}
     world.home.handle(Request(True, "PATCH", "/apis/batch/v1/namespaces/default/jobs/a", {"metadata": meta}))
     with pytest.raises(ValueError, match="changed by somebody else"):
-        world.mover(KEY, Wish.MOVE)
+        world.mover(KEY, Intent.MOVE)
 
 
 def test_an_answer_is_an_answer() -> None:
-    assert Answer(404).body == {}
+    assert ServerAnswer(404).body == {}
 
 
 def test_a_release_that_was_refused_is_not_counted() -> None:
@@ -234,7 +234,7 @@ def test_a_release_that_was_refused_is_not_counted() -> None:
     world = waiting()
     done: list[Action] = []
     for _ in range(3):
-        mover = world.mover(KEY, Wish.MOVE)
+        mover = world.mover(KEY, Intent.MOVE)
         assert mover is not None
         while mover.request is not None:
             first_release = not mover.request.home and mover.request.method == "PATCH" and Action.RELEASE not in done

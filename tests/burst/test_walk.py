@@ -42,7 +42,7 @@ async def test_the_walk_through(planes: tuple[BurstPlane, BurstPlane], tmp_path:
     def command(*arguments: str) -> list[str]:
         return [sys.executable, "-m", "carico_agent", "burst", *arguments, "--config", "burst.toml"]
 
-    def said(*arguments: str) -> str:
+    def result(*arguments: str) -> str:
         done = subprocess.run(command(*arguments), cwd=tmp_path, capture_output=True, text=True, check=True)
         return done.stdout
 
@@ -54,12 +54,12 @@ async def test_the_walk_through(planes: tuple[BurstPlane, BurstPlane], tmp_path:
         )
         await asyncio.to_thread(planes[0].apply, tmp_path / "job.yaml")
         await asyncio.to_thread(
-            wait_for, lambda: "unschedulable for" in said("plan"), "plan says that it waits", 60, 1.0
+            wait_for, lambda: "unschedulable for" in result("plan"), "plan says that it waits", 60, 1.0
         )
         service = subprocess.Popen(command(), cwd=tmp_path, stderr=subprocess.DEVNULL)
         try:
             await asyncio.to_thread(
-                wait_for, lambda: "too-many: away → cloud" in said("status"), "it is away", 120, 1.0
+                wait_for, lambda: "too-many: away → cloud" in result("status"), "it is away", 120, 1.0
             )
             await asyncio.to_thread(wait_for, lambda: all_done(scene, ["too-many"]), "it has ended", 120, 0.5)
         finally:

@@ -10,7 +10,7 @@ import pytest
 
 from carico_agent.app.burst import BurstDaemon, bring_home, look
 from carico_agent.burst.objects import copy_job
-from carico_agent.burst.protocol import Wish
+from carico_agent.burst.protocol import Intent
 from carico_agent.burst.report import status
 from carico_agent.burst.steps import Request
 from carico_agent.net import metrics
@@ -144,13 +144,13 @@ async def test_a_target_away_then_recall_and_forget(tmp_path: Path) -> None:
             assert not seen["targets"]["cloud"]["answers"]
             first, second = sorted(whys)
             started = list(pair.home.started)
-            await bring_home(settings, "default", first, Wish.FORGET)
+            await bring_home(settings, "default", first, Intent.FORGET)
             assert ledger(pair.home.cluster, first)["state"] == "home"
             pair.cloud.cluster.running.clear()
             pair.cloud.cluster.pods.clear()
             await pair.cloud.listen_again()
             await until(lambda: _epoch(pair, first) != 1, "the old copy is deleted")  # a new move may have made another
-            outcome = await bring_home(settings, "default", second, Wish.RECALL)
+            outcome = await bring_home(settings, "default", second, Intent.RECALL)
             assert outcome is not None
             assert ledger(pair.home.cluster, second)["state"] == "home"
             assert pair.home.started == started  # home is full; nothing was started twice
@@ -193,7 +193,7 @@ async def test_a_job_that_loses_its_label_while_it_is_away_comes_home_all_the_sa
 
 async def test_no_such_job(tmp_path: Path) -> None:
     async with TwoClusters(tmp_path) as pair:
-        assert await bring_home(pair.settings(), "default", "none", Wish.RECALL) is None
+        assert await bring_home(pair.settings(), "default", "none", Intent.RECALL) is None
         pair.submit("a")
         with pytest.raises(LookupError, match="is at home"):
-            await bring_home(pair.settings(), "default", "a", Wish.RECALL)
+            await bring_home(pair.settings(), "default", "a", Intent.RECALL)

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from carico_agent.burst.objects import FINALIZER, CopyJob, copy_job, home_job
-from carico_agent.burst.protocol import UNREAD, Suspends, Unread, Wish
-from carico_agent.burst.steps import Answer, Outcome, Request, Route, collect, reconcile
+from carico_agent.burst.protocol import UNREAD, Intent, Suspends, Unread
+from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, collect, reconcile
 from tests.burst.model import Cluster, Object
 
 ROUTE = Route("home-id", "cloud")
@@ -16,14 +16,14 @@ ROUTE = Route("home-id", "cloud")
 class Mover:
     """One run of the generator, stopped before its next request."""
 
-    steps: Generator[Request, Answer, Any]
+    steps: Generator[Request, ServerAnswer, Any]
     request: Request | None = None
-    outcome: Outcome | None = None
+    outcome: MoveOutcome | None = None
 
     def __post_init__(self) -> None:
         self._advance(lambda: next(self.steps))
 
-    def answer(self, answer: Answer) -> None:
+    def answer(self, answer: ServerAnswer) -> None:
         self._advance(lambda: self.steps.send(answer))
 
     def _advance(self, go: Any) -> None:
@@ -50,11 +50,11 @@ class World:
     def clusters(self) -> tuple[Cluster, Cluster]:
         return self.home, self.cloud
 
-    def apply(self, request: Request) -> Answer:
+    def apply(self, request: Request) -> ServerAnswer:
         self.requests.append(request)
         return (self.home if request.home else self.cloud).handle(request)
 
-    def run(self, mover: Mover, most: int = 1000) -> Outcome | None:
+    def run(self, mover: Mover, most: int = 1000) -> MoveOutcome | None:
         """Up to `most` requests."""
         for _ in range(most):
             if mover.request is None:
@@ -62,7 +62,7 @@ class World:
             mover.answer(self.apply(mover.request))
         return None
 
-    def mover(self, key: str, wish: Wish, version: int = -1, copy_version: int = 0) -> Mover | None:
+    def mover(self, key: str, wish: Intent, version: int = -1, copy_version: int = 0) -> Mover | None:
         """A mover that has seen the home Job as it was `version` writes ago, and the copy (0: not at all)."""
         job, copy = self.home.jobs.get(key), self.cloud.jobs.get(key)
         if job is None:
@@ -87,7 +87,7 @@ class World:
 
     # ---- everybody acts, fairly
 
-    def settle(self, wish: Wish = Wish.KEEP, rounds: int = 60, work: bool = True) -> None:
+    def settle(self, wish: Intent = Intent.KEEP, rounds: int = 60, work: bool = True) -> None:
         """Until nothing changes: all parts act in turn. `work`: Pods get nodes, run and succeed."""
         for _ in range(rounds):
             before = (self.home.version, self.cloud.version, len(self.home.pods), len(self.cloud.pods))

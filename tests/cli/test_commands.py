@@ -28,10 +28,10 @@ def test_check_config_names_every_error(tmp_path: Path, capsys: pytest.CaptureFi
     config = tmp_path / "c.toml"
     config.write_text('[sampling]\nperod_s = 1\nio = "yes"\n[nodee]\n')
     assert main(["check-config", str(config)]) == 1
-    said = capsys.readouterr().err
-    assert "sampling.perod_s: unknown key, did you mean period_s?" in said
-    assert "sampling.io: true or false is expected, not 'yes'" in said
-    assert "nodee: unknown key, did you mean node?" in said
+    result = capsys.readouterr().err
+    assert "sampling.perod_s: unknown key, did you mean period_s?" in result
+    assert "sampling.io: true or false is expected, not 'yes'" in result
+    assert "nodee: unknown key, did you mean node?" in result
 
 
 def test_an_agent_with_broken_settings_does_not_start(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -59,9 +59,9 @@ def test_doctor_on_a_node_without_anything(tmp_path: Path, capsys: pytest.Captur
     config = tmp_path / "c.toml"
     config.write_text(f'[node]\nroot = "{tmp_path}"\n[socket]\npath = "{tmp_path}/s"\n')
     assert main(["doctor", "--config", str(config)]) == 1
-    said = capsys.readouterr().out
-    assert "missing  cpu" in said
-    assert "→" in said
+    result = capsys.readouterr().out
+    assert "missing  cpu" in result
+    assert "→" in result
 
 
 @pytest.mark.parametrize("arguments", [["replay", TRACE], ["replay", TRACE, "--json", "--estimator", "paper-dual"]])
@@ -77,9 +77,9 @@ def test_replay_complains_about_what_is_no_trace(tmp_path: Path, capsys: pytest.
     assert main(["replay", str(tmp_path / "x")]) == 1
     assert main(["replay", str(tmp_path / "missing")]) == 1
     assert main(["replay", TRACE, "--estimator", "tea-leaves"]) == 2
-    said = capsys.readouterr().err
-    assert "line 1" in said
-    assert "tea-leaves: known are" in said
+    result = capsys.readouterr().err
+    assert "line 1" in result
+    assert "tea-leaves: known are" in result
 
 
 def test_wrong_usage_exits_with_2() -> None:
@@ -89,10 +89,10 @@ def test_wrong_usage_exits_with_2() -> None:
 
 
 def test_module_and_help() -> None:
-    said = subprocess.run([sys.executable, "-m", "carico_agent", "--help"], cwd=TREE, capture_output=True, text=True)
-    assert said.returncode == 0
+    result = subprocess.run([sys.executable, "-m", "carico_agent", "--help"], cwd=TREE, capture_output=True, text=True)
+    assert result.returncode == 0
     for word in ("agent", "status", "top", "doctor", "replay", "examples:", "exit codes"):
-        assert word in said.stdout
+        assert word in result.stdout
 
 
 def test_commands_that_only_ask_import_nothing_heavy() -> None:
@@ -100,5 +100,5 @@ def test_commands_that_only_ask_import_nothing_heavy() -> None:
         "import sys, carico_agent.cli as c\nc.main(['status', '--socket', '/nonexistent/s'])\n"
         "print(sorted(m for m in ('numpy', 'grpc', 'aiohttp') if m in sys.modules))"
     )
-    said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True)
-    assert said.stdout.strip() == "[]"
+    result = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True)
+    assert result.stdout.strip() == "[]"

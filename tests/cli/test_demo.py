@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from carico_agent.app.busy_loops import PROGRAM
-from carico_agent.app.demo import Second, Summary, bursts, procs_running, summarize
+from carico_agent.app.demo import DemoResult, Second, bursts, procs_running, summarize
 from carico_agent.cli import main
 from carico_agent.cli.demo import conclusion, line
 from carico_agent.runtime.process_counters import read_stat
@@ -66,8 +66,8 @@ def until_loops_run(process: "subprocess.Popen[str]") -> list[int]:
 
 def test_a_short_run(demo: Demo) -> None:
     process = demo("--seconds", "6", "--json")
-    said, complaints = process.communicate()
-    *seconds, last = [json.loads(text) for text in said.splitlines()]
+    result, complaints = process.communicate()
+    *seconds, last = [json.loads(text) for text in result.splitlines()]
     assert process.returncode == 0, complaints
     assert [second["t"] for second in seconds] == [1, 2, 3, 4, 5, 6]
     assert [second["loops"] > 0 for second in seconds] == [False, False, True, True, True, True]
@@ -79,10 +79,10 @@ def test_a_short_run(demo: Demo) -> None:
 
 def test_what_people_read(demo: Demo) -> None:
     process = demo("--seconds", "4")
-    said, complaints = process.communicate()
+    result, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
-    assert f"so {FITS} loops fit here" in said
-    assert " 4 s" in said and "Off by" in said and "carico install" in said
+    assert f"so {FITS} loops fit here" in result
+    assert " 4 s" in result and "Off by" in result and "carico install" in result
 
 
 def test_the_page_shows_the_loops_as_pods(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -110,9 +110,9 @@ def test_ctrl_c_ends_it_with_a_summary(demo: Demo) -> None:
     process = demo("--json")
     assert until_loops_run(process)
     process.send_signal(signal.SIGINT)
-    said, complaints = process.communicate()
+    result, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
-    assert json.loads(said.splitlines()[-1])["summary"]["compared"] >= 1
+    assert json.loads(result.splitlines()[-1])["summary"]["compared"] >= 1
     assert not children_of(process.pid)
 
 
@@ -150,7 +150,7 @@ def test_summary() -> None:
     moving = Second(6, 2, 0.0, 2.0, 9.0, 9.0, None, "predicted", False)
     unknown = Second(7, 2, 0.0, 2.0, None, None, None, "learning", True)
     found = summarize([good, missed, moving, unknown])
-    assert found == Summary(2, 1.0, 1.5, 0.5, 1.0)
+    assert found == DemoResult(2, 1.0, 1.5, 0.5, 1.0)
     assert "Off by 1.00 Pods in the mean, 1.50 at most, over 2 s" in conclusion(found)
     assert "Others wanted 1.0 cores" in conclusion(found)
     assert "Nothing could be compared" in conclusion(summarize([moving]))

@@ -17,8 +17,8 @@ def complete(script: str, *typed: str) -> set[str]:
     line = " ".join(f"'{word}'" for word in typed)
     offered = "_shtab_carico; printf '%s\\n' \"${COMPREPLY[@]}\""
     code = f"{script}\nCOMP_WORDS=({line}); COMP_CWORD={len(typed) - 1}; {offered}"
-    said = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
-    return set(said.stdout.split())
+    result = subprocess.run(["bash", "-c", code], capture_output=True, text=True, check=True)
+    return set(result.stdout.split())
 
 
 def test_bash_completion(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.cli import main
-from carico_agent.cli._units import CannotInstall, Wish, plan
+from carico_agent.cli._units import CannotInstall, ServiceOptions, plan
 
 TREE = Path(__file__).parent.parent.parent
 OPT = Path("/opt/carico/bin/carico")
@@ -25,9 +25,9 @@ def exposure(root: Path, unit: str) -> float:
     if shutil.which("systemd-analyze") is None:
         pytest.skip("systemd-analyze is not here")
     command = ["systemd-analyze", "security", "--offline=true", f"--root={root}", "--no-pager", unit]
-    said = subprocess.run(command, capture_output=True, text=True)
-    last = said.stdout.strip().splitlines()[-1]
-    assert "Overall exposure" in last, said.stdout + said.stderr
+    result = subprocess.run(command, capture_output=True, text=True)
+    last = result.stdout.strip().splitlines()[-1]
+    assert "Overall exposure" in last, result.stdout + result.stderr
     return float(last.split(":")[1].split()[0])
 
 
@@ -44,7 +44,7 @@ def test_so_are_its_servers(opt: None, tmp_path: Path, unit: str) -> None:
 
 
 def test_a_blank_in_the_path(tmp_path: Path) -> None:
-    wanted = plan(Wish(Path("/root/a b/bin/carico")))
+    wanted = plan(ServiceOptions(Path("/root/a b/bin/carico")))
     assert 'ExecStart="/root/a b/bin/carico" agent' in wanted[Path("/etc/systemd/system/carico-agent.service")]
     assert 'BindReadOnlyPaths="/root/a b"\n' in wanted[Path("/etc/systemd/system/carico-agent.service.d/home.conf")]
 
@@ -61,7 +61,7 @@ def test_systemd_understands_every_line(opt: None, tmp_path: Path) -> None:
 
 def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
+    result = capsys.readouterr().out
     files = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file()}
     assert files == {
         "etc/carico/config.toml",
@@ -73,7 +73,7 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
         "etc/systemd/system/carico-extender.service",
         "etc/systemd/system/carico-plane.service",
     }
-    assert all(f"write {tmp_path}/{name}" in said for name in files)
+    assert all(f"write {tmp_path}/{name}" in result for name in files)
     unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
     assert f"ExecStart={OPT} agent" in unit
     assert "@" not in unit.replace("SystemCallFilter=@", "").replace("~@", "").replace(" @", "")
@@ -124,30 +124,30 @@ def test_dry_run_does_nothing(opt: None, tmp_path: Path, capsys: pytest.CaptureF
     assert main(["install", "--systemd", "--dry-run", "--root", str(tmp_path)]) == 0
     assert not list(tmp_path.iterdir())
     assert main(["install", "--systemd", "--dry-run"]) == 0
-    said = capsys.readouterr().out
-    assert f"would write {tmp_path}/etc/systemd/system/carico-agent.service" in said
-    assert "would run systemctl restart carico-agent.service" in said
+    result = capsys.readouterr().out
+    assert f"would write {tmp_path}/etc/systemd/system/carico-agent.service" in result
+    assert "would run systemctl restart carico-agent.service" in result
 
 
 def test_below_a_home_folder_only_that_is_seen() -> None:
-    wanted = plan(Wish(Path("/root/venv/bin/carico")))
+    wanted = plan(ServiceOptions(Path("/root/venv/bin/carico")))
     text = wanted[Path("/etc/systemd/system/carico-agent.service.d/home.conf")]
     assert "ProtectHome=tmpfs\nBindReadOnlyPaths=/root/venv\n" in text
 
 
 def test_a_fleeting_installation_is_refused() -> None:
     with pytest.raises(CannotInstall, match="does not last"):
-        plan(Wish(Path("/tmp/x/bin/carico")))
+        plan(ServiceOptions(Path("/tmp/x/bin/carico")))
 
 
 def test_a_home_folder_and_capabilities_do_not_go_together() -> None:
     for more in ({"tuning": True}, {"containerd": True}):
         with pytest.raises(CannotInstall, match="home folder"):
-            plan(Wish(Path("/home/me/venv/bin/carico"), **more))
+            plan(ServiceOptions(Path("/home/me/venv/bin/carico"), **more))
 
 
 def test_an_image_may_be_made_from_anywhere() -> None:
-    assert plan(Wish(Path("/tmp/venv/bin/carico"), lasting=False))
+    assert plan(ServiceOptions(Path("/tmp/venv/bin/carico"), lasting=False))
 
 
 def test_the_templates_are_in_the_wheel() -> None:
@@ -157,6 +157,6 @@ def test_the_templates_are_in_the_wheel() -> None:
         "b = d.get_command_obj('build_py'); b.ensure_finalized(); "
         "print(*(f for p, _, _, fs in b.data_files if p == 'carico_units' for f in fs))"
     )
-    said = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
+    result = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
     templates = {path.name for path in (TREE / "systemd").iterdir() if path.suffix in (".service", ".conf")}
-    assert set(said.stdout.split()) == templates
+    assert set(result.stdout.split()) == templates

@@ -132,10 +132,10 @@ def test_the_agent_stops(top: TopInTerminal, agent: AgentProcess) -> None:
 
 def test_one_view(agent: AgentProcess, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["top", "--once", "--socket", agent.socket]) == 0
-    said = capsys.readouterr().out
-    assert "1 Pods, slots" in said
-    assert KIND in said
-    assert "\x1b" not in said
+    result = capsys.readouterr().out
+    assert "1 Pods, slots" in result
+    assert KIND in result
+    assert "\x1b" not in result
 
 
 def test_plain_lines_without_a_terminal(agent: AgentProcess) -> None:
@@ -150,11 +150,11 @@ def test_plain_lines_without_a_terminal(agent: AgentProcess) -> None:
 def test_status_counts_the_process(agent: AgentProcess, capsys: pytest.CaptureFixture[str]) -> None:
     agent.wait(lambda one: None not in one.status()["host"].values())  # what no Pod uses is known after two readings
     assert main(["status", "--socket", agent.socket]) == 0
-    said = capsys.readouterr().out
-    assert "Pods     1 running" in said
-    assert "1 units and processes counted as Pods" in said
-    assert KIND in said
-    assert "  host     takes" in said
+    result = capsys.readouterr().out
+    assert "Pods     1 running" in result
+    assert "1 units and processes counted as Pods" in result
+    assert KIND in result
+    assert "  host     takes" in result
 
 
 def test_no_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carico_agent.cli._screen import PodRates, PodRow, View, screen
+from carico_agent.cli._screen import PodRates, PodRow, ScreenView, screen
 from carico_agent.cli.events import describe as describe_event
 from carico_agent.cli.status import describe
 from carico_agent.publish.line import human_line
@@ -34,11 +34,11 @@ STATUS = from_json(
 
 
 def test_status_for_humans() -> None:
-    said = describe(STATUS, 0.5)
-    assert "n1: Pod-Capacity 3.2 [2.9–∞] measured, limited by cpu\n" in said
-    assert "52.0% used, the next Pod takes 12.5%\n" in said
-    assert "memory   unknown" in said
-    assert "boot with psi=1" in said
+    result = describe(STATUS, 0.5)
+    assert "n1: Pod-Capacity 3.2 [2.9–∞] measured, limited by cpu\n" in result
+    assert "52.0% used, the next Pod takes 12.5%\n" in result
+    assert "memory   unknown" in result
+    assert "boot with psi=1" in result
 
 
 def test_an_expired_number_is_called_void() -> None:
@@ -74,11 +74,11 @@ SENTENCE = "room for 5 more like shop/web, 24 like shop/cache; next Pod: 5.2 [4.
 
 
 def test_status_with_kinds() -> None:
-    first, *said = describe(MEASURED, 0.5).splitlines()
+    first, *result = describe(MEASURED, 0.5).splitlines()
     assert first == f"n1: {SENTENCE}"
-    assert "  cpu      50.0% used (2.00 cores), the next Pod takes 0.50 cores" in said
-    assert "  host     takes 0.20 cores, 512 MiB" in said
-    rows = [" ".join(line.split()) for line in said]
+    assert "  cpu      50.0% used (2.00 cores), the next Pod takes 0.50 cores" in result
+    assert "  host     takes 0.20 cores, 512 MiB" in result
+    rows = [" ".join(line.split()) for line in result]
     assert "shop/web 2 5.3 [4.9–5.7] 0.40 cores, 205 MiB 90%, limited by cpu" in rows
     assert "kube-system/proxy 1 50.0 [49.6–50.4] 0.04 cores, 20 MiB daemon, limited by cpu" in rows
     assert "shop/new 0 learning 1.00 cores, 512 MiB 0%" in rows
@@ -95,9 +95,9 @@ def test_more_kinds_than_a_sentence_holds() -> None:
 
 def test_a_fresh_node_says_that_it_learns() -> None:
     fresh = Status(node="n1", ttl_s=5.0, pod_capacity=4.0, low=1.3, high=110.0, mode="learning", limiting="cpu")
-    said = describe(fresh, 0.5)
-    assert "n1: Pod-Capacity 4.0 [1.3–110.0] learning, limited by cpu\n" in said
-    assert "the number is a guess" in said
+    result = describe(fresh, 0.5)
+    assert "n1: Pod-Capacity 4.0 [1.3–110.0] learning, limited by cpu\n" in result
+    assert "the number is a guess" in result
     assert "the number is a guess" not in describe(MEASURED, 0.5)
 
 
@@ -107,7 +107,7 @@ PODS = [PodRow("shop/web-1", "shop/web", 0.25, 9e6), PodRow("shop/a\x1b[2J", "sh
 def test_top_fits_the_terminal() -> None:
     for columns in (20, 40, 80, 200):
         for rows in (2, 5, 12, 60):
-            lines = screen(View(MEASURED, 0.5, [1.0, 2.0, 3.0], 3.0, PODS), columns, rows)
+            lines = screen(ScreenView(MEASURED, 0.5, [1.0, 2.0, 3.0], 3.0, PODS), columns, rows)
             assert all(len(line) < columns for line in lines)
             assert len(lines) <= rows
     assert any("◄ limits" in line for line in lines)
@@ -116,7 +116,7 @@ def test_top_fits_the_terminal() -> None:
 
 
 def test_top_shows_kinds_pods_and_minutes() -> None:
-    lines = screen(View(MEASURED, 0.5, [1.0, 2.0, 4.0], 150.0, PODS), 140, 50)
+    lines = screen(ScreenView(MEASURED, 0.5, [1.0, 2.0, 4.0], 150.0, PODS), 140, 50)
     assert SENTENCE in lines
     assert any("▂▄█" in line and "0 to 4.0, last 2 min" in line for line in lines)
     rows = [" ".join(line.split()) for line in lines]
@@ -133,7 +133,7 @@ def test_top_shows_kinds_pods_and_minutes() -> None:
     ],
 )
 def test_top_sorts(key: str, kinds: list[str]) -> None:
-    lines = screen(View(MEASURED, 0.5, sort=key), 120, 50)
+    lines = screen(ScreenView(MEASURED, 0.5, sort=key), 120, 50)
     shown = [line.split()[0] for line in lines if line.startswith(tuple(kinds))]
     assert shown == kinds
 
@@ -143,7 +143,7 @@ def test_top_sorts(key: str, kinds: list[str]) -> None:
 )
 def test_top_sorts_pods(key: str, names: list[str]) -> None:
     pods = [PodRow("n/a", "k", 0.1, 2e6), PodRow("n/b", "k", 0.9, 1e6), PodRow("n/c", "k", 0.5, 3e6)]
-    lines = screen(View(STATUS, 0.5, pods=pods, sort=key), 120, 50)
+    lines = screen(ScreenView(STATUS, 0.5, pods=pods, sort=key), 120, 50)
     assert [line.split()[0] for line in lines if line.startswith("n/")] == names
 
 

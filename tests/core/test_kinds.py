@@ -5,11 +5,11 @@ from math import isnan, nan
 import pytest
 
 from carico_agent.core.kinds import MOST_KINDS, OTHER, Kind, KindCost, Kinds, checked
-from carico_agent.core.pods import Pod
+from carico_agent.core.pods import PodReadings
 
 
-def pod(kind: Kind, uid: str, usage: tuple[float, ...], since_t: float = 0.0) -> Pod:
-    found = kind.pods[uid] = Pod(kind.name, since_t, len(usage))
+def pod(kind: Kind, uid: str, usage: tuple[float, ...], since_t: float = 0.0) -> PodReadings:
+    found = kind.pods[uid] = PodReadings(kind.name, since_t, len(usage))
     for t in range(0, 60, 5):
         found.read(since_t + t, usage, kind.ramp_s, kind.cost)
     return found

@@ -4,32 +4,32 @@ from math import inf, nan
 
 import pytest
 
-from carico_agent.core.pods import Pod, PodSample
+from carico_agent.core.pods import PodReadings, PodSample
 
 UNKNOWN = (nan, nan)
 
 
-def read(pod: Pod, values: list[float], cost: tuple[float, float] = UNKNOWN, ramp_s: float = 6.0) -> list[bool]:
+def read(pod: PodReadings, values: list[float], cost: tuple[float, float] = UNKNOWN, ramp_s: float = 6.0) -> list[bool]:
     return [pod.read(5.0 * i, (x, 0.01), ramp_s, cost) for i, x in enumerate(values)]
 
 
 def test_a_pod_older_than_our_knowledge_has_shown_itself_at_once() -> None:
-    assert read(Pod("web", -inf, 2), [0.1]) == [True]
+    assert read(PodReadings("web", -inf, 2), [0.1]) == [True]
 
 
 def test_a_pod_that_rises_has_not_shown_itself() -> None:
-    pod = Pod("web", 0.0, 2)
+    pod = PodReadings("web", 0.0, 2)
     assert read(pod, [0.02, 0.04, 0.06, 0.08, 0.10, 0.10]) == [False] * 5 + [True]
     assert pod.calm_age_s == 20.0
 
 
 def test_a_young_pod_waits_for_the_ramp_of_its_kind_unless_it_has_arrived() -> None:
-    assert not any(read(Pod("web", 0.0, 2), [0.001] * 4, (0.1, 0.01), ramp_s=30.0))
-    assert any(read(Pod("web", 0.0, 2), [0.09] * 4, (0.1, 0.01), ramp_s=30.0))
+    assert not any(read(PodReadings("web", 0.0, 2), [0.001] * 4, (0.1, 0.01), ramp_s=30.0))
+    assert any(read(PodReadings("web", 0.0, 2), [0.09] * 4, (0.1, 0.01), ramp_s=30.0))
 
 
 def test_noise_is_averaged_and_a_lasting_change_is_followed() -> None:
-    pod = Pod("web", -inf, 2)
+    pod = PodReadings("web", -inf, 2)
     read(pod, [0.1, 0.105, 0.095] * 10)
     assert pod.mean[0] == pytest.approx(0.1, rel=0.03)
     read(pod, [0.15, 0.15])
@@ -39,7 +39,7 @@ def test_noise_is_averaged_and_a_lasting_change_is_followed() -> None:
 
 
 def test_an_unknown_reading_keeps_what_was_known() -> None:
-    pod = Pod("web", -inf, 2)
+    pod = PodReadings("web", -inf, 2)
     read(pod, [0.1, 0.1])
     pod.read(20.0, (nan, nan), 6.0, UNKNOWN)
     assert pod.now == [pytest.approx(0.1), pytest.approx(0.01)]
@@ -47,5 +47,5 @@ def test_an_unknown_reading_keeps_what_was_known() -> None:
 
 @pytest.mark.parametrize("usage", [(0.1,), (-0.1, 0.0), (inf, 0.0)])
 def test_a_bad_sample_names_its_pod(usage: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="Pod a1"):
+    with pytest.raises(ValueError, match="PodReadings a1"):
         PodSample("a1", "web", usage).check(2)

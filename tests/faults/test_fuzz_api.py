@@ -89,7 +89,7 @@ def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> N
     with on_tcp(process.socket) as url:
         skipped = [part for path in STREAMS for part in ("--exclude-path", path)]
         # what the description cannot say: room for Pods changes, and a valid wish may get 409
-        said = subprocess.run(
+        result = subprocess.run(
             [
                 str(command),
                 "run",
@@ -115,7 +115,7 @@ def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> N
             text=True,
             timeout=300,
         )
-    assert said.returncode == 0, said.stdout[-6000:] + said.stderr[-2000:]
+    assert result.returncode == 0, result.stdout[-6000:] + result.stderr[-2000:]
     assert AgentClient(process.socket).status()["sequence"] > 0
     assert "Traceback" not in process.log.read_text()
     assert json.loads(json.dumps(process.client().request("GET", "/v1/self")))["failed_ticks"] == 0

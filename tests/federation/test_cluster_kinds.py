@@ -204,11 +204,11 @@ def test_a_node_that_never_ran_a_kind_learns_its_cost_in_its_own_unit():
 def test_kinds_travel_only_when_they_changed():
     given_ = contribution([KindCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)])
     one = aggregator_with(("a", given_))
-    seen = wire.Seen(one.ledger.incarnation, one.ledger.sequence, one.ledger.kinds_sequence)
+    seen = wire.HeldView(one.ledger.incarnation, one.ledger.sequence, one.ledger.kinds_sequence)
     raw = wire.write_contribution("a", given_, time.time_ns(), seen=seen)
     answer = pb.View.FromString(one.exchange(raw, None))
     assert answer.unchanged and not answer.HasField("kinds") and not answer.HasField("subspace")
-    older = wire.Seen(seen.incarnation, seen.sequence, seen.kinds - 1)
+    older = wire.HeldView(seen.incarnation, seen.sequence, seen.kinds - 1)
     answer = pb.View.FromString(one.exchange(wire.write_contribution("a", given_, time.time_ns(), seen=older), None))
     assert answer.unchanged and answer.kinds.kinds[0].kind == "shop/web"
 

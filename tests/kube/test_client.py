@@ -156,12 +156,12 @@ def a_pod(name: str, version: int) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("off_s", "said"), [(0, ""), (-3, ""), (-60, "ahead of the API server's"), (60, "behind the API server's")]
 )
-async def test_a_clock_that_is_off_is_noticed(script: Script, off_s: int, said: str) -> None:
+async def test_a_clock_that_is_off_is_noticed(script: Script, off_s: int, result: str) -> None:
     date = formatdate(time.time() + off_s, usegmt=True)
     script.answer = lambda request: web.json_response({}, headers={"Date": date})
     async with KubeClient(script.access()) as client:
         await client.get("/version")
-        assert (said in describe(client.clock_skew_s)) and bool(describe(client.clock_skew_s)) == bool(said)
+        assert (result in describe(client.clock_skew_s)) and bool(describe(client.clock_skew_s)) == bool(result)
 
 
 async def test_watch_resumes_and_lists_again_after_410(script: Script) -> None:

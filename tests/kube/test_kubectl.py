@@ -30,9 +30,9 @@ def run(kubeconfig: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def asked(kubeconfig: Path, *arguments: str) -> Any:
-    said = run(kubeconfig, *arguments, "-o", "json")
-    assert said.stdout, said.stderr
-    return json.loads(said.stdout)
+    result = run(kubeconfig, *arguments, "-o", "json")
+    assert result.stdout, result.stderr
+    return json.loads(result.stdout)
 
 
 @pytest.fixture
@@ -88,9 +88,9 @@ def test_a_user_of_one_namespace(cluster: Plane, busy: ExtenderProcess) -> None:
         plugin: Any = {"apiVersion": answer["apiVersion"], "command": "echo", "args": [token]}
         own = cluster.kubeconfig(exec=plugin)
         wait_for(lambda: run(own).returncode == 0, "the rights are known", 30)
-        said = run(own, "-o", "json")
-        assert [row["pod"] for row in json.loads(said.stdout)["pods"]] == ["runs", "waits"]
-        assert 'nodes are not shown: missing right: "list" on "nodes"' in said.stderr
+        result = run(own, "-o", "json")
+        assert [row["pod"] for row in json.loads(result.stdout)["pods"]] == ["runs", "waits"]
+        assert 'nodes are not shown: missing right: "list" on "nodes"' in result.stderr
         why = run(own, "why", "waits")
         assert why.returncode == 1 and "published no capacity" in why.stdout
         assert run(own, "fit", "shop/web").returncode == 1

@@ -54,14 +54,14 @@ def test_annotations_and_resource_by_a_real_agent(cluster: Plane, start_agents: 
     cluster.admin.add_node("n1")
     agent = start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
     node = published(cluster, "n1")
-    said = annotations(node)
-    status = json.loads(said["carico.dev/status"])
-    assert float(said["carico.dev/pod-capacity"]) >= 0
+    published_values = annotations(node)
+    status = json.loads(published_values["carico.dev/status"])
+    assert float(published_values["carico.dev/pod-capacity"]) >= 0
     assert {"v", "mode", "ttl_s", "seq", "time", "low", "high", "limiting", "pods", "slots", "places"} <= status.keys()
     assert abs(datetime.fromisoformat(status["time"]) - datetime.now(UTC)).total_seconds() < 30
     assert status["time"].endswith("Z")
     # The trace's Pods ran on another machine: the API server knows none of them.
-    assert status["places"] == int(said["carico.dev/slots"]) - status["pods"] > 0
+    assert status["places"] == int(published_values["carico.dev/slots"]) - status["pods"] > 0
     assert amounts(node) == (str(status["places"]),) * 2
     wait_for(lambda: agent.client().status()["kubernetes"] == "published", "the status says so")
     own = agent.client().request("GET", "/v1/self")

@@ -131,8 +131,8 @@ class Scene:
         for n in range(STEPS):
             self.pod(uid := f"{number}-{n}")
             extender = self.random.choice(self.extenders)
-            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
-            self.refused += bool(said["Error"])
+            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            self.refused += bool(result["Error"])
             await self.pause()
 
     async def bind_as_a_plain_scheduler(self, number: int) -> None:
@@ -193,9 +193,9 @@ class Scene:
             await self.pause()
         for number, extender in enumerate(self.extenders):
             self.pod(uid := f"late-{number}")
-            said = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
-            if said["Error"]:
-                self.shut.append(said["Error"])
+            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            if result["Error"]:
+                self.shut.append(result["Error"])
 
     async def with_extenders(self) -> "Scene":
         self.by_extenders = True

@@ -38,9 +38,9 @@ def test_the_report_says_what_the_rows_say() -> None:
     rows += [Row("walk", 1, 9, 4, 60.0, 1, 0), Row("walk", 2, 9, 2, 120.0, 1, 0)]
     rows += [Row("arima", 1, 9, 4, 90.0, 1, 0), Row("arima", 2, 9, 2, 180.0, 1, 0)]
     assert best_ratio(rows) == ("walk", pytest.approx(0.6))
-    said = "\n".join(verdict("here", {"memory": rows, "cpu": rows}))
-    assert "walk needs 0.60 × vpa's excess" in said and "0.7 is reached" in said
-    assert "memory: arima has 50% more excess than walk" in said
+    result = "\n".join(verdict("here", {"memory": rows, "cpu": rows}))
+    assert "walk needs 0.60 × vpa's excess" in result and "0.7 is reached" in result
+    assert "memory: arima has 50% more excess than walk" in result
 
 
 def test_every_method_has_rows() -> None:

@@ -27,8 +27,8 @@ def test_words_follow_numbers() -> None:
         Row("a", 9, 9, 60, 150, 20, 30),
         Row("b", 9, 9, 90, 150, 12, 3),
     ]
-    said = "\n".join(findings({one.name: one for one in rows}))
-    assert "fewest cores in use: a, 0.60 ×" in said and "among carico's policies: b, 1.20 ×" in said
+    output = "\n".join(findings({one.name: one for one in rows}))
+    assert "fewest cores in use: a, 0.60 ×" in output and "among carico's policies: b, 1.20 ×" in output
 
 
 def test_a_row_counts_the_cores_of_used_nodes() -> None:

@@ -33,30 +33,32 @@ def test_goals_with_what_was_measured() -> None:
         row("seats+weights", None, 80),
         row("quotas", 400, 85),
     ]
-    said = text(rows, Path("figure.png"), "machine")
-    assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in said
-    assert "the first goal is missed" in said
-    assert "to all clients, with seats over without: **0.90** (goal: ≥ 0.95)" in said
-    assert "outside the greedy client's level, with seats: **3** (goal: 0)" in said
-    assert "the throughput goal is missed" in said and "(1.00 and 1.00 cores), but 53 requests" in said
-    assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in said and "| 3 | 7 |" in said, "rejections of other levels only"
-    assert "none finished (seats + weights), 400 ms (quotas): quotas win" in said
-    assert "60 ms of CPU and 4.0 requests" in said and "**0.10%** of a core" in said and "**50 MB**" in said
-    assert "0.50 requests per 10 s besides the metrics" in said
+    result = text(rows, Path("figure.png"), "machine")
+    assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in result
+    assert "the first goal is missed" in result
+    assert "to all clients, with seats over without: **0.90** (goal: ≥ 0.95)" in result
+    assert "outside the greedy client's level, with seats: **3** (goal: 0)" in result
+    assert "the throughput goal is missed" in result and "(1.00 and 1.00 cores), but 53 requests" in result
+    assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in result and "| 3 | 7 |" in result, (
+        "rejections of other levels only"
+    )
+    assert "none finished (seats + weights), 400 ms (quotas): quotas win" in result
+    assert "60 ms of CPU and 4.0 requests" in result and "**0.10%** of a core" in result and "**50 MB**" in result
+    assert "0.50 requests per 10 s besides the metrics" in result
 
 
 def test_a_second_run_is_shown_beside_the_first() -> None:
     first = [row("nothing", 1000, 100), row("seats", 400, 100)]
     second = [row("seats", 600, 100), row("nothing", 1000, 100)]
-    said = text(first, Path("figure.png"), "machine", second)
-    assert "**0.40**" in said and "Once more, in the order seats, nothing:" in said and "**0.60**" in said
+    result = text(first, Path("figure.png"), "machine", second)
+    assert "**0.40**" in result and "Once more, in the order seats, nothing:" in result and "**0.60**" in result
 
 
 def test_what_a_closed_loop_got_with_so_few_requests_is_a_hint() -> None:
     seats = row("seats", 400, 80) | {"closed": {"2": 90.0, "4": 95.0, "64": 100.0}}
     seats["seats"] = {"levels": {"workload-low": 5}}
-    said = text([row("nothing", 1000, 100), seats], Path("figure.png"), "machine")
-    assert "4 workers in a closed loop got 95 of 100 answers per second (0.95); 5 seats" in said
+    result = text([row("nothing", 1000, 100), seats], Path("figure.png"), "machine")
+    assert "4 workers in a closed loop got 95 of 100 answers per second (0.95); 5 seats" in result
 
 
 def test_without_a_comparison_there_is_no_verdict() -> None:
@@ -70,6 +72,6 @@ def test_a_load_that_was_not_sent_proves_nothing() -> None:
         row("seats+weights", 1, 1),
         row("quotas", 2, 1),
     ]
-    said = text(rows, Path("f.png"), "m")
-    assert "not a test of the goals**: seats did not get 1.2 × saturation" in said
-    assert "win" not in said and "missed" not in said
+    result = text(rows, Path("f.png"), "m")
+    assert "not a test of the goals**: seats did not get 1.2 × saturation" in result
+    assert "win" not in result and "missed" not in result

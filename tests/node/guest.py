@@ -206,7 +206,7 @@ def response_ms(quota_ms, threads):
 def latency():
     for threads in (1, 2):
         model = 500 + (math.ceil(500 * threads / 50) - 1) * (100 - 50 / threads)
-        told = float(
+        predicted = float(
             sh(
                 "/opt/carico/bin/python",
                 "-c",
@@ -217,8 +217,8 @@ def latency():
         measured, runs = response_ms(50, threads)
         check(
             f"latency model, {threads} thread(s), 500 ms under 50/100 ms: within 15 %",
-            told == model and abs(measured - told) <= 0.15 * told,
-            f"model {told:.0f} ms, measured {measured:.0f} ms: {runs}",
+            predicted == model and abs(measured - predicted) <= 0.15 * predicted,
+            f"model {predicted:.0f} ms, measured {measured:.0f} ms: {runs}",
         )
 
 
@@ -322,11 +322,11 @@ def diagnosis():
         got.get("text"),
     )
     check("its latency model for 500 ms", (got.get("latency") or {}).get("parallel_ms") == 1925.0, got.get("latency"))
-    told = sh("/opt/carico/bin/carico", "throttling", "starved", "--request-ms", "500", "--socket", SOCKET)
+    predicted = sh("/opt/carico/bin/carico", "throttling", "starved", "--request-ms", "500", "--socket", SOCKET)
     check(
         "`carico throttling starved --request-ms 500` says the same",
-        "Raise the limit to 2 CPUs" in told and "1925 ms" in told,
-        " / ".join(told.split("\n")),
+        "Raise the limit to 2 CPUs" in predicted and "1925 ms" in predicted,
+        " / ".join(predicted.split("\n")),
     )
     remove("starved")
 

@@ -16,7 +16,7 @@ from carico_agent.kube.client import KubeClient
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.cluster import Cluster, PublishedNode
 from carico_agent.settings import ClusterPageSettings
 from tests.page.sample import HOSTILE
 
@@ -59,10 +59,10 @@ class SampleCluster:
                 uid = f"{number}-{kind}-{place}"
                 yield PodFacts(uid, uid, "x", self.name(number), "Running", f"{kind}{self._mark}")
 
-    def _published(self, number: int) -> Published:
+    def _published(self, number: int) -> PublishedNode:
         name, sizes = self.name(number), {"cores": 8.0, "cpu": 8.0, "memory": 3.2e10}
         if number % 50 == 7:
-            return Published(name, **sizes)
+            return PublishedNode(name, **sizes)
         have = self.cluster.ledger.kinds(name)
         counts = {kind: have[kind + self._mark].pods if kind + self._mark in have else 0 for kind, *_ in KINDS}
         used = sum(counts[kind] * cpu for kind, cpu, *_ in KINDS) * self._random.uniform(0.9, 1.1)
@@ -74,7 +74,7 @@ class SampleCluster:
             for kind, cpu, size, _ in KINDS
             if kind != DAEMON  # a node lists no daemons
         }
-        return Published(
+        return PublishedNode(
             name,
             slots=sum(counts.values()) + round(room[0] / 0.7, 1),
             age_s=400.0 if number % 20 == 3 else 60.0 * self._random.random(),

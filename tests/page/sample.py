@@ -14,7 +14,7 @@ from typing import Any
 
 from aiohttp import web
 
-from carico_agent.app.history import History
+from carico_agent.app.history import StatusHistory
 from carico_agent.net.http import Handler, HttpServer, answer
 from carico_agent.net.times import rfc3339
 from carico_agent.publish.board import StatusBoard
@@ -200,7 +200,7 @@ class SampleNode:
         return made
 
 
-def fill(history: History, node: SampleNode, set_clock: Any, now_s: float) -> None:
+def fill(history: StatusHistory, node: SampleNode, set_clock: Any, now_s: float) -> None:
     """A quarter of an hour that has passed already."""
     for second in range(900, 0, -1):
         set_clock(now_s - second)
@@ -213,7 +213,7 @@ def fill(history: History, node: SampleNode, set_clock: Any, now_s: float) -> No
 
 async def serve(path: Path, hostile: bool) -> None:
     node, board, wall = SampleNode(hostile), StatusBoard(5.0), [0.0]
-    history = History(("cpu", "memory"), clock=lambda: wall[0])
+    history = StatusHistory(("cpu", "memory"), clock=lambda: wall[0])
     fill(history, node, lambda t: wall.__setitem__(0, t), time.time())
 
     async def send(request: web.BaseRequest) -> web.StreamResponse:

@@ -5,7 +5,7 @@ import random
 import pytest
 
 from carico_agent.plane.control import decide
-from carico_agent.plane.recommend import Recommendation
+from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import NAME, SHARES, Levels, Ours, read_levels, spec_of
 from carico_agent.plane.shares import ServerSeats, least_seats, reserve_for, seats_of
 
@@ -17,7 +17,7 @@ DEFAULTS = {
     "global-default": 20,
     "catch-all": 5,
 }
-WISH = Recommendation(20, 3, 1.5, 8.0, 0.0005, True)
+WISH = SeatRecommendation(20, 3, 1.5, 8.0, 0.0005, True)
 
 
 def test_seats_as_kube_apiserver_says_them() -> None:

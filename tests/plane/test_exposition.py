@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.plane.exposition import MOST_KEYS, Reader, read, total
+from carico_agent.plane.exposition import MOST_KEYS, MetricsReader, read, total
 
 TEXT = b"""# HELP requests Requests.
 # TYPE requests counter
@@ -33,7 +33,7 @@ def test_sums_over_other_labels() -> None:
 @given(st.lists(st.integers(0, len(TEXT)), max_size=12))
 def test_any_cuts_give_the_same(cuts: list[int]) -> None:
     ends = sorted({0, len(TEXT), *cuts})
-    reader = Reader(WANTED)
+    reader = MetricsReader(WANTED)
     for start, end in itertools.pairwise(ends):
         reader.feed(TEXT[start:end])
     assert reader.close() == read([TEXT], WANTED)

@@ -196,10 +196,10 @@ def test_killed_at_any_moment(plane: Plane, service: Callable[..., Service]) -> 
         one.end(signal.SIGKILL)
         held += not missing(plane, f"{PATH}/{NAME}")
         if moment % 2:
-            said = subprocess.run(
+            result = subprocess.run(
                 [sys.executable, "-m", "carico_agent", "restore", *one.arguments[:2]], cwd=TREE, capture_output=True
             )
-            assert said.returncode == 0, said.stderr
+            assert result.returncode == 0, result.stderr
         else:
             quiet = Service(plane, one.folder, seats="recommend")
             quiet.start()
@@ -223,8 +223,8 @@ def test_uninstall_gives_seats_back(plane: Plane, service: Callable[..., Service
     one.wrote()
     one.end(signal.SIGKILL)
     command = [sys.executable, "-m", "carico_agent", "uninstall", "--root", str(one.folder)]
-    said = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert said.returncode == 0 and "is taken back" in said.stdout, said.stdout + said.stderr
+    result = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
+    assert result.returncode == 0 and "is taken back" in result.stdout, result.stdout + result.stderr
     back(plane, before)
 
 
@@ -315,9 +315,9 @@ def test_diagnosis_of_a_real_api_server(plane: Plane, service: Callable[..., Ser
         str(plane.folder / "audit.log"),
         "--json",
     ]
-    said = subprocess.run([*command, *access], cwd=TREE, capture_output=True, text=True)
-    assert said.returncode == 0, said.stderr
-    seen = json.loads(said.stdout)
+    result = subprocess.run([*command, *access], cwd=TREE, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr
+    seen = json.loads(result.stdout)
     (api,) = seen["components"]
     assert api["arrivals_per_s"] > 5 and api["cores"] > 0 and api["seats"] == 603
     assert any(one["what"] == "LIST namespaces" for one in seen["verbs"])

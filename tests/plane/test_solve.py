@@ -29,9 +29,9 @@ def solve(table: Path, *more: str, **instead: str) -> int:
 )
 def test_answers(table: Path, capsys, cores: str, seats: int, queue: int, wait_ms: float) -> None:
     assert solve(table, "--json", cores=cores) == 0
-    said = json.loads(capsys.readouterr().out)
-    assert (said["seats"], said["queue"], round(said["wait_ms"], 3)) == (seats, queue, wait_ms)
-    assert 0 < said["reject_ratio"] <= 0.001
+    result = json.loads(capsys.readouterr().out)
+    assert (result["seats"], result["queue"], round(result["wait_ms"], 3)) == (seats, queue, wait_ms)
+    assert 0 < result["reject_ratio"] <= 0.001
 
 
 def test_in_words(table: Path, capsys) -> None:
@@ -42,10 +42,10 @@ def test_in_words(table: Path, capsys) -> None:
 def test_unsteady_is_said(table: Path, capsys) -> None:
     assert solve(table, "--json", cores="4") == 0
     caught = capsys.readouterr()
-    said = json.loads(caught.out)
-    assert (said["seats"], said["queue"], said["steady"]) == (5, 12_000, False)
-    assert said["reject_ratio"] == pytest.approx(0.2, abs=1e-6)
-    assert all(math.isfinite(said[key]) for key in ("wait_ms", "reject_ratio"))
+    result = json.loads(caught.out)
+    assert (result["seats"], result["queue"], result["steady"]) == (5, 12_000, False)
+    assert result["reject_ratio"] == pytest.approx(0.2, abs=1e-6)
+    assert all(math.isfinite(result[key]) for key in ("wait_ms", "reject_ratio"))
     assert "5 cores are needed, 4 can be used" in caught.err
 
 

@@ -9,11 +9,11 @@ from carico_agent.plane.diagnosis import describe, diagnose
 from carico_agent.plane.learn import MOST_BIN, LearnedCurve
 from carico_agent.plane.processes import find, periods
 from carico_agent.plane.queueing import Load
-from carico_agent.plane.recommend import Recommendation, Situation, recommend
-from carico_agent.plane.window import Reading, Window, between
+from carico_agent.plane.recommend import PlaneState, SeatRecommendation, recommend
+from carico_agent.plane.window import Scrape, Window, between
 
 
-def reading(time_s: float, cpu_s: float, gets: float, lists: float = 0, start: float = 1.0, **more: float) -> Reading:
+def reading(time_s: float, cpu_s: float, gets: float, lists: float = 0, start: float = 1.0, **more: float) -> Scrape:
     totals = {
         "process_start_time_seconds": {(): start},
         "process_cpu_seconds_total": {(): cpu_s},
@@ -31,7 +31,7 @@ def reading(time_s: float, cpu_s: float, gets: float, lists: float = 0, start: f
         "apiserver_flowcontrol_request_concurrency_limit": {("system",): 88.0, ("workload-low",): 293.0},
         "apiserver_current_inqueue_requests": {(): 4.0},
     }
-    return Reading(time_s, {**totals, **{name: {(): value} for name, value in more.items()}})
+    return Scrape(time_s, {**totals, **{name: {(): value} for name, value in more.items()}})
 
 
 def window(**more: float) -> Window:
@@ -72,7 +72,7 @@ def test_what_single_levels_need() -> None:
         (reading(0, 10, 100), reading(0, 20, 200)),  # no time passed
     ],
 )
-def test_a_reset_is_unknown(old: Reading, new: Reading) -> None:
+def test_a_reset_is_unknown(old: Scrape, new: Scrape) -> None:
     assert between(old, new) is None
 
 
@@ -99,7 +99,7 @@ def test_diagnosis() -> None:
     assert "kube-apiserver" in text and "refused" in text and text.endswith(f"remedy: {seen.remedy}")
 
 
-WISH = Recommendation(12, 3, 1.5, 8.0, 0.0005, True)
+WISH = SeatRecommendation(12, 3, 1.5, 8.0, 0.0005, True)
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ def test_nothing_to_say_without_metrics() -> None:
 # ---- what follows from it
 
 
-def situation(**more: object) -> Situation:
+def situation(**more: object) -> PlaneState:
     learned = LearnedCurve()
     for time_s, (x, cores) in enumerate([(0, 0.05), (1, 0.6), (4, 1.4), (10, 1.7), (40, 1.72), (200, 1.74)]):
         learned.add(60.0 * time_s, x, cores)
@@ -135,12 +135,12 @@ def situation(**more: object) -> Situation:
         "needs": {"system": 9},
         **more,
     }
-    return Situation(**values)  # type: ignore[arg-type]
+    return PlaneState(**values)  # type: ignore[arg-type]
 
 
 def test_a_flat_curve_does_not_ask_for_more_seats() -> None:
     found = recommend(situation(), 0.999, 0.7, least_seats=1)
-    assert isinstance(found, Recommendation)
+    assert isinstance(found, SeatRecommendation)
     assert found.seats == 5  # the first with 0.95 × 1.5 cores: others use 0.5 of the 2
     assert found.needs == {"system": 9}
     assert found.steady
@@ -148,7 +148,7 @@ def test_a_flat_curve_does_not_ask_for_more_seats() -> None:
 
 def test_least_seats() -> None:
     found = recommend(situation(), 0.999, 0.7, least_seats=16)
-    assert isinstance(found, Recommendation) and found.seats == 16
+    assert isinstance(found, SeatRecommendation) and found.seats == 16
 
 
 @pytest.mark.parametrize(

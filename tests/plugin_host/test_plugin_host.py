@@ -10,7 +10,7 @@ import pytest
 
 from carico_agent import plugin_api
 from carico_agent.plugin_api import Change, Metric, NodeInfo, Range, Refuse, View
-from carico_agent.plugin_host.host import Host
+from carico_agent.plugin_host.host import PluginHost
 from carico_agent.plugin_host.journal import Journal, Knob
 from carico_agent.plugin_host.load import FoundPlugin, find
 from carico_agent.plugin_host.runner import Runner
@@ -56,7 +56,7 @@ def view_of():
 def host(tmp_path, *kinds, **settings):
     found = {kind.name: FoundPlugin(kind.name, "here", lambda kind=kind: kind) for kind in kinds}
     fields = {"enabled": tuple(found), "site_folder": "", **settings}
-    return Host(PluginsSettings(**fields), view_of, tmp_path / "state/journal", str(tmp_path / "root"), found)
+    return PluginHost(PluginsSettings(**fields), view_of, tmp_path / "state/journal", str(tmp_path / "root"), found)
 
 
 def eventually(check):
@@ -125,7 +125,7 @@ def test_refusing_failing_and_unloadable_plugins_are_shown_and_harm_nobody(tmp_p
         raise ImportError("no module named nothing")
 
     found["unloadable"] = FoundPlugin("unloadable", "here", explode)
-    made = Host(
+    made = PluginHost(
         PluginsSettings(enabled=tuple(found), site_folder=""), view_of, tmp_path / "journal", str(tmp_path), found
     )
     made.start()
@@ -285,12 +285,12 @@ def site(tmp_path, code=SITE):
 
 def test_site_plugins_are_found_and_run(tmp_path):
     settings = PluginsSettings(enabled=("mine",), site_folder=str(site(tmp_path)), settings={"mine": {"a": 3}})
-    made = Host(settings, view_of, tmp_path / "journal", str(tmp_path))
+    made = PluginHost(settings, view_of, tmp_path / "journal", str(tmp_path))
     made.start()
     eventually(lambda: made.last_report("mine")["report"] == {"value": 7})
     made.stop()
     with pytest.raises(BadSettings, match=r"plugins.settings.mine.a: a whole number is expected"):
-        Host(replace(settings, settings={"mine": {"a": "x"}}), view_of, tmp_path / "journal", str(tmp_path))
+        PluginHost(replace(settings, settings={"mine": {"a": "x"}}), view_of, tmp_path / "journal", str(tmp_path))
 
 
 @pytest.mark.parametrize(
@@ -305,14 +305,18 @@ def test_site_plugins_are_found_and_run(tmp_path):
 def test_bad_site_plugins_are_refused(tmp_path, code, mode, why):
     folder = site(tmp_path, code)
     os.chmod(folder / "mine", mode)
-    made = Host(PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
+    made = PluginHost(
+        PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path)
+    )
     assert why in made.refused["mine"]
 
 
 def test_a_site_plugin_below_somebody_elses_folder_is_refused(tmp_path):
     folder = site(tmp_path / "shared")
     os.chmod(tmp_path / "shared", 0o777)
-    made = Host(PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path))
+    made = PluginHost(
+        PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path)
+    )
     assert made.refused["mine"] == f"{tmp_path}/shared can be written by everybody: chmod go-w"
 
 

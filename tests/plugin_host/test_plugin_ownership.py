@@ -34,8 +34,8 @@ def node(root, files):
     ],
 )
 def test_owners(tmp_path, files, key, who):
-    said = node(tmp_path, files).owner_of(key)
-    assert said is not None and who in said and key in said
+    result = node(tmp_path, files).owner_of(key)
+    assert result is not None and who in result and key in result
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from carico_agent.recommend.advice import Recommendation, advise
-from carico_agent.recommend.history import ContainerHistory, Sample
+from carico_agent.recommend.history import ContainerHistory, MinuteSample
 from carico_agent.recommend.method import Options, methods
 from carico_agent.recommend.workload import NodeSize, Resources, Workload, guess
 
@@ -22,7 +22,7 @@ def history(
     rng, made = np.random.default_rng(3), ContainerHistory()
     for n in range(minutes):
         factor = 1.0 + noise * rng.random()
-        made.observe(Sample(T + 60 * n, cpu * factor, memory * MIB * factor, **kw))
+        made.observe(MinuteSample(T + 60 * n, cpu * factor, memory * MIB * factor, **kw))
     return made
 
 
@@ -54,7 +54,7 @@ def test_too_little_is_a_question_mark(method: str) -> None:
     assert advice(history(50), history(50), method=method).cpu.request is not None  # replicas count together
     empty = ContainerHistory()
     for n in range(200):
-        empty.observe(Sample(T + 60 * n, 0.5 + n / 1000))
+        empty.observe(MinuteSample(T + 60 * n, 0.5 + n / 1000))
     assert advice(empty, method=method).memory.why == ("no sample of memory",)
 
 
@@ -69,13 +69,13 @@ def test_a_constant_is_value_and_margin(method: str) -> None:
 def test_forecasts_fall_back_to_peak_by_name(method: str) -> None:
     made = history(2000)
     for n in range(2005, 2060):  # a gap: the run has 55 minutes
-        made.observe(Sample(T + 60 * n, 0.4 + n % 7 / 100, (500 + n % 7) * MIB))
+        made.observe(MinuteSample(T + 60 * n, 0.4 + n % 7 / 100, (500 + n % 7) * MIB))
     found = advice(made, method=method)
     assert found.cpu.method == "peak"
     assert f"no forecast by {method}: 55 samples, 60 are needed; peak is used" in found.cpu.why[0]
     straight = ContainerHistory()
     for n in range(200):
-        straight.observe(Sample(T + 60 * n, 0.1 + n / 1000, (300 + n) * MIB))
+        straight.observe(MinuteSample(T + 60 * n, 0.1 + n / 1000, (300 + n) * MIB))
     if method == "arima":
         assert "rank-deficient" in advice(straight, method=method).memory.why[0]
 
@@ -122,9 +122,9 @@ def test_oom_kills() -> None:
 def test_start_up_peak() -> None:
     made = ContainerHistory()
     made.started(T)
-    made.observe(Sample(T + 60, 2.0, 2000 * MIB))
+    made.observe(MinuteSample(T + 60, 2.0, 2000 * MIB))
     for n in range(2, 20_000):  # two weeks: the first day is all but forgotten
-        made.observe(Sample(T + 60 * n, 0.1 + n % 3 / 100, (400 + n % 7) * MIB))
+        made.observe(MinuteSample(T + 60 * n, 0.1 + n % 3 / 100, (400 + n % 7) * MIB))
     found = advice(made)
     assert found.memory.request == 2300 * MIB and "start-up peak of 2000 MiB" in found.memory.why[-1]
     assert found.cpu.request < 0.2 and any("starting takes 2 cores" in why for why in found.cpu.why)
@@ -140,7 +140,7 @@ def test_throttled_by_its_own_quota() -> None:
 
 def test_dropped_points_are_named() -> None:
     made = history()
-    made.observe(Sample(T, 1.0, 1.0))
+    made.observe(MinuteSample(T, 1.0, 1.0))
     assert advice(made).cpu.why[-1] == "points dropped: 1 out of order"
 
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carico_agent.recommend.arima import CannotFit, Fit, fit
+from carico_agent.recommend.arima import ArimaFit, CannotFit, fit
 
 ALPHA, BETA = (0.5, -0.3), (0.4,)
 Z80 = 1.2815515655446004
@@ -28,8 +28,8 @@ def test_the_80_percent_band_covers_70_to_90() -> None:
     assert ((covered >= 0.70) & (covered <= 0.90)).all(), covered
 
 
-def truth() -> Fit:
-    return Fit(np.array(ALPHA), np.array(BETA), 1.0, 0.0, 0.0, 0.0, np.zeros(2), np.zeros(1))
+def truth() -> ArimaFit:
+    return ArimaFit(np.array(ALPHA), np.array(BETA), 1.0, 0.0, 0.0, 0.0, np.zeros(2), np.zeros(1))
 
 
 def test_the_exact_deviation_is_that_of_a_simulation() -> None:
@@ -45,7 +45,7 @@ def test_the_exact_deviation_is_that_of_a_simulation() -> None:
 
 
 def test_forecast_follows_its_equation() -> None:
-    model = Fit(
+    model = ArimaFit(
         np.array([0.5, 0.2]), np.array([0.3, 0.1]), 1.0, 0, 0, 10.0, np.array([2.0, 1.0]), np.array([0.5, -1.0])
     )
     first = 0.5 * 2 + 0.2 * 1 + 0.3 * 0.5 + 0.1 * -1.0

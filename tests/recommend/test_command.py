@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from carico_agent.cli import main
-from carico_agent.recommend.history import ContainerHistory, Sample
+from carico_agent.recommend.history import ContainerHistory, MinuteSample
 from carico_agent.telemetry import Reading, TraceRow, TraceWriter
 from carico_agent.telemetry.containers import ContainerReading, PodsRow
 
@@ -56,13 +56,13 @@ def traces(tmp_path: Path) -> list[str]:
     return [trace(tmp_path / "one.trace.gz", PODS[0]), trace(tmp_path / "two.trace", PODS[1], cores=8)]
 
 
-def said(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+def result(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
     assert main(["recommend", *arguments]) == 0, capsys.readouterr().err
     return capsys.readouterr().out
 
 
 def test_traces_of_several_nodes(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    rows = json.loads(said(capsys, "--json", "--trace", *traces))["recommendations"]
+    rows = json.loads(result(capsys, "--json", "--trace", *traces))["recommendations"]
     app, side = rows
     assert (app["namespace"], app["kind"], app["workload"], app["container"]) == ("shop", "Deployment", "web", "app")
     assert app["pods"] == sorted(PODS) and app["samples"] >= 598 and app["oom_kills"] == 2
@@ -76,12 +76,12 @@ def test_traces_of_several_nodes(traces: list[str], capsys: pytest.CaptureFixtur
 
 def test_a_finer_trace_gives_the_same(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     fine = trace(tmp_path / "fine", PODS[0], minutes=150, step_s=10.0)
-    (row, _) = json.loads(said(capsys, "--json", "--trace", fine))["recommendations"]
+    (row, _) = json.loads(result(capsys, "--json", "--trace", fine))["recommendations"]
     assert 148 <= row["samples"] <= 151
 
 
 def test_table_says_why(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "--trace", *traces)
+    out = result(capsys, "--trace", *traces)
     assert out.startswith("WORKLOAD") and "shop/web" in out and "low (" in out
     assert "OOM-killed 2 times" in out and "throttled by its own quota of 0.5 cores in 10% of its periods" in out
     assert "constant: 20 MiB" in out
@@ -89,39 +89,39 @@ def test_table_says_why(traces: list[str], capsys: pytest.CaptureFixture[str]) -
 
 @pytest.mark.parametrize("method", ["vpa", "peak", "walk", "arima"])
 def test_every_method(traces: list[str], method: str, capsys: pytest.CaptureFixture[str]) -> None:
-    rows = json.loads(said(capsys, "--json", "--method", method, "--trace", *traces))["recommendations"]
+    rows = json.loads(result(capsys, "--json", "--method", method, "--trace", *traces))["recommendations"]
     assert rows[0]["cpu"]["method"] == method and rows[0]["cpu"]["recommended_cores"] > 0.3
 
 
 def test_values_to_paste(traces: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    (vpa,) = yaml.safe_load_all(said(capsys, "--output", "vpa", "--trace", *traces))
+    (vpa,) = yaml.safe_load_all(result(capsys, "--output", "vpa", "--trace", *traces))
     assert vpa["kind"] == "VerticalPodAutoscaler" and vpa["spec"]["updatePolicy"] == {"updateMode": "Off"}
     assert vpa["spec"]["targetRef"] == {"apiVersion": "apps/v1", "kind": "Deployment", "name": "web"}
     named = vpa["status"]["recommendation"]["containerRecommendations"]
     assert [one["containerName"] for one in named] == ["app", "side"] and set(named[0]["target"]) == {"cpu", "memory"}
-    patch = said(capsys, "--output", "patch", "--guaranteed", "--whole-cpus", "--trace", *traces)
+    patch = result(capsys, "--output", "patch", "--guaranteed", "--whole-cpus", "--trace", *traces)
     assert "read off its Pods' names" in patch
     command = patch.splitlines()[-1]
     assert command.startswith("kubectl patch deployment web -n shop --type strategic -p '")
     containers = json.loads(command.split("'")[1])["spec"]["template"]["spec"]["containers"]
     assert containers[0]["resources"]["requests"] == containers[0]["resources"]["limits"]
     assert containers[0]["resources"]["requests"]["cpu"] == "1"
-    resize = said(capsys, "--output", "resize", "--trace", *traces).splitlines()
+    resize = result(capsys, "--output", "resize", "--trace", *traces).splitlines()
     assert len(resize) == 2 and all("--subresource resize" in line for line in resize)
     assert [line.split()[3] for line in resize] == sorted(PODS)
 
 
 def test_checkpoints_there_and_back(traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    before = json.loads(said(capsys, "--json", "--trace", *traces))["recommendations"]
+    before = json.loads(result(capsys, "--json", "--trace", *traces))["recommendations"]
     saved = tmp_path / "c.json"
-    saved.write_text(said(capsys, "--output", "checkpoint", "--trace", *traces))
-    after = json.loads(said(capsys, "--json", "--checkpoint", str(saved)))["recommendations"]
+    saved.write_text(result(capsys, "--output", "checkpoint", "--trace", *traces))
+    after = json.loads(result(capsys, "--json", "--checkpoint", str(saved)))["recommendations"]
     assert [row["samples"] for row in after] == [row["samples"] for row in before]
     assert after[0]["memory"]["recommended_bytes"] == pytest.approx(before[0]["memory"]["recommended_bytes"], rel=0.2)
     as_yaml = tmp_path / "c.yaml"
     as_yaml.write_text(yaml.safe_dump(json.loads(saved.read_text())["items"][0]))
-    assert json.loads(said(capsys, "--json", "--checkpoint", str(as_yaml)))["recommendations"] == after[:1]
-    assert "use --output patch" in said(capsys, "--output", "resize", "--checkpoint", str(saved))
+    assert json.loads(result(capsys, "--json", "--checkpoint", str(as_yaml)))["recommendations"] == after[:1]
+    assert "use --output patch" in result(capsys, "--output", "resize", "--checkpoint", str(saved))
 
 
 @pytest.mark.parametrize(
@@ -172,7 +172,7 @@ def container(**changes: object) -> dict:
     history = ContainerHistory()
     rng = np.random.default_rng(1)
     for n in range(200):
-        history.observe(Sample(T + 60 * n, float(rng.gamma(4, 0.1)), float(rng.gamma(99, 6)) * MIB))
+        history.observe(MinuteSample(T + 60 * n, float(rng.gamma(4, 0.1)), float(rng.gamma(99, 6)) * MIB))
     return {
         "namespace": "shop",
         "pod": "db-0",
@@ -222,7 +222,7 @@ def test_an_agent_that_answers_badly(
 
 
 def test_backtest(traces: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    out = said(capsys, "--backtest", "--json", "--trace", *traces)
+    out = result(capsys, "--backtest", "--json", "--trace", *traces)
     assert {row["method"] for row in json.loads(out)["memory"]} == {"vpa", "peak", "walk", "arima"}
     short = trace(tmp_path / "short", PODS[0], minutes=50)
     assert main(["recommend", "--backtest", "--trace", short]) == 1

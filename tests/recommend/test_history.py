@@ -5,19 +5,19 @@ import json
 import numpy as np
 import pytest
 
-from carico_agent.recommend.history import BadHistory, ContainerHistory, Sample
+from carico_agent.recommend.history import BadHistory, ContainerHistory, MinuteSample
 
 T = 1.7e9
 MIB = 2**20
 
 
-def minutes(count: int, seed: int = 1) -> list[Sample]:
+def minutes(count: int, seed: int = 1) -> list[MinuteSample]:
     rng = np.random.default_rng(seed)
     cpu, memory = rng.gamma(2.0, 0.1, count), 200 * MIB + np.abs(np.cumsum(rng.normal(0, MIB, count)))
-    return [Sample(T + 60 * n, float(cpu[n]), float(memory[n]), periods=600, throttled=60) for n in range(count)]
+    return [MinuteSample(T + 60 * n, float(cpu[n]), float(memory[n]), periods=600, throttled=60) for n in range(count)]
 
 
-def fed(samples: list[Sample]) -> ContainerHistory:
+def fed(samples: list[MinuteSample]) -> ContainerHistory:
     history = ContainerHistory()
     for sample in samples:
         history.observe(sample)
@@ -60,19 +60,19 @@ def test_bounded() -> None:
 
 def test_bad_samples_are_counted() -> None:
     history = fed(minutes(10))
-    history.observe(Sample(T + 60, 1.0, 1.0))  # older than the last
-    history.observe(Sample(float("nan"), 1.0, 1.0))
-    history.observe(Sample(T + 6000, -1.0, float("inf")))
+    history.observe(MinuteSample(T + 60, 1.0, 1.0))  # older than the last
+    history.observe(MinuteSample(float("nan"), 1.0, 1.0))
+    history.observe(MinuteSample(T + 6000, -1.0, float("inf")))
     assert dict(history.dropped) == {"out of order": 2, "negative": 1, "unknown": 1}
 
 
 def test_kills_throttling_and_start() -> None:
     history = ContainerHistory()
     history.started(T)
-    history.observe(Sample(T + 60, 2.0, 900 * MIB))
+    history.observe(MinuteSample(T + 60, 2.0, 900 * MIB))
     for n in range(10, 20):
         history.observe(
-            Sample(T + 60 * n, 0.1, 300 * MIB, oom_kills=int(n == 15), periods=600, throttled=300), 500 * MIB
+            MinuteSample(T + 60 * n, 0.1, 300 * MIB, oom_kills=int(n == 15), periods=600, throttled=300), 500 * MIB
         )
     assert history.startup_bytes == 900 * MIB and history.startup_cores == 2.0
     assert history.oom_kills == 1 and history.oom_bytes == pytest.approx(1.2 * 900 * MIB)

@@ -123,8 +123,8 @@ def test_backtest_and_picture(server: Server, tmp_path: Path, capsys: pytest.Cap
     picture = tmp_path / "b.png"
     arguments = ["recommend", "web", "--prometheus", server.url, "--backtest", "--picture", str(picture)]
     assert main(arguments) == 0
-    said = capsys.readouterr().out
-    assert "× vpa's excess at equal shortages" in said and picture.read_bytes().startswith(b"\x89PNG")
+    result = capsys.readouterr().out
+    assert "× vpa's excess at equal shortages" in result and picture.read_bytes().startswith(b"\x89PNG")
 
 
 def test_more_points_than_the_server_gives_at_once(server: Server) -> None:
@@ -170,8 +170,8 @@ def test_its_error_answers_are_one_line(server: Server, capsys: pytest.CaptureFi
         ("http://name.invalid", ""),
     ):
         assert main(["recommend", "--prometheus", url]) == 1
-        said = capsys.readouterr().err
-        assert said.count("\n") == 1 and named in said
+        result = capsys.readouterr().err
+        assert result.count("\n") == 1 and named in result
 
 
 def test_a_server_that_never_answers(capsys: pytest.CaptureFixture[str]) -> None:

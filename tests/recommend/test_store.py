@@ -5,8 +5,8 @@ import json
 import pytest
 
 from carico_agent.app.histories import from_agent
-from carico_agent.recommend.history import BadHistory, Sample
-from carico_agent.recommend.store import HistoryStore, Owner
+from carico_agent.recommend.history import BadHistory, MinuteSample
+from carico_agent.recommend.store import ContainerOwner, HistoryStore
 from carico_agent.recommend.workload import Resources
 
 T = 1.7e9
@@ -15,12 +15,12 @@ KEY = ("shop", "web-1", "app")
 NOW = Resources(request_cores=0.5, request_bytes=400.0 * MIB)
 
 
-def owner(pod: str = "web-1", container_id: str = "a") -> Owner:
-    return Owner("shop", pod, "app", container_id, current=NOW)
+def owner(pod: str = "web-1", container_id: str = "a") -> ContainerOwner:
+    return ContainerOwner("shop", pod, "app", container_id, current=NOW)
 
 
-def sample(minute: float, used: float = 100.0, **kw: int) -> Sample:
-    return Sample(T + 60 * minute, 0.25, used * MIB, **kw)
+def sample(minute: float, used: float = 100.0, **kw: int) -> MinuteSample:
+    return MinuteSample(T + 60 * minute, 0.25, used * MIB, **kw)
 
 
 def fed(minutes: int) -> HistoryStore:

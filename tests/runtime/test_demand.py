@@ -6,15 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.runtime.demand import Counters, demand
+from carico_agent.runtime.demand import CounterReading, demand
 
-START = Counters(100.0, 0, 0, 0)
+START = CounterReading(100.0, 0, 0, 0)
 
 
 def after(seconds, usage, pressure=None, throttled=None, **more):
     """Counters `seconds` later; shares of that time."""
     usec = [None if share is None else int(share * seconds * 1e6) for share in (usage, pressure, throttled)]
-    return Counters(100.0 + seconds, *usec, **more)
+    return CounterReading(100.0 + seconds, *usec, **more)
 
 
 @pytest.mark.parametrize(
@@ -47,18 +47,19 @@ def test_cpu(usage, pressure, throttled, more, cores):
 
 
 def test_a_counter_that_went_back_is_unknown():
-    found = demand(Counters(0.0, 1000, 1000, 0), Counters(5.0, 999, 2000, 0, memory_bytes=7.0))
+    found = demand(CounterReading(0.0, 1000, 1000, 0), CounterReading(5.0, 999, 2000, 0, memory_bytes=7.0))
     assert isnan(found.cpu_cores) and isnan(found.cpu_usage_cores) and found.memory_bytes == 7.0
 
 
 def test_no_time_passed():
-    found = demand(START, Counters(100.0, 5, 5, 5, memory_bytes=7.0))
+    found = demand(START, CounterReading(100.0, 5, 5, 5, memory_bytes=7.0))
     assert isnan(found.cpu_cores) and found.memory_bytes == 7.0
 
 
 def test_disks():
     found = demand(
-        Counters(0.0, io_pressure_usec=0, io_bytes=1000), Counters(2.0, io_pressure_usec=500_000, io_bytes=5000)
+        CounterReading(0.0, io_pressure_usec=0, io_bytes=1000),
+        CounterReading(2.0, io_pressure_usec=500_000, io_bytes=5000),
     )
     assert (found.io_ratio, found.io_bytes_per_s) == (0.25, 2000.0)
     assert isnan(demand(START, after(5.0, 0.1)).io_ratio)
@@ -68,7 +69,8 @@ counts = st.none() | st.integers(0, 1 << 50)
 
 
 @given(
-    *[st.builds(Counters, st.floats(0, 1e6), counts, counts, counts, counts, st.floats(0.01, 64) | st.just(inf))] * 2,
+    *[st.builds(CounterReading, st.floats(0, 1e6), counts, counts, counts, counts, st.floats(0.01, 64) | st.just(inf))]
+    * 2,
 )
 def test_whatever_is_read(before, now):
     found = demand(before, now)

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_agent.runtime.cgroups import Locator
-from carico_agent.runtime.demand import Counters, Demand
+from carico_agent.runtime.demand import CounterReading, Demand
 from carico_agent.runtime.meter import OPENING, PERIOD_S, MeasuredPod, NodeUnit, PodMeters, add_up, open_cgroups
 from carico_agent.runtime.pods import Pod
 
@@ -26,7 +26,7 @@ class FakeFiles:
         if self.error:
             raise self.error
         self.log.append((now_s, self.key))
-        return Counters(now_s, int(now_s * 500_000), 0, 0, memory_bytes=1e6)
+        return CounterReading(now_s, int(now_s * 500_000), 0, 0, memory_bytes=1e6)
 
     def close(self):
         self.closed = True

@@ -14,7 +14,7 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.limits import Limits
 from carico_agent.schedule.admission import review
-from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.cluster import Cluster, PublishedNode
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from tests.kube.small_server import SmallServer
@@ -25,7 +25,7 @@ LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 def extender(server: SmallServer, amount: int | None) -> Extender:
     client: Any = server
     cluster = Cluster(client, RESOURCE)
-    cluster.nodes_listed([Published("a", 8.0, 0.0, 100.0, 64.0, amount)])
+    cluster.nodes_listed([PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)])
     cluster.pods_listed([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()

@@ -11,7 +11,7 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.times import rfc3339
-from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.cluster import Cluster, PublishedNode
 from carico_agent.schedule.expired import CALM_S, ExpiredNodes
 from tests.kube.small_server import SmallServer
 
@@ -34,7 +34,7 @@ async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
     """Node a offers 8, one Pod there holds 2, and its agent's last heartbeat is so old."""
     client: Any = server
     cluster = Cluster(client, RESOURCE)
-    cluster.nodes_listed([Published("a", 8.0, age_s, 150.0, 64.0, 8)])
+    cluster.nodes_listed([PublishedNode("a", 8.0, age_s, 150.0, 64.0, 8)])
     held: Object = {"containers": [{"resources": {"requests": {RESOURCE: "2"}}}], "nodeName": "a"}
     pod = {"metadata": {"uid": "u", "name": "u"}, "spec": held, "status": {"phase": "Running"}}
     cluster.pods_listed([facts(pod, RESOURCE)])

@@ -14,7 +14,7 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule import wire
-from carico_agent.schedule.cluster import Cluster, Heartbeat, Published, read_heartbeat, read_node
+from carico_agent.schedule.cluster import Cluster, Heartbeat, PublishedNode, read_heartbeat, read_node
 from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
@@ -35,7 +35,7 @@ def replica(
 ) -> tuple[Extender, Cluster]:
     client: Any = server
     cluster = Cluster(client)
-    cluster.nodes_listed([Published(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
+    cluster.nodes_listed([PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
     cluster.pods_listed([])
     for watch in (cluster._nodes_watch, cluster._pods_watch):
         watch.synced.set()
@@ -128,7 +128,7 @@ def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
     for what, *how in changes:
         if what == "node":
             name, gone, slots, age_s = how
-            cluster.node_changed(gone, Published(name, slots, age_s, 100.0, 2.0))
+            cluster.node_changed(gone, PublishedNode(name, slots, age_s, 100.0, 2.0))
         elif what == "pod":
             name, gone, uid, phase = how
             cluster.pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
@@ -225,7 +225,7 @@ async def test_no_binding_while_blind() -> None:
 
 async def test_unknown_nodes_may_be_left_to_others() -> None:
     extender, cluster = replica(SmallServer(), {}, PodCapacity(PodCapacitySettings(open_when_unknown=True)))
-    cluster.node_changed(False, Published("plain"))
+    cluster.node_changed(False, PublishedNode("plain"))
     assert filtered(extender, arguments("u", "plain"))["NodeNames"] == ["plain"]
     assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
     assert (await extender.bind(binding("u", "plain")))["Error"] == ""
@@ -258,14 +258,14 @@ def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
         return stale.refusal(cluster.nodes["a"], PendingPod("u"), time.monotonic())
 
     cluster.heartbeats_listed([read_heartbeat(lease(500.0), now_s)])  # before the node is known
-    cluster.nodes_listed([Published("a", 8.0, 400.0, 150.0, 64.0)])
+    cluster.nodes_listed([PublishedNode("a", 8.0, 400.0, 150.0, 64.0)])
     assert str(refusal()).startswith("stale")
     cluster.heartbeat_changed(False, read_heartbeat(lease(10.0), now_s))
     assert refusal() is None
-    cluster.node_changed(False, Published("a", 6.0, 300.0, 150.0, 64.0))
+    cluster.node_changed(False, PublishedNode("a", 6.0, 300.0, 150.0, 64.0))
     assert refusal() is None
     cluster.heartbeat_changed(True, Heartbeat("a"))
     assert str(refusal()).startswith("stale")
-    cluster.node_changed(False, Published("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
+    cluster.node_changed(False, PublishedNode("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
     assert refusal() is None
     assert not cluster.synced

@@ -8,7 +8,7 @@ import pytest
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import overview
-from carico_agent.schedule.cluster import Cluster, Published
+from carico_agent.schedule.cluster import Cluster, PublishedNode
 from tests.page.cluster_sample import sample_cluster
 
 WEB = {"shop/web": KindOnNode((0.5, 1e8, nan, nan), pods=2)}
@@ -20,10 +20,10 @@ def cluster() -> Cluster:
     made = sample_cluster()
     made.nodes_listed(
         [
-            Published("a", 6.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((1.6, 1e9, nan, nan), kinds=WEB)),
-            Published("b", 2.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 5e7, nan, nan), kinds=WEB)),
-            Published("c", 9.0, 400.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 1e9, nan, nan), kinds=WEB)),
-            Published("d"),
+            PublishedNode("a", 6.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((1.6, 1e9, nan, nan), kinds=WEB)),
+            PublishedNode("b", 2.0, 10.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 5e7, nan, nan), kinds=WEB)),
+            PublishedNode("c", 9.0, 400.0, 150.0, cpu=4.0, kinds=NodeKinds((5.0, 1e9, nan, nan), kinds=WEB)),
+            PublishedNode("d"),
         ]
     )
     return made

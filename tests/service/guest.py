@@ -38,8 +38,8 @@ failed = []
 
 
 def check(name, ok, detail=""):
-    said = " / ".join(str(detail).strip()[-300:].splitlines())
-    print(f"{time.monotonic():4.0f} s  {'ok    ' if ok else 'NOT OK'} {name}  [{said}]", flush=True)
+    result = " / ".join(str(detail).strip()[-300:].splitlines())
+    print(f"{time.monotonic():4.0f} s  {'ok    ' if ok else 'NOT OK'} {name}  [{result}]", flush=True)
     if not ok:
         failed.append(name)
 
@@ -105,36 +105,36 @@ def field(name):
 
 def first_minutes():
     """Two commands from nothing to a number: install, and start."""
-    code, said = sh(
+    code, result = sh(
         "python3 -m venv /opt/carico && PIP_NO_COMPILE=1 /opt/carico/bin/pip install -q --no-index "
         "--find-links /payload/wheels /payload/carico_agent-*.whl",
         1500,
     )
-    check("one command installs", code == 0, said)
+    check("one command installs", code == 0, result)
     terminal = {name: value for name, value in os.environ.items() if name != "INVOCATION_ID"}  # systemd's, not a user's
     agent = subprocess.Popen(
         [CARICO, "agent"], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, env=terminal
     )
     try:
         check("the second answers", answers())
-        code, said = sh(f"{CARICO} status")
-        check("`carico status` prints a number", code == 0 and "room for" in said, said.splitlines()[:1])
-        code, said = sh(f"{CARICO} doctor")
-        check("`carico doctor` is content", code == 0, said)
+        code, result = sh(f"{CARICO} status")
+        check("`carico status` prints a number", code == 0 and "room for" in result, result.splitlines()[:1])
+        code, result = sh(f"{CARICO} doctor")
+        check("`carico doctor` is content", code == 0, result)
     finally:
         agent.terminate()
-        said = agent.communicate(timeout=120)[0]
+        result = agent.communicate(timeout=120)[0]
     check(
         "it ends when told to, and printed a line a second",
-        agent.returncode == 0 and "Pod-Capacity" in said,
-        said.splitlines()[-1:],
+        agent.returncode == 0 and "Pod-Capacity" in result,
+        result.splitlines()[-1:],
     )
 
 
 def service():
     """One command more: a hardened service."""
-    code, said = sh(f"{CARICO} install --systemd")
-    check("one command makes a service", code == 0, said)
+    code, result = sh(f"{CARICO} install --systemd")
+    check("one command makes a service", code == 0, result)
     check("the service answers", answers(), ask().get("pod_capacity"))
     main = pid()
     check("as a user of its own", Path(f"/proc/{main}").owner() == "carico", Path(f"/proc/{main}").owner())
@@ -146,31 +146,31 @@ def service():
         classes.count(os.SCHED_RR) == 1 and classes.count(os.SCHED_OTHER) == len(classes) - 1,
         classes,
     )
-    code, said = sh("systemctl show -p CPUQuotaPerSecUSec,MemoryMax,WatchdogUSec,NRestarts " + UNIT)
+    code, result = sh("systemctl show -p CPUQuotaPerSecUSec,MemoryMax,WatchdogUSec,NRestarts " + UNIT)
     check(
         "limited and watched",
-        "CPUQuotaPerSecUSec=500ms" in said
-        and "MemoryMax=167772160" in said
-        and "WatchdogUSec=30s" in said
-        and "NRestarts=0" in said,
-        said,
+        "CPUQuotaPerSecUSec=500ms" in result
+        and "MemoryMax=167772160" in result
+        and "WatchdogUSec=30s" in result
+        and "NRestarts=0" in result,
+        result,
     )
-    code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
-    check("exposure at most 1.5", code == 0 and float(said.split(":")[1].split()[0]) <= 1.5, said)
+    code, result = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
+    check("exposure at most 1.5", code == 0 and float(result.split(":")[1].split()[0]) <= 1.5, result)
 
 
 def rights():
-    code, said = sh(f"stat -c '%U:%G %a' {SOCKET}")
-    check("the socket is the group's", said.strip() == "carico:carico 660", said)
+    code, result = sh(f"stat -c '%U:%G %a' {SOCKET}")
+    check("the socket is the group's", result.strip() == "carico:carico 660", result)
     sh("useradd -m -G carico friend; useradd -m stranger")
-    code, said = sh(f"su friend -c '{CARICO} status'")
-    check("the group may ask", code == 0 and "room for" in said, said.splitlines()[:1])
+    code, result = sh(f"su friend -c '{CARICO} status'")
+    check("the group may ask", code == 0 and "room for" in result, result.splitlines()[:1])
     check("others may not", sh(f"su stranger -c '{CARICO} status'")[0] == 1)
     Path("/tmp/reload.py").write_text(
         "from carico_agent.client import AgentClient; AgentClient().request('POST', '/v1/reload')"
     )
-    code, said = sh("su friend -c '/opt/carico/bin/python /tmp/reload.py'")
-    check("but not change the process", "root and the agent's own user only, not for uid 1000" in said, said)
+    code, result = sh("su friend -c '/opt/carico/bin/python /tmp/reload.py'")
+    check("but not change the process", "root and the agent's own user only, not for uid 1000" in result, result)
 
 
 def reloads():
@@ -178,16 +178,16 @@ def reloads():
     head, mark, rest = config.partition("[socket]")
     CONFIG.write_text(head + mark + rest.replace("\nttl_s = 5.0\n", "\nttl_s = 9.0\n", 1))
     sh(f"systemctl reload {UNIT}")
-    said = logged("configuration read again")
+    result = logged("configuration read again")
     check(
         "SIGHUP: the new configuration is taken over, by the next number",
-        "socket.ttl_s: 5.0 → 9.0" in said and until(lambda: ask().get("ttl_s") == 9, 60),
-        said,
+        "socket.ttl_s: 5.0 → 9.0" in result and until(lambda: ask().get("ttl_s") == 9, 60),
+        result,
     )
     CONFIG.write_text(config + "\n[nonsense]\n")
     sh(f"systemctl reload {UNIT}")
-    said = logged("the old one stays")
-    check("a broken one changes nothing", "nonsense" in said and ask()["ttl_s"] == 9 and pid() == before, said)
+    result = logged("the old one stays")
+    check("a broken one changes nothing", "nonsense" in result and ask()["ttl_s"] == 9 and pid() == before, result)
     CONFIG.write_text(config)
 
 
@@ -280,15 +280,15 @@ def high():
 
 def tuning():
     CONFIG.write_text(TUNING)
-    code, said = sh(f"{CARICO} install --systemd --tuning --containerd")
-    check("the tuning variant runs", code == 0 and answers(), said)
+    code, result = sh(f"{CARICO} install --systemd --tuning --containerd")
+    check("the tuning variant runs", code == 0 and answers(), result)
     check(
         "with one capability, as its own user",
         int(field("CapEff"), 16) == 2 and int(field("CapBnd"), 16) == 2 and Path(f"/proc/{pid()}").owner() == "carico",
         field("CapEff"),
     )
-    code, said = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
-    check("exposure at most 1.9", code == 0 and float(said.split(":")[1].split()[0]) <= 1.9, said)
+    code, result = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
+    check("exposure at most 1.9", code == 0 and float(result.split(":")[1].split()[0]) <= 1.9, result)
     heard = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
     check("containerd is heard", heard, ask().get("runtime"))
     CONFIG.write_text(TUNING + "[containerd]\nenabled = false\n")  # the Pod below is the tree's, not containerd's
@@ -307,19 +307,19 @@ def tuning():
 
 def home_and_away():
     CONFIG.unlink()
-    code, said = sh(
+    code, result = sh(
         "cp -a /opt/carico /root/carico && sed -i 's|/opt/carico|/root/carico|g' /root/carico/bin/carico "
         "&& /root/carico/bin/carico install --systemd"
     )
-    check("it runs from below a home folder", code == 0 and answers(), said)
+    check("it runs from below a home folder", code == 0 and answers(), result)
     seen = sh(f"nsenter -t {pid()} -m -- ls /root")[1].split()
     check("which it otherwise does not see", seen == ["carico"], seen)
-    code, said = sh("/root/carico/bin/carico uninstall --purge")
+    code, result = sh("/root/carico/bin/carico uninstall --purge")
     left = sh("find /etc /run /var/lib /usr/lib/systemd -name 'carico*'")[1].split()
     check(
         "uninstall leaves nothing",
         code == 0 and not left and sh(f"systemctl is-active {UNIT}")[0] != 0,
-        f"{left} {said}",
+        f"{left} {result}",
     )
     sh("rm -r /root/carico")
 

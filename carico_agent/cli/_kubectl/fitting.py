@@ -9,8 +9,8 @@ from math import floor, inf, isfinite
 
 from carico_agent.cli._kubectl.cells import Cell, number
 from carico_agent.cli._kubectl.nodes import INVALID, NodeView
-from carico_agent.cli._kubectl.pods import PodView, by_node
-from carico_agent.cli._kubectl.tables import Column, Row, Table
+from carico_agent.cli._kubectl.pods import PodRow, by_node
+from carico_agent.cli._kubectl.tables import Column, Table, TableRow
 from carico_agent.kube.kinds import RESOURCES
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.fit import Wanted
@@ -30,7 +30,7 @@ COLUMNS = (
 requests nothing either: one core), number (the node publishes no room: its Pod-Capacity), stale, unpublished."""
 
 
-def fit_table(cluster: Cluster, views: Mapping[str, NodeView], pods: list[PodView], wanted: Wanted) -> Table:
+def fit_table(cluster: Cluster, views: Mapping[str, NodeView], pods: list[PodRow], wanted: Wanted) -> Table:
     """One row per node."""
     nodes, now_s = cluster.table.all(), time.monotonic()
     pod = PendingPod(
@@ -47,7 +47,7 @@ def fit_table(cluster: Cluster, views: Mapping[str, NodeView], pods: list[PodVie
         fits, limiting, basis = _fits(nodes, room, pod, at) if view.state not in INVALID else (0.0, "", view.state)
         alone, by = requests_allow(wanted, view, bound.get(name, []))
         rows.append(
-            Row(
+            TableRow(
                 {
                     "node": Cell(name),
                     "fits": number(fits, "pods"),
@@ -75,7 +75,7 @@ def _fits(nodes: NodeColumns, room: KindRoom | None, pod: PendingPod, at: int) -
     return (fits, limiting, basis) if fits <= places else (places, "slots", basis)
 
 
-def requests_allow(wanted: Wanted, view: NodeView, pods: list[PodView]) -> tuple[float | None, str]:
+def requests_allow(wanted: Wanted, view: NodeView, pods: list[PodRow]) -> tuple[float | None, str]:
     """How many more requests alone would allow, and what limits; None where nothing is known of them."""
     if wanted.cpu is None and wanted.memory is None:
         return None, ""

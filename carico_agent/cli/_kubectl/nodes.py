@@ -16,8 +16,8 @@ from math import inf, isfinite
 from typing import Any
 
 from carico_agent.cli._kubectl.cells import Cell, number
-from carico_agent.cli._kubectl.pods import UNITS, Amount, PodView, by_node
-from carico_agent.cli._kubectl.tables import Column, Row, Table, label_columns
+from carico_agent.cli._kubectl.pods import UNITS, Amount, PodRow, by_node
+from carico_agent.cli._kubectl.tables import Column, Table, TableRow, label_columns
 from carico_agent.kube.client import Object
 from carico_agent.kube.kinds import RESOURCES, NodeKinds, decode
 from carico_agent.kube.names import ANNOTATIONS, KINDS, POD_CAPACITY, SLOTS, STATUS
@@ -164,7 +164,7 @@ def _pair(table: Object) -> Amount:
 # ---- the table
 
 
-def nodes_table(nodes: Sequence[NodeView], pods: Sequence[PodView], labels: list[str]) -> Table:
+def nodes_table(nodes: Sequence[NodeView], pods: Sequence[PodRow], labels: list[str]) -> Table:
     """One row per node, and what they are together."""
     bound = by_node(pods)
     rows = [_row(node, bound.get(node.name, []), labels) for node in nodes]
@@ -172,7 +172,7 @@ def nodes_table(nodes: Sequence[NodeView], pods: Sequence[PodView], labels: list
     return Table("nodes", (*COLUMNS, *label_columns(labels)), tuple(rows), total(rows))
 
 
-def _row(node: NodeView, pods: Sequence[PodView], labels: list[str]) -> Row:
+def _row(node: NodeView, pods: Sequence[PodRow], labels: list[str]) -> TableRow:
     valid, status = node.state not in INVALID, node.status
     held = sum(pod.facts.holds for pod in pods)
     cells = {
@@ -196,14 +196,14 @@ def _row(node: NodeView, pods: Sequence[PodView], labels: list[str]) -> Row:
         cells[f"{resource}-requests"] = number(requests, unit, whole)
         cells[f"{resource}-limits"] = number(limits, unit, whole)
         cells[f"{resource}-use"] = number(_used(room, node, resource), unit, whole)
-    return Row(cells)
+    return TableRow(cells)
 
 
-def _requests(pod: PodView) -> Amount:
+def _requests(pod: PodRow) -> Amount:
     return pod.requests
 
 
-def _limits(pod: PodView) -> Amount:
+def _limits(pod: PodRow) -> Amount:
     return pod.limits
 
 
@@ -211,7 +211,7 @@ def _used(room: float | None, node: NodeView, resource: str) -> float | None:
     return None if room is None else max(0.0, CEILINGS[resource] * node.capacity.of(resource) - room)
 
 
-def total(rows: Sequence[Row]) -> Row | None:
+def total(rows: Sequence[TableRow]) -> TableRow | None:
     """All nodes together; of what some nodes do not know, the others' sum."""
     if len(rows) < 2:
         return None
@@ -223,4 +223,4 @@ def total(rows: Sequence[Row]) -> Row | None:
         cells[key] = number(
             value if known else None, known[0].unit if known else "pods", sum(wholes) if wholes else None
         )
-    return Row(cells)
+    return TableRow(cells)

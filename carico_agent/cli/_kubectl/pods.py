@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from carico_agent.cli._kubectl.cells import Cell, number
-from carico_agent.cli._kubectl.tables import Column, Row, Table, label_columns
+from carico_agent.cli._kubectl.tables import Column, Table, TableRow, label_columns
 from carico_agent.kube.client import Object
 from carico_agent.kube.kinds import RESOURCES, NodeKinds
 from carico_agent.kube.pods import PodFacts, amount_of, asked_of, facts
@@ -43,24 +43,24 @@ class Amount:
 
 
 @dataclass(frozen=True, slots=True)
-class ContainerView:
+class ContainerRow:
     name: str
     requests: Amount
     limits: Amount
 
 
 @dataclass(frozen=True, slots=True)
-class PodView:
+class PodRow:
     """What is kept of a Pod object: a list of 100,000 of them does not stay in memory as such."""
 
     facts: PodFacts
-    containers: tuple[ContainerView, ...]
+    containers: tuple[ContainerRow, ...]
     requests: Amount
     limits: Amount
     labels: Mapping[str, str] = field(default_factory=dict)
 
 
-def pod_view(pod: Object, resource: str) -> PodView:
+def pod_view(pod: Object, resource: str) -> PodRow:
     """Read one Pod object.
 
     >>> limit = {"resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}}
@@ -70,7 +70,7 @@ def pod_view(pod: Object, resource: str) -> PodView:
     (2.0, 1.0, [0.25, 0.0])
     """
     spec = pod.get("spec") or {}
-    return PodView(
+    return PodRow(
         facts(pod, resource),
         tuple(_container(one) for one in spec.get("containers") or ()),
         Amount(*asked_of(spec)),
@@ -79,16 +79,16 @@ def pod_view(pod: Object, resource: str) -> PodView:
     )
 
 
-def by_node(pods: Iterable[PodView]) -> dict[str, list[PodView]]:
+def by_node(pods: Iterable[PodRow]) -> dict[str, list[PodRow]]:
     """Those that are bound, and under "" those that wait."""
-    found: dict[str, list[PodView]] = {}
+    found: dict[str, list[PodRow]] = {}
     for pod in pods:
         found.setdefault(pod.facts.node, []).append(pod)
     return found
 
 
-def _container(container: Object) -> ContainerView:
-    return ContainerView(str(container.get("name", "")), _amounts(container, "requests"), _amounts(container, "limits"))
+def _container(container: Object) -> ContainerRow:
+    return ContainerRow(str(container.get("name", "")), _amounts(container, "requests"), _amounts(container, "limits"))
 
 
 def _amounts(container: Object, what: str) -> Amount:
@@ -99,7 +99,7 @@ def _amounts(container: Object, what: str) -> Amount:
 
 
 def pods_table(
-    pods: list[PodView], kinds: Mapping[str, NodeKinds], allocatable: Mapping[str, Amount], labels: list[str]
+    pods: list[PodRow], kinds: Mapping[str, NodeKinds], allocatable: Mapping[str, Amount], labels: list[str]
 ) -> Table:
     """One row per Pod and one below it per container. Requests are shown as a part of the node, use as a part of what
     the Pod requests."""
@@ -108,7 +108,7 @@ def pods_table(
     return Table("pods", (*COLUMNS, *label_columns(labels)), tuple(rows), parts="containers")
 
 
-def _pod_row(pod: PodView, kinds: NodeKinds | None, node: Amount | None, labels: list[str]) -> Row:
+def _pod_row(pod: PodRow, kinds: NodeKinds | None, node: Amount | None, labels: list[str]) -> TableRow:
     seen, listed = pod.facts, None if kinds is None else kinds.kinds.get(pod.facts.kind)
     cells = {
         "namespace": Cell(seen.namespace),
@@ -123,12 +123,12 @@ def _pod_row(pod: PodView, kinds: NodeKinds | None, node: Amount | None, labels:
     for resource, unit in UNITS.items():
         cost = None if listed is None else listed.cost[RESOURCES.index(resource)]
         cells[f"{resource}-use"] = number(cost, unit, pod.requests.of(resource) or None)
-    return Row(cells, tuple(_container_row(seen, one, node) for one in pod.containers))
+    return TableRow(cells, tuple(_container_row(seen, one, node) for one in pod.containers))
 
 
-def _container_row(pod: PodFacts, container: ContainerView, node: Amount | None) -> Row:
+def _container_row(pod: PodFacts, container: ContainerRow, node: Amount | None) -> TableRow:
     named = {"namespace": Cell(pod.namespace), "pod": Cell(pod.name), "container": Cell(container.name)}
-    return Row({**named, "node": Cell(pod.node), **_asked(container.requests, container.limits, node)})
+    return TableRow({**named, "node": Cell(pod.node), **_asked(container.requests, container.limits, node)})
 
 
 def _asked(requests: Amount, limits: Amount, node: Amount | None) -> dict[str, Cell]:

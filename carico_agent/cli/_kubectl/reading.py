@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from carico_agent.cli._kubectl.nodes import NodeView, node_view, slim
-from carico_agent.cli._kubectl.pods import PodView, pod_view
+from carico_agent.cli._kubectl.pods import PodRow, pod_view
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
 from carico_agent.kube.names import RESOURCE
@@ -42,7 +42,7 @@ class Seen:
     """What could be read. `nodes` None: this user may not list nodes."""
 
     nodes: list[Object] | None = None
-    pods: list[PodView] = field(default_factory=list)
+    pods: list[PodRow] = field(default_factory=list)
     heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -78,7 +78,7 @@ async def _read_nodes(client: KubeClient, scope: Scope, seen: Seen) -> None:
 async def _read_pods(client: KubeClient, scope: Scope, seen: Seen) -> None:
     only = scope.only or (scope.namespace if seen.nodes is None else "")
 
-    def pick(pod: Object) -> PodView:
+    def pick(pod: Object) -> PodRow:
         return pod_view(pod, scope.resource)
 
     try:

@@ -29,7 +29,7 @@ SHOWN = 8
 
 
 @dataclass
-class Answer:
+class WhyAnswer:
     """About one Pod. `found`: nodes by reason (schedule/explain.py); None: nobody could say."""
 
     namespace: str
@@ -47,16 +47,16 @@ class Answer:
         return bool(self.node) or self.phase in ("Succeeded", "Failed")
 
     def body(self) -> dict[str, Any]:
-        told = {"namespace": self.namespace, "pod": self.name, "phase": self.phase, "node": self.node or None}
-        return {**told, "source": self.source or None, **(self.found or {}), "event": self.event or None}
+        received = {"namespace": self.namespace, "pod": self.name, "phase": self.phase, "node": self.node or None}
+        return {**received, "source": self.source or None, **(self.found or {}), "event": self.event or None}
 
 
-async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -> Answer:
+async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -> WhyAnswer:
     """`extender`: its URL, else its Service is asked. Raises KubeError when there is no such Pod for this user."""
     namespace = scope.only or scope.namespace
     pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
     phase, node = (pod.get("status") or {}).get("phase") or "", (pod.get("spec") or {}).get("nodeName") or ""
-    answer = Answer(namespace, name, str(phase), str(node))
+    answer = WhyAnswer(namespace, name, str(phase), str(node))
     if answer.settled:
         return answer
     answer.event = await _event(client, answer)
@@ -69,7 +69,7 @@ async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -
     return answer
 
 
-async def _event(client: KubeClient, answer: Answer) -> str:
+async def _event(client: KubeClient, answer: WhyAnswer) -> str:
     """What kube-scheduler last wrote about the Pod."""
     selector = f"involvedObject.kind=Pod,involvedObject.name={answer.name},reason=FailedScheduling"
     try:
@@ -102,7 +102,7 @@ async def _ask(client: KubeClient, scope: Scope, uid: str, extender: str) -> dic
         raise KubeError(f"{extender} cannot be reached: {error or 'no answer'}") from error
 
 
-async def _compute(client: KubeClient, scope: Scope, pod: Object, answer: Answer) -> None:
+async def _compute(client: KubeClient, scope: Scope, pod: Object, answer: WhyAnswer) -> None:
     seen = await read(client, Scope(scope.namespace, "", "", scope.resource, scope.lease_namespace))
     answer.notes += seen.notes
     if seen.nodes is None:
@@ -112,7 +112,7 @@ async def _compute(client: KubeClient, scope: Scope, pod: Object, answer: Answer
     answer.source, answer.found = "annotations and Leases (policy pod-capacity)", explained(extender.why_pod(pod))
 
 
-def describe(answer: Answer) -> str:
+def describe(answer: WhyAnswer) -> str:
     """For people."""
     who = f"{answer.namespace}/{answer.name}"
     if answer.settled:

@@ -25,11 +25,11 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class TableRow:
     """Cells by key; `below` are parts of it (the containers of a Pod), which stay with it."""
 
     cells: Mapping[str, Cell]
-    below: tuple["Row", ...] = ()
+    below: tuple["TableRow", ...] = ()
 
     def cell(self, key: str) -> Cell:
         return self.cells.get(key) or Cell()
@@ -41,8 +41,8 @@ class Table:
 
     name: str
     columns: tuple[Column, ...]
-    rows: tuple[Row, ...]
-    total: Row | None = None
+    rows: tuple[TableRow, ...]
+    total: TableRow | None = None
     parts: str = ""
 
     def keyed(self, text: str) -> str:
@@ -62,11 +62,11 @@ def label_columns(labels: Iterable[str]) -> tuple[Column, ...]:
     return tuple(Column(label, label=True) for label in labels)
 
 
-def sort(table: Table, by: str, reverse: bool = False) -> tuple[Row, ...]:
+def sort(table: Table, by: str, reverse: bool = False) -> tuple[TableRow, ...]:
     """Numbers from high to low, texts from a to z, what is unknown last; `by` ends in % to sort by per cent."""
     key, by_percent = table.keyed(by.removesuffix("%")), by.endswith("%")
 
-    def value(row: Row) -> float | str | None:
+    def value(row: TableRow) -> float | str | None:
         cell = row.cell(key)
         return cell.percent if by_percent else cell.value
 
@@ -85,7 +85,7 @@ class Threshold:
     percent: bool
     below: bool = False
 
-    def holds(self, row: Row, key: str) -> bool:
+    def holds(self, row: TableRow, key: str) -> bool:
         """What is unknown is neither above nor below."""
         cell = row.cell(key)
         value = cell.percent if self.percent else cell.value
@@ -107,7 +107,7 @@ def threshold(text: str, below: bool = False) -> Threshold:
         raise ValueError(f"{text!r}: a threshold such as cpu=80%, cpu=2 or memory=10Gi is expected") from error
 
 
-def limited(table: Table, thresholds: Iterable[Threshold]) -> tuple[Row, ...]:
+def limited(table: Table, thresholds: Iterable[Threshold]) -> tuple[TableRow, ...]:
     """The rows for which all of them hold; raises ValueError for an unknown column."""
     rows = table.rows
     for one in thresholds:
@@ -145,7 +145,7 @@ def as_object(table: Table) -> dict[str, Any]:
     return body | ({"total": _row(table, table.total)} if table.total else {})
 
 
-def _row(table: Table, row: Row) -> dict[str, Any]:
+def _row(table: Table, row: TableRow) -> dict[str, Any]:
     body: dict[str, Any] = {}
     for column in table.columns:
         if (cell := row.cells.get(column.key)) is None:

@@ -2,7 +2,7 @@
 
 from carico_agent.recommend import forecast
 from carico_agent.recommend.arima import fit
-from carico_agent.recommend.method import Estimate, Evidence, Method, Options, Resource
+from carico_agent.recommend.method import Evidence, Method, Options, Resource, ResourceNeed
 from carico_agent.recommend.series import Array
 
 
@@ -10,7 +10,7 @@ class Arima(Method):
     name = "arima"
     summary = "an ARIMA forecast plus its deviation; for the next minutes (experimental)"
 
-    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> Estimate:
+    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         def made(x: Array, steps: int) -> tuple[Array, Array]:
             found = fit(x)
             return found.forecast(steps), found.deviation(steps, options.variance)

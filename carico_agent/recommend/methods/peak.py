@@ -2,22 +2,22 @@
 
 import numpy as np
 
-from carico_agent.recommend.method import Estimate, Evidence, Method, Options, Resource, amount
+from carico_agent.recommend.method import Evidence, Method, Options, Resource, ResourceNeed, amount
 
 
 class Peak(Method):
     name = "peak"
     summary = "the highest value of the last two hours, plus the margin"
 
-    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> Estimate:
+    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         tails = [tail for tail in seen.tails[resource] if tail.size]
         factor = 1 + options.margin
         if not tails:  # a checkpoint has no minutes
             highest = seen.histogram(resource).highest()
             why = f"the highest bucket ever seen is {amount(resource, highest)}, plus {options.margin:.0%}"
-            return Estimate(highest * factor, highest, highest * factor, self.name, (why,))
+            return ResourceNeed(highest * factor, highest, highest * factor, self.name, (why,))
         peak = max(float(tail.max()) for tail in tails)
         middle = max(float(np.median(tail)) for tail in tails)
         minutes = max(tail.size for tail in tails)
         why = f"the highest of the last {minutes} minutes is {amount(resource, peak)}, plus {options.margin:.0%}"
-        return Estimate(peak * factor, middle, max(peak, seen.highest[resource]) * factor, self.name, (why,))
+        return ResourceNeed(peak * factor, middle, max(peak, seen.highest[resource]) * factor, self.name, (why,))

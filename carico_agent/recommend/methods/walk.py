@@ -7,7 +7,7 @@ import numpy as np
 
 from carico_agent.recommend import forecast
 from carico_agent.recommend.arima import LEAST_SAMPLES, CannotFit
-from carico_agent.recommend.method import Estimate, Evidence, Method, Options, Resource
+from carico_agent.recommend.method import Evidence, Method, Options, Resource, ResourceNeed
 from carico_agent.recommend.series import Array
 
 
@@ -23,5 +23,5 @@ class Walk(Method):
     name = "walk"
     summary = "the last value plus a deviation that grows with time; for the next minutes"
 
-    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> Estimate:
+    def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         return forecast.estimate(self.name, walk, resource, seen, options)

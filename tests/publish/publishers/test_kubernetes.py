@@ -179,12 +179,12 @@ async def test_pods_that_hold_nothing_take_places_too() -> None:
 async def test_a_number_that_jumps_publishes_its_low_side() -> None:
     """Up and down by three every second: no place appears that is gone a second later, and falls are not held back."""
     bench = Bench(min_interval_s=1.0)
-    said = []
+    written = []
     for second in range(60):
         bench.tell((8.4, 11.4, 5.4)[second % 3])
         await bench.step(1)
-        said.append(bench.amount)
-    assert set(said[3:]) == {5}
+        written.append(bench.amount)
+    assert set(written[3:]) == {5}
     for second in range(10):
         bench.tell(9.4)
         await bench.step(1)

@@ -75,5 +75,5 @@ def test_the_command_names_the_choices(tmp_path: Path, capsys: pytest.CaptureFix
     config = tmp_path / "config.toml"
     config.write_text('[extender]\npolicy = "packd"\n')
     assert main(["extender", "--config", str(config), "--kubeconfig", "/nonexistent"]) == 2
-    said = capsys.readouterr().err
-    assert "vector-dot; did you mean packed?" in said and said.count("\n") == 1
+    result = capsys.readouterr().err
+    assert "vector-dot; did you mean packed?" in result and result.count("\n") == 1
