@@ -16,7 +16,7 @@ import pytest
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.app.plane import PlaneServer
 from carico_agent.burst.families import families as burst_families
-from carico_agent.burst.lease import LeaderLease
+from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.plane.diagnosis import ComponentRow, PlaneDiagnosis
 from carico_agent.plane.observer import Look
@@ -65,7 +65,7 @@ def service_families(folder: Path) -> list[metrics.Family]:
     plane.look = Look(PlaneDiagnosis(60.0, [row], [], [], {}, 2.0, False, "", ""), "", {}, fresh=True)
     stage = Served()
     stage.wait_at_home("a")
-    lease = LeaderLease(stage.home, "carico", "me")  # type: ignore[arg-type]
+    lease = LeaderLease(stage.home, "carico", "carico-burst", "me")  # type: ignore[arg-type]
     burst = burst_families(stage.service, lease, stage.home, OwnCost(), dropped=0)  # type: ignore[arg-type]
     return [*extender._families(), *plane._families(), *burst]
 

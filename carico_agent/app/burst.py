@@ -19,7 +19,6 @@ from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
 from carico_agent.burst.feeds import target_watch, watches
-from carico_agent.burst.lease import LeaderLease
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
@@ -38,6 +37,7 @@ from carico_agent.kube.access import Access, from_kubeconfig, in_cluster
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.health import Health
+from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.net.address import is_loopback, split_listen
 from carico_agent.net.buckets import TokenBucket
@@ -122,7 +122,7 @@ class BurstDaemon:
         self.events, self.models = JobEvents(), Models(own.models)
         self.supervisor = Supervisor()
         self.lease = LeaderLease(
-            self.clients.home, own.lease_namespace, f"{socket.gethostname()}-{os.getpid()}", own.lease_s
+            self.clients.home, own.lease_namespace, "carico-burst", f"{socket.gethostname()}-{os.getpid()}", own.lease_s
         )
         self.service: BurstService | None = None
         self.dispatcher: Dispatcher | None = None

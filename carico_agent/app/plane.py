@@ -17,11 +17,11 @@ from carico_agent.app.kubernetes import access_of
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.health import Health
+from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import ApiError, Handler, HttpServer, answer
 from carico_agent.plane.control import MOST_MISSED, Step, decide
-from carico_agent.plane.lease import InstanceLease
 from carico_agent.plane.observer import Look, Observer
 from carico_agent.plane.seats import NAME, Levels, Reserve
 from carico_agent.plane.shares import ServerSeats, seats_of
@@ -100,7 +100,7 @@ class SeatKeeper:
         self._settings, self._note = settings, note
         self._reserve = Reserve(client)
         identity = f"{socket.gethostname()}:{note.path.parent}"
-        self.lease = InstanceLease(client, own.namespace, identity, max(15.0, 3 * own.period_s))
+        self.lease = LeaderLease(client, own.namespace, "carico-plane", identity, max(15.0, 3 * own.period_s))
         self.server = ServerSeats()
         self.step = Step("hold", why="starting")
         self.levels = Levels()

@@ -1,8 +1,8 @@
 """/metrics of `carico burst`."""
 
-from carico_agent.burst.lease import LeaderLease
 from carico_agent.burst.service import BurstService
 from carico_agent.kube.client import KubeClient
+from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.supervise.cost import OwnCost
 

@@ -16,12 +16,12 @@ from typing import Any
 
 from carico_agent.burst.choice import POLICIES, JobNeeds, TargetOffer
 from carico_agent.burst.cluster import asked_of, take
-from carico_agent.burst.lease import LeaderLease
 from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.burst.service import BurstService
 from carico_agent.kube.client import MERGE, KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.kube.health import Health
+from carico_agent.kube.leader import LeaderLease
 
 log = logging.getLogger(__name__)
 

@@ -60,7 +60,7 @@ class ExpiredNodes:
             self._well_since_s = now_s
         silent = self.silent(now_s)
         self._reported.intersection_update(silent)
-        if now_s - self._well_since_s < CALM_S or not silent or not await self._leader.hold():
+        if now_s - self._well_since_s < CALM_S or not silent or not await self._leader.hold(now_s):
             return
         for name in silent[:NODES_PER_ROUND]:
             await self._lower(name)

@@ -75,7 +75,7 @@ class SmallServer:
         if body["metadata"].get("resourceVersion", newest) != newest:
             await self.pause()
             raise Refused(409, "conflict")
-        notes = {**(old["metadata"].get("annotations") or {}), **body["metadata"]["annotations"]}
+        notes = {**(old["metadata"].get("annotations") or {}), **body["metadata"].get("annotations", {})}
         meta = {**old["metadata"], "annotations": {key: text for key, text in notes.items() if text is not None}}
         spec = {**(old.get("spec") or {}), **(body.get("spec") or {})}
         return await self._store(self.leases, name, {**old, "metadata": meta, "spec": spec})

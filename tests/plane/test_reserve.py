@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from carico_agent.kube.errors import Refused
-from carico_agent.plane.lease import InstanceLease
+from carico_agent.kube.leader import LeaderLease
 from carico_agent.plane.seats import NAME, NoFairness, Reserve
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"
@@ -120,8 +120,8 @@ async def test_made_by_somebody_else_meanwhile() -> None:
     assert "not made by carico" in await ours.remove()
 
 
-def lease(api: Api, who: str) -> InstanceLease:
-    return InstanceLease(api, "carico", who, 30.0)  # type: ignore[arg-type]
+def lease(api: Api, who: str) -> LeaderLease:
+    return LeaderLease(api, "carico", "carico-plane", who, 30.0)  # type: ignore[arg-type]
 
 
 async def test_one_holds_the_other_waits() -> None:

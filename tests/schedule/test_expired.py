@@ -91,6 +91,6 @@ async def test_one_replica_does_it() -> None:
     server = Server()
     client: Any = server
     first, second = (LeaderLease(client, "carico", "carico-extender", name) for name in ("1", "2"))
-    assert [await first.hold(), await second.hold(), await first.hold()] == [True, False, True]
-    server.leases["carico-extender"]["spec"]["renewTime"] = rfc3339(time.time() - 31.0, "microseconds")
-    assert [await second.hold(), await first.hold()] == [True, False]
+    assert [await first.hold(0.0), await second.hold(0.0), await first.hold(10.0)] == [True, False, True]
+    assert not await second.hold(40.0), "renewed at 10, and the second sees that only now"
+    assert [await second.hold(71.0), await first.hold(72.0)] == [True, False]
