@@ -125,7 +125,7 @@ class PodCapacity(Policy[PodCapacitySettings]):
         if not most > 0:
             return [0] * len(room)
         # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
-        scores: list[int] = np.fmax(0.0, TOP_SCORE * room / most).astype(int).tolist()
+        scores: list[int] = (TOP_SCORE * np.fmax(0.0, room) / most).astype(int).tolist()
         return scores
 
     def _room(self, nodes: NodeColumns, pod: PendingPod) -> Floats:

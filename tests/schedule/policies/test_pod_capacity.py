@@ -4,7 +4,7 @@ from math import ceil, inf, nan
 from random import Random
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from carico_agent.schedule.nodes import NodeColumns, NodeState, NodeTable, PendingPod
@@ -177,6 +177,7 @@ def test_many_are_answered_by_the_plain_rule(
 
 
 @given(st.lists(STATES, max_size=30))
+@example([NodeState("a", slots=1e-310), NodeState("b", slots=0.0, assigned=8)])
 def test_scores_of_many_are_scores_by_the_definition(states: list[NodeState]) -> None:
     room = [available(state) for state in states]
     most = max((r for r in room if r == r), default=0.0)
