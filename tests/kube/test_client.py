@@ -154,7 +154,7 @@ def a_pod(name: str, version: int) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("off_s", "said"), [(0, ""), (-3, ""), (-60, "ahead of the API server's"), (60, "behind the API server's")]
+    ("off_s", "result"), [(0, ""), (-3, ""), (-60, "ahead of the API server's"), (60, "behind the API server's")]
 )
 async def test_a_clock_that_is_off_is_noticed(script: Script, off_s: int, result: str) -> None:
     date = formatdate(time.time() + off_s, usegmt=True)
