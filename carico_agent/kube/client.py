@@ -236,6 +236,11 @@ class KubeClient:
         if isinstance(error, TimeoutError):
             return f"{self.access.server} does not answer within {self._timeout_s:g} s"
         cause = getattr(error, "os_error", error)
+        if isinstance(cause, PermissionError):  # IPAddressDeny of a unit, or a firewall of this machine
+            return (
+                f"{self.access.server} cannot be reached: this machine forbids it. For a service that was installed "
+                "before its configuration named an API server: `carico install --systemd` again"
+            )
         return f"{self.access.server} cannot be reached: {getattr(cause, 'strerror', None) or cause}"
 
     def _open(self) -> aiohttp.ClientSession:

@@ -2,6 +2,7 @@
 
 import asyncio
 import base64
+import errno
 import json
 import subprocess
 import sys
@@ -316,6 +317,14 @@ BAD = [
     (CONFIG.replace("client-key: own.key", "client-key-data: '***'"), "not base64"),
     (CONFIG, "own.key: No such file"),
 ]
+
+
+def test_a_service_that_may_only_reach_loopback_says_how_to_open_it(script: Script) -> None:
+    denied = PermissionError(errno.EPERM, "Operation not permitted")
+    assert "`carico install --systemd` again" in KubeClient(script.access())._why(denied)
+    assert "cannot be reached: Connection refused" in KubeClient(script.access())._why(
+        ConnectionRefusedError(errno.ECONNREFUSED, "Connection refused")
+    )
 
 
 @pytest.mark.parametrize(("text", "error"), BAD)
