@@ -380,4 +380,4 @@ def test_the_second_agent_of_a_node_refuses(cluster: Plane, start_agents: Start,
     assert first.stop() == 0
     assert other.stop() == 0
     again = start_agents("other", "--node", "n1", "--kubeconfig", kubeconfig, *STEADY)
-    wait_for(lambda: again.client().status()["kubernetes"] == "published", "the other one publishes", 30)
+    again.wait(lambda client: client.status()["kubernetes"] == "published")
