@@ -326,14 +326,15 @@ class NodeWriter:
         await self._lease.raise_(draft.offer, owner)
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
-        """The agent stops: nobody will correct the number, so what is not held is taken back. One try."""
-        published = self._published
-        if published is None or published.offer.resource is None or not self._mirror.pods_synced.is_set():
-            return
+        """The agent stops: nobody will correct the number, so what is not held is taken back, and the Lease names no
+        holder: another agent need not wait. One try."""
+        published, node = self._published, self._mirror.node
         self._lease.leave()
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
-                await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held()), self._board.status))
+                if published is not None and published.offer.resource is not None and self._mirror.pods_synced.is_set():
+                    await self._put(Draft(Summary(None, "stopped"), Offer(0, self._mirror.held()), self._board.status))
+                await self._lease.written_without_us([] if node is None else node.owner_references())
 
 
 class OtherAgent(KubeError):

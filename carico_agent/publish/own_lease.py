@@ -51,6 +51,7 @@ class OwnLease:
         self._seen_bound: dict[str, None] = {}
         self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
         self._written_s = -inf
+        self._named = False  # whether the Lease, as we wrote it, names us its holder
         self.writes = 0
 
     @property
@@ -82,6 +83,11 @@ class OwnLease:
     def leave(self) -> None:
         """What is written from now on names no holder: another agent need not wait."""
         self._identity = ""
+
+    async def written_without_us(self, owner: list[Object]) -> None:
+        """An offer that did not change was not written again: then the Lease still names us."""
+        if self._named:
+            await self.renew(owner)
 
     def pods_bound(self, uids: Iterable[str]) -> None:
         """These Pods are bound to this node by the watch: their claims are settled."""
@@ -142,6 +148,7 @@ class OwnLease:
             self._refused(refused)
             return {}
         self._offered, self._refusals, self._written_s = offer, 0, self._clock()
+        self._named = bool(self._identity)
         self.writes += 1
         return record.claims
 
