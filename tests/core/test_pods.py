@@ -47,5 +47,5 @@ def test_an_unknown_reading_keeps_what_was_known() -> None:
 
 @pytest.mark.parametrize("usage", [(0.1,), (-0.1, 0.0), (inf, 0.0)])
 def test_a_bad_sample_names_its_pod(usage: tuple[float, ...]) -> None:
-    with pytest.raises(ValueError, match="PodReadings a1"):
+    with pytest.raises(ValueError, match="Pod a1"):
         PodSample("a1", "web", usage).check(2)
