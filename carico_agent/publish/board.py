@@ -26,7 +26,7 @@ class StatusBoard:
         self.sequence = 0
         self._clock = clock
         self._published_s = -float("inf")
-        self._head = b""
+        self._head: bytes | None = None  # the status as JSON without its age, made when somebody asks for it
         self._next: asyncio.Future[None] | None = None
 
     def publish(self, status: Status) -> None:
@@ -34,7 +34,7 @@ class StatusBoard:
         self.sequence += 1
         self.status = replace(status, sequence=self.sequence, ttl_s=self.ttl_s)
         self._published_s = self._clock()
-        self._head = json.dumps(as_json(self.status), separators=(",", ":"), allow_nan=False).encode()[:-1]
+        self._head = None
         if self._next is not None and not self._next.done():
             self._next.set_result(None)
         self._next = None
@@ -54,7 +54,12 @@ class StatusBoard:
         return self.status if self.fresh else None
 
     def encoded(self) -> bytes:
-        """The status as JSON. Only the age is computed per reader: the rest was encoded once."""
+        """The status as JSON, encoded for the first who asks; only the age is computed per reader.
+
+        Why not when it is published: in most seconds nobody asks, and with cold caches it takes 0.2 ms.
+        """
+        if self._head is None:
+            self._head = json.dumps(as_json(self.status), separators=(",", ":"), allow_nan=False).encode()[:-1]
         return self._head + b',"age_s":%.3f}' % self.age_s
 
     async def changed(self) -> None:
