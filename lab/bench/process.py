@@ -121,7 +121,8 @@ def agent(*flags: str, preload: str = "", config: str = "") -> Iterator[OwnAgent
                 f"import os; os.environ['OPENBLAS_NUM_THREADS'] = '1'; import {preload}; "
                 "import sys; from carico_agent.cli import main; sys.exit(main())",
             ]
-        with running([sys.executable, *start, "agent", "--quiet", "--socket", path, *flags]) as process:
+        command = [sys.executable, *start, "agent", "--quiet", "--socket", path, *flags]
+        with running(command, STATE_DIRECTORY=f"{folder}/state") as process:  # nothing learned in other runs
             own = OwnAgent(process, path)
             own.wait()
             yield own
