@@ -150,9 +150,9 @@ class Mixed:
                 if name in kinds and status["t"] - first_seen.get(name, np.inf) >= KNOWN_AFTER_S:
                     cost = np.array(KINDS[name].cost())
                     truth = max(0.0, min(110.0 - status["pods"], float((room / np.maximum(cost, 1e-4)).min())))
-                    found.append({"t": status["t"], "kind": name, "said": kinds[name]["fits"], "truth": truth})
+                    found.append({"t": status["t"], "kind": name, "carico": kinds[name]["fits"], "truth": truth})
             found.append(
-                {"t": status["t"], "kind": "node cpu", "said": host_and_pods(status), "truth": min(1.0, used[0])}
+                {"t": status["t"], "kind": "node cpu", "carico": host_and_pods(status), "truth": min(1.0, used[0])}
             )
         return found
 
@@ -191,7 +191,7 @@ def picture(mixed: Mixed, rows: list[dict[str, Any]], path: Path) -> None:
         mine = [row for row in rows if row["kind"] == name]
         t = np.array([row["t"] - began_t for row in mine])
         axis.plot(t, [row["truth"] for row in mine], ".", color="tab:red", markersize=2, label="truth")
-        axis.plot(t, [row["said"] for row in mine], ".", color="tab:blue", markersize=2, label="said")
+        axis.plot(t, [row["said"] for row in mine], ".", color="tab:blue", markersize=2, label="carico")
         axis.set_ylabel(name if name == "node cpu" else f"{name}: more fit")
         axis.set_ylim(bottom=0)
         for step in mixed.steps:
@@ -223,7 +223,7 @@ def main() -> int:
         "",
         f"{CORES} cores, {len(STEPS)} changes; the node without Pods used {host[0]:.1%} of the cpu channel.",
         "",
-        "![said and true](node-mixed.png)",
+        "![carico and the truth](node-mixed.png)",
         "",
         *summary(rows),
         "",
