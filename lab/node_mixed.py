@@ -166,11 +166,11 @@ def host_and_pods(status: dict[str, Any]) -> float:
 def summary(rows: list[dict[str, Any]]) -> list[str]:
     lines = ["| kind | moments | mean truth | mean abs error | allowed | largest |", "|---|---|---|---|---|---|"]
     for name in (*JUDGED, "node cpu"):
-        mine = [row for row in rows if row["kind"] == name and row["said"] is not None]
+        mine = [row for row in rows if row["kind"] == name and row["carico"] is not None]
         if not mine:
             lines.append(f"| {name} | 0 | | | | |")
             continue
-        result, truth = np.array([row["said"] for row in mine]), np.array([row["truth"] for row in mine])
+        result, truth = np.array([row["carico"] for row in mine]), np.array([row["truth"] for row in mine])
         errors = np.abs(result - truth)
         allowed = 0.06 if name == "node cpu" else max(0.25, 0.05 * truth.mean())
         lines.append(
@@ -191,7 +191,7 @@ def picture(mixed: Mixed, rows: list[dict[str, Any]], path: Path) -> None:
         mine = [row for row in rows if row["kind"] == name]
         t = np.array([row["t"] - began_t for row in mine])
         axis.plot(t, [row["truth"] for row in mine], ".", color="tab:red", markersize=2, label="truth")
-        axis.plot(t, [row["said"] for row in mine], ".", color="tab:blue", markersize=2, label="carico")
+        axis.plot(t, [row["carico"] for row in mine], ".", color="tab:blue", markersize=2, label="carico")
         axis.set_ylabel(name if name == "node cpu" else f"{name}: more fit")
         axis.set_ylim(bottom=0)
         for step in mixed.steps:
