@@ -9,6 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_agent.core import CapacityModel, KindCost, ModelConfig, PodSample
+from carico_agent.core.answer import learning
+from carico_agent.core.estimators import Span
 
 WEB, CACHE = (0.1, 0.01), (0.01, 0.06)
 
@@ -358,3 +360,11 @@ def test_what_a_pod_costs_elsewhere_is_the_prior_of_a_node_that_never_ran_one() 
     assert again.estimate() == federated
     again.learn_cost([0.0, 0.0], [0.0, 0.0])  # nobody knows any more: the node's own prior again
     assert again.estimate().pod_capacity == alone.pod_capacity
+
+
+def test_while_learning_a_number_is_never_above_the_priors() -> None:
+    prior = Span(4.0, 1.0, 9.0, 0)
+    generous = learning(Span(50.0, 40.0, 60.0, 1), prior)
+    assert (generous.value, generous.low, generous.high, generous.limiting) == (4.0, 1.0, 60.0, 0)
+    modest = learning(Span(2.0, 1.5, 2.5, 1), prior)
+    assert (modest.value, modest.low, modest.high, modest.limiting) == (2.0, 1.0, 9.0, 1)

@@ -95,3 +95,18 @@ def test_the_cluster_counts_by_how_sure_it_is(variance: float, wanted: float) ->
         channel.learn(0.02 + 0.05 * pods, pods, 1.0, 1.0)
     channel.cluster = (0.4, variance)
     assert channel.cost_belief()[0] == pytest.approx(wanted, rel=0.05)
+
+
+def test_heavier_pods_are_believed_at_once_lighter_ones_slowly() -> None:
+    """A Pod that turned twice as heavy, and one that turned half as heavy, five seconds after."""
+    moved = {}
+    for factor in (2.0, 0.5):
+        channel = Channel(ModelConfig(cores=4), 0.125)
+        for second in range(300):
+            channel.learn(0.02 + 0.1 * (second % 4), second % 4, 1.0, 1.0)
+        before = channel.cost
+        for _ in range(5):
+            channel.learn(0.02 + 0.1 * factor * 3, 3, 1.0, 1.0)
+        moved[factor] = (channel.cost - before) / (0.1 * factor - before)
+    assert moved[2.0] > 0.8
+    assert moved[0.5] < 0.5 * moved[2.0]
