@@ -10,6 +10,7 @@ import { Pods } from "./pods.js";
 import { showRoom } from "./room.js";
 import { showPlugins, showReservations, showSelf } from "./service.js";
 import { Timeline } from "./timeline.js";
+import { askForToken, onToken } from "./token.js";
 
 const SLOW_S = 10; // everything but the status; all pages ask at the same moment and share one reading of the Pods
 const agent = new Agent(), timeline = new Timeline(), pods = new Pods();
@@ -137,15 +138,12 @@ async function run() {
   } catch (error) {
     if (!(error instanceof Refused)) throw error;
     connection("lost", "the token is missing or wrong");
-    show(byId("token-form"), true);
-    byId("token").focus();
+    askForToken();
   }
 }
 
-byId("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  agent.setToken(byId("token").value.trim());
-  byId("token").value = "";
+onToken((token) => {
+  agent.setToken(token);
   run();
 });
 document.addEventListener("visibilitychange", () => {

@@ -6,6 +6,7 @@ import { Heat, describe } from "./heat.js";
 import { showClusterKinds } from "./cluster_kinds.js";
 import { Nodes } from "./nodes.js";
 import { showBurst, showPlane } from "./services.js";
+import { askForToken, onToken } from "./token.js";
 import { VirtualTable } from "./virtual.js";
 
 const FIRST_DELAY_MS = 400, MOST_DELAY_MS = 5000, LATE = 3; // periods without an answer until the numbers are void
@@ -139,7 +140,7 @@ async function run() {
       pause_ms = 1000 * body.next_s;
       delay_ms = FIRST_DELAY_MS;
     } catch (error) {
-      if (error instanceof Refused) return askForToken();
+      if (error instanceof Refused) return refused();
       connection("lost", "connection lost; trying again");
       pause_ms = delay_ms;
       delay_ms = Math.min(2 * delay_ms, MOST_DELAY_MS);
@@ -148,16 +149,13 @@ async function run() {
   }
 }
 
-function askForToken() {
+function refused() {
   connection("lost", "the token is missing or wrong");
-  show(byId("token-form"), true);
-  byId("token").focus();
+  askForToken();
 }
 
-byId("token-form").addEventListener("submit", (event) => {
-  event.preventDefault();
-  agent.setToken(byId("token").value.trim());
-  byId("token").value = "";
+onToken((token) => {
+  agent.setToken(token);
   run();
 });
 byId("find").addEventListener("input", showNodes);
