@@ -57,8 +57,8 @@ class BurstPlane(Plane):
         wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
 
     def deleted_pods(self) -> set[str]:
-        """Pods that the Job controller says it has deleted as active ones, to explain a failure: before 1.23 no
-        finalizer keeps one that succeeds in that moment, and it may not be counted."""
+        """Pods that the Job controller says it has deleted as active ones. Before 1.23 no finalizer keeps one that
+        succeeds in that moment, and Kubernetes itself forgets its result."""
         events = self.admin.get("/api/v1/namespaces/default/events")["items"]
         deleted = [event["message"] for event in events if event["reason"] == "SuccessfulDelete"]
         return {message.removeprefix("Deleted pod: ") for message in deleted}
@@ -81,6 +81,8 @@ class Run:
     end_s: float = float("inf")
     ended: str = ""
     name: str = ""
+    job: str = ""
+    """UID of the Job in this cluster that started it: the origin at home, its copy elsewhere."""
 
 
 @dataclass
@@ -133,13 +135,16 @@ class Kubelets:
                 self._stop(uid, "killed")
                 writes.append(self._remove(pod))
             elif phase == "Pending" and uid not in self.live:
-                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s, name=meta["name"])
+                job = str((meta.get("labels") or {}).get("controller-uid", ""))
+                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s, name=meta["name"], job=job)
                 self.live[uid].end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
                 self.runs.append(self.live[uid])
                 writes.append(self._phase(pod, "Running"))
             elif uid in self.live and self.live[uid].end_s <= now_s and phase == "Running":
                 failed = "test/fail" in (meta.get("annotations") or {})
                 writes.append(self._ended(pod, "Failed" if failed else "Succeeded"))
+            elif uid in self.live and not self.live[uid].ended and phase in ("Succeeded", "Failed"):
+                self.live[uid].ended = phase  # written before, but the answer was lost
         results = await asyncio.gather(*writes, return_exceptions=True)
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, KubeError):
