@@ -242,7 +242,7 @@ class Agent:
     def _families(self) -> Iterator[Family]:
         """Metrics beside the status."""
         producer = self._source.producer
-        yield from self_metrics(self._cost, producer.lateness, producer.failures)
+        yield from self_metrics(self._cost, producer.lateness, producer.worked, producer.failures)
         absent = Family("carico_absent", "gauge", "1 for each signal this node does not offer.")
         for name in self._source.absent:
             absent.add(1, signal=name)

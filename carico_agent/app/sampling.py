@@ -13,7 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
@@ -25,7 +25,7 @@ from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
-from carico_agent.supervise.ticker import Lateness, Ticker
+from carico_agent.supervise.ticker import Lateness, Ticker, TimeHistogram
 from carico_agent.telemetry import Grab, NodeReader, PodMeasurements, TraceRow, TraceWriter, Usage
 
 log = logging.getLogger(__name__)
@@ -76,14 +76,14 @@ class UpdateClock:
 
     def __init__(self, period_s: float = 1.0) -> None:
         self._period_s = period_s
-        self._due_s: float | None = None
+        self._due_s = -inf
 
     def due(self, now_s: float) -> bool:
-        if self._due_s is None or now_s < self._due_s:
-            self._due_s = now_s if self._due_s is None else self._due_s
+        if now_s < self._due_s:
             return False
-        self._due_s = now_s + self._period_s - 0.01
-        return True
+        is_first = self._due_s == -inf
+        self._due_s = now_s if is_first else now_s + self._period_s - 0.01
+        return not is_first
 
 
 class Sampling:
@@ -164,7 +164,7 @@ class PodCount(Protocol):
     pods: Mapping[str, Pod]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that alone costs microseconds per tick
 class Tick:
     """One tick, as it was read."""
 
@@ -185,9 +185,13 @@ class Meters:
     def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodMeasurements | None:
         """Read this tick's share; when an update is due, or Pods have changed, all as they were measured last."""
         changed, self._pods = pods is not self._pods, pods
-        self._meters.tick(now_s, pods)
+        if pods or changed:
+            self._meters.tick(now_s, pods)
         if not due and not changed:
             return None
+        return self._latest(pods)
+
+    def _latest(self, pods: Mapping[str, Pod]) -> PodMeasurements | None:
         latest = self._meters.latest
         counted = [key for key, pod in pods.items() if pod.counts]
         found = [latest[key].demand for key in counted if key in latest]
@@ -246,6 +250,7 @@ class Live:
         """`memory()`: usage of the node's memory, NaN unknown; `on_update` is called once a second."""
         self._reader, self._pods, self._queue, self._cost = reader, pods, queue, cost.stage("read")
         self._meters, self._meter_cost = meters, cost.stage("measure Pods")
+        self._measures = False  # there were Pods to measure
         self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
         self._clock = UpdateClock()
         self._ticker = Ticker(settings.period_s, self.tick)
@@ -260,16 +265,24 @@ class Live:
         self._ticker.run()
 
     def tick(self, now_s: float) -> None:
-        started_s = time.perf_counter()
-        grab, due = self._reader.grab(now_s), self._clock.due(now_s)
-        read_s = time.perf_counter()
-        measured = self._meters.tick(now_s, self._pods.pods, due) if self._meters is not None else None
-        self._queue.put(Tick(grab, self._pods.count, now_s < self._pods.churn_until_s, measured))
-        self._cost.record(read_s - started_s)
-        self._meter_cost.record(time.perf_counter() - read_s)
+        """Ten times a second with cold caches: as few lines as possible."""
+        runtime = self._pods
+        tick = Tick(self._reader.grab(now_s), runtime.count, now_s < runtime.churn_until_s)
+        self._cost.record(time.monotonic() - now_s)
+        due, pods = self._clock.due(now_s), runtime.pods
+        if due or pods or self._measures:
+            self._measure(now_s, tick, pods, due)
+        self._queue.put(tick)
         if due:
             self._keep_pace(now_s)
             self._on_update()
+
+    def _measure(self, now_s: float, tick: Tick, pods: Mapping[str, Pod], due: bool) -> None:
+        if self._meters is not None:
+            started_s = time.perf_counter()
+            tick.measured = self._meters.tick(now_s, pods, due)
+            self._meter_cost.record(time.perf_counter() - started_s)
+            self._measures = bool(pods)
 
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""
@@ -295,6 +308,11 @@ class Live:
     @property
     def lateness(self) -> Lateness:
         return self._ticker.lateness
+
+    @property
+    def worked(self) -> TimeHistogram:
+        """How long ticks took."""
+        return self._ticker.worked
 
     @property
     def failures(self) -> int:
