@@ -35,6 +35,11 @@ MOST_WAITING = 600
 """Samples kept while the event loop does not take them: a minute at 10 Hz, about 3 MB of text."""
 
 
+LEAST_S = 0.05
+"""Between the first two samples of an update [s]: an agent that starts on a busy node is late with its first tick, and
+within 10 ms the kernel's CPU times have not moved."""
+
+
 class SampleQueue(Generic[T]):
     """Hands samples from one producer (a thread) to one consumer (the event loop), oldest first, each once.
 
@@ -67,7 +72,7 @@ class SampleQueue(Generic[T]):
 
 class UpdateClock:
     """When the model should be asked for its answer: once a second, and not for the first sample, which has nothing
-    to be compared with. The producer's.
+    to be compared with, nor for one that follows it too soon. The producer's.
 
     >>> clock = UpdateClock()
     >>> [clock.due(t) for t in (0.0, 0.1, 0.2, 1.1, 1.2)]
@@ -82,7 +87,7 @@ class UpdateClock:
         if now_s < self._due_s:
             return False
         is_first = self._due_s == -inf
-        self._due_s = now_s if is_first else now_s + self._period_s - 0.01
+        self._due_s = now_s + (LEAST_S if is_first else self._period_s - 0.01)
         return not is_first
 
 
@@ -106,9 +111,14 @@ class Sampling:
         if fed:
             self._cost.record(time.perf_counter() - started_s)
 
-    def look(self) -> tuple[Estimate, Usage | None]:
+    def look(self, kinds: bool = True) -> tuple[Estimate, Usage | None]:
         """The answer now, and the usage it was made of; None before two samples were read."""
-        return self.current_model().estimate(), self._pipeline.usage
+        return self.current_model().estimate(kinds=kinds), self._pipeline.usage
+
+    @property
+    def usage(self) -> Usage | None:
+        """Of the last sample that was understood; None before two samples were read."""
+        return self._pipeline.usage
 
     def count(self, t: float, pods: int, churn: bool) -> None:
         """The number of Pods has changed at `t`, between two samples."""
