@@ -20,7 +20,7 @@ from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.federation.kinds import KindFit
-from carico_agent.runtime.meter import NodeUnit, PodMeters
+from carico_agent.runtime.meter import MeasuredPod, NodeUnit, PodMeters
 from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
@@ -185,31 +185,56 @@ class Tick:
     """Once a second, and when Pods have come or gone."""
 
 
+TURN_S, LATE_TURN_S = 0.3, 0.15
+"""Pods are read in every third tick, and in each tick while some are late: the first read of a tick finds cold caches
+and costs as much as three more."""
+
+
 class Meters:
-    """Every Pod measured, some in each tick; the sampling thread's."""
+    """Every Pod measured, some in each turn; the sampling thread's."""
 
     def __init__(self, meters: PodMeters, unit: NodeUnit) -> None:
         self._meters, self._unit = meters, unit
-        self._pods: Mapping[str, Pod] = {}
+        self.pods: Mapping[str, Pod] = {}
+        self.turn_s = inf
+        """When Pods are read next; infinite while there are none."""
+        self._used_cores: dict[str, float] = {}
+        self._throttled: dict[str, float] = {}
 
     def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodMeasurements | None:
-        """Read this tick's share; when an update is due, or Pods have changed, all as they were measured last."""
-        changed, self._pods = pods is not self._pods, pods
-        if pods or changed:
-            self._meters.tick(now_s, pods)
-        if not due and not changed:
-            return None
-        return self._latest(pods)
+        """Read this turn's share; when an update is due, or Pods have changed, all as they were measured last."""
+        changed, self.pods = pods is not self.pods, pods
+        # an update is work enough for one tick; but where ticks are rare there is no other
+        if changed or (now_s >= self.turn_s and (not due or now_s - self.turn_s > LATE_TURN_S)):
+            for one in self._meters.tick(now_s, pods):
+                if one.counts:
+                    self._note(one)
+                    self._unit.renew(one)
+            next_s = now_s if self._meters.is_behind(now_s) else now_s + TURN_S - 0.01
+            self.turn_s = next_s if pods else inf
+        if changed:
+            self._begin_anew(pods)
+        return self._latest() if due or changed else None
 
-    def _latest(self, pods: Mapping[str, Pod]) -> PodMeasurements | None:
+    def _note(self, one: MeasuredPod) -> None:
+        used, throttled = one.demand.cpu_usage_cores, one.demand.throttled_ratio
+        self._used_cores[one.key] = used if used == used else 0.0
+        self._throttled[one.key] = throttled if throttled == throttled else 0.0
+
+    def _begin_anew(self, pods: Mapping[str, Pod]) -> None:
+        """Other Pods than before; the samples of those that stay are the same objects."""
         latest = self._meters.latest
-        counted = [key for key, pod in pods.items() if pod.counts]
-        found = [latest[key].demand for key in counted if key in latest]
-        if counted and not found:  # none is measured yet, or none can be: the node as a whole is known all the same
+        self._used_cores, self._throttled = {}, {}
+        for key, pod in pods.items():
+            if pod.counts and key in latest:
+                self._note(latest[key])
+        self._unit.samples(pods, latest)
+
+    def _latest(self) -> PodMeasurements | None:
+        samples = self._unit.latest()
+        if samples and not self._used_cores:  # none is measured yet, or none can be: the node as a whole is known
             return None
-        used_cores = sum(one.cpu_usage_cores for one in found if one.cpu_usage_cores == one.cpu_usage_cores)
-        throttled = sum(one.throttled_ratio for one in found if one.throttled_ratio == one.throttled_ratio)
-        return PodMeasurements(self._unit.samples(pods, latest), used_cores, throttled)
+        return PodMeasurements(samples, sum(self._used_cores.values()), sum(self._throttled.values()))
 
     def close(self) -> None:
         self._meters.close()
@@ -260,7 +285,6 @@ class Live:
         """`memory()`: usage of the node's memory, NaN unknown; `on_update` is called once a second."""
         self._reader, self._pods, self._queue, self._cost = reader, pods, queue, cost.stage("read")
         self._meters, self._meter_cost = meters, cost.stage("measure Pods")
-        self._measures = False  # there were Pods to measure
         self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
         self._clock = UpdateClock()
         self._ticker = Ticker(settings.period_s, self.tick)
@@ -279,20 +303,15 @@ class Live:
         runtime = self._pods
         tick = Tick(self._reader.grab(now_s), runtime.count, now_s < runtime.churn_until_s)
         self._cost.record(time.monotonic() - now_s)
-        due, pods = self._clock.due(now_s), runtime.pods
-        if due or pods or self._measures:
-            self._measure(now_s, tick, pods, due)
+        due, pods, meters = self._clock.due(now_s), runtime.pods, self._meters
+        if meters is not None and (due or now_s >= meters.turn_s or pods is not meters.pods):
+            started_s = time.monotonic()
+            tick.measured = meters.tick(now_s, pods, due)
+            self._meter_cost.record(time.monotonic() - started_s)
         self._queue.put(tick)
         if due:
             self._keep_pace(now_s)
             self._on_update()
-
-    def _measure(self, now_s: float, tick: Tick, pods: Mapping[str, Pod], due: bool) -> None:
-        if self._meters is not None:
-            started_s = time.perf_counter()
-            tick.measured = self._meters.tick(now_s, pods, due)
-            self._meter_cost.record(time.perf_counter() - started_s)
-            self._measures = bool(pods)
 
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""

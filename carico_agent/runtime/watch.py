@@ -273,8 +273,9 @@ class RuntimeWatch:
             return
         found = self._scanner.scan()
         before = self.pods
-        self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
-        self._compare(before, found.pods)
+        if found.pods != before:  # else the same table stays: others look through a new one
+            self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
+        self._compare(before, self.pods)
         why = f"; containerd: {trouble}" if trouble else ""
         why += f"; {found.unnamed}" if found.unnamed else ""
         if found.holders or found.pods:
