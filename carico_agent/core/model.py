@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from math import inf, nan, sqrt
 from typing import Any
 
-import numpy as np
-
 from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimate import Estimate, KindEstimate
@@ -126,7 +124,7 @@ class CapacityModel:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
         c = self.config
         smoothed = [[y if y == y else 0.0 for y in row] for row in batch.smoothed]  # what is unknown shows nothing
-        self._local = self._local.take(np.array(smoothed).T, c.forget, c.rank)
+        self._local = self._local.take_samples(smoothed, c.forget, c.rank)
         self._renew_workload()
         self._halted_s = 0.0 if batch.clean else self._halted_s + batch.length_s
         if batch.clean or self._halted_s > c.halt_most_s:
