@@ -29,7 +29,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What the server said. Conflicts and missing objects are answers, other failures end the generator."""
+    """The server's answer. Conflicts and missing objects are answers, other failures end the generator."""
 
     status: int
     body: Object = field(default_factory=dict)

@@ -22,7 +22,7 @@ def result(process: AgentProcess, text: str) -> str:
         if found := [line for line in process.log.read_text().splitlines() if text in line]:
             return found[-1]
         time.sleep(0.05)
-    raise AssertionError(f"{text!r} was not said:\n{process.log.read_text()}")
+    raise AssertionError(f"{text!r} was not logged:\n{process.log.read_text()}")
 
 
 def test_sighup(start_agent: Start, tmp_path: Path) -> None:

@@ -51,13 +51,13 @@ def test_every_setting_is_documented() -> None:
 
 
 @pytest.mark.parametrize("content", [b"[", b"\xff\xfe", b"a = ", b"[sampling]\n[sampling]\n"])
-def test_what_is_not_toml_is_said(content: bytes, tmp_path: Path) -> None:
+def test_what_is_not_toml_is_reported(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_bytes(content)
     with pytest.raises(settings.BadSettings, match="not TOML"):
         settings.load(tmp_path / "c.toml")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(settings.BadSettings, match="No such file"):
         settings.load(tmp_path / "none.toml")
 

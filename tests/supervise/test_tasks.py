@@ -17,7 +17,7 @@ async def until(condition) -> None:  # type: ignore[no-untyped-def]
             await asyncio.sleep(0.001)
 
 
-async def test_a_failing_task_is_restarted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_task_is_restarted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     supervisor, runs = Supervisor(SOON), 0
 
     async def fails() -> None:
@@ -44,7 +44,7 @@ async def test_a_failing_task_is_restarted_and_said_once(caplog: pytest.LogCaptu
     await supervisor.stop()
 
 
-async def test_healing_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_healing_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carico_agent.supervise.tasks.HEALED_AFTER_S", 0.05)
     supervisor, runs = Supervisor(SOON), 0
 
