@@ -42,6 +42,10 @@ class SamplingSettings:
     """Niceness of the sampling thread where it is not real time. Counts only against threads of the same cgroup or
     session. Below 0 needs CAP_SYS_NICE; without it the thread stays at 0."""
 
+    def optional_signals(self) -> dict[str, bool]:
+        """Signals that are read only if asked for, as arguments of telemetry's NodeReader."""
+        return {"io": self.io, "network": self.network}
+
 
 @dataclass(frozen=True)
 class ModelSettings:

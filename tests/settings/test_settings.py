@@ -3,13 +3,14 @@
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent import settings
+from carico_agent.core.estimators import ESTIMATORS
 from carico_agent.settings.declare import field_docs
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
@@ -82,3 +83,8 @@ def test_any_table_is_parsed_or_refused(table: dict[str, Any]) -> None:
         settings.parse(table)
     except settings.BadSettings as bad:
         assert bad.errors
+
+
+def test_every_estimator_can_be_chosen() -> None:
+    """The names stand in the settings once more, so that reading a configuration does not load numpy."""
+    assert list(get_args(get_type_hints(settings.ModelSettings)["estimator"])) == list(ESTIMATORS)
