@@ -61,9 +61,6 @@ class MoveOutcome:
     """What was written in this run."""
 
 
-Steps = Generator[Request, ServerAnswer, Any]
-
-
 def jobs_path(namespace: str, name: str = "") -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
 

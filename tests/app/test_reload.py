@@ -30,9 +30,8 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     config.write_text("[socket]\nttl_s = 5\n")
     process = start_agent("--config", str(config), "--node", "here")
     agent = process.wait()
-    config.write_text(
-        "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n[aggregator]\nrank=1\n[burst]\nperiod_s = 9.0\n"
-    )
+    own, others = "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n", "[aggregator]\nrank=1\n"
+    config.write_text(f"{own}{others}[burst]\nperiod_s = 9.0\n")
     process.process.send_signal(signal.SIGHUP)
     line = result(process, "configuration read again")
     assert "socket.ttl_s: 5.0 → 7.0" in line
