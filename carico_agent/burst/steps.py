@@ -6,7 +6,6 @@ request. It keeps nothing between two runs: everything is read again or guarded 
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
