@@ -106,6 +106,7 @@ def test_watch_and_several_clients(start_agent: Start) -> None:
     assert all(client.status()["sequence"] >= sequences[-1] for client in clients)
 
 
+@pytest.mark.alone
 def test_a_reader_who_never_reads_delays_nobody(start_agent: Start) -> None:
     process = start_agent()
     agent = process.wait()

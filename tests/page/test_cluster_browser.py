@@ -19,20 +19,6 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 StartCluster = Callable[..., tuple[str, subprocess.Popen[str]]]
 
 
-@pytest.fixture(scope="module")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
-        yield driver
-
-
-@pytest.fixture
-def browser(shared_browser: Any) -> Any:
-    """On a blank page, with an empty console: the last test's page has asked its server until now."""
-    shared_browser.get("about:blank")
-    errors(shared_browser)
-    return shared_browser
-
-
 @pytest.fixture
 def start_cluster() -> Iterator[StartCluster]:
     started: list[subprocess.Popen[str]] = []

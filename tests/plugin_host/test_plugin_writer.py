@@ -314,6 +314,7 @@ def test_too_many_hanging_writes_hold_everything(tmp_path):
     eventually(lambda: not bench.writer._flying)
 
 
+@pytest.mark.alone
 def test_a_write_that_blocks_for_five_seconds_delays_no_sample(tmp_path):
     """A 10 Hz ticker, as the sampler's, beside a write that blocks for 5 s: every tick comes, none is late by it."""
     bench = Bench(tmp_path, WriteLimits(write_deadline_s=10.0, rewrite_after_s=0, min_step_ratio=0))

@@ -208,6 +208,7 @@ async def test_kubernetes_pods_and_their_cgroup(containerd):
         assert (runtime.count, dict(runtime.read_usage(time.monotonic()))) == (0, {})
 
 
+@pytest.mark.alone  # agents of other tests would count its Pods
 @pytest.mark.parametrize("what", ["folder", "file"])
 async def test_pods_count_after_a_restart_below_a_mount(containerd, what, tmp_path):
     """As the DaemonSet sees it. A mounted folder shows the new socket; a mounted file stays the old, dead one, and then
