@@ -47,8 +47,10 @@ def commands() -> list[str]:
 def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
     here = tmp_path / "here"
     (here / "source").mkdir(parents=True)
-    for name in ("carico_agent", "plugins", "systemd", "setup.cfg", "pyproject.toml", "README.md"):  # builds elsewhere
-        (shutil.copytree if (TREE / name).is_dir() else shutil.copy)(TREE / name, here / "source" / name)
+    for name in ("carico_agent", "plugins", "systemd"):  # builds elsewhere
+        shutil.copytree(TREE / name, here / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+        shutil.copy(TREE / name, here / "source" / name)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
