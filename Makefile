@@ -99,7 +99,7 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
-	@$(BIN)/python -m lab.node_mixed --out lab/node-results
+	@$(BIN)/python -m lab.node_mixed --out lab/results/node
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh

@@ -24,9 +24,9 @@ from carico_agent.publish.families import status_metrics
 from carico_agent.publish.status import WorkStatus
 from carico_agent.settings import Settings, override
 from carico_agent.supervise.cost import OwnCost
+from lab.support.sample_node import SampleNode
 from tests.burst.test_service import Served
 from tests.conftest import TREE, AgentProcess
-from tests.page.sample import SampleNode
 from tests.recommend.prometheus_server import Exporter, Server
 
 QUIET = ("carico_absent", "carico_container_events_total")

@@ -60,7 +60,7 @@ class Note:
 
 
 async def give_back(folder: Path) -> str:
-    """For `carico restore` and `carico uninstall`: take a reserve back that a note tells of; empty: there is none.
+    """For `carico restore` and `carico uninstall`: take a reserve back that a note names; empty: there is none.
     Raises KubeError or OSError; the note then stays."""
     note = Note(folder)
     if not note.exists():

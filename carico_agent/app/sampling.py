@@ -115,7 +115,7 @@ class Sampling:
         self.current_model().count(t, pods, churn)
 
     def contribution(self, sizes: tuple[float, ...]) -> Contribution:
-        """What this node may tell the others: its own local model, never the cluster's."""
+        """What this node may send to the others: its own local model, never the cluster's."""
         model = self.current_model()
         cost, precision = model.local_cost
         now = model.estimate()

@@ -98,7 +98,9 @@ async def test_a_command_that_hangs_is_not_ordered_twice(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize("mode,why", [("crash", "ended with 1: no credit"), ("nonsense", "no report")])
-async def test_a_command_that_fails_is_said_and_tried_again_with_the_same_id(fake: Fake, mode: str, why: str) -> None:
+async def test_a_command_that_fails_is_reported_and_tried_again_with_the_same_id(
+    fake: Fake, mode: str, why: str
+) -> None:
     client = FakeClient(Cluster("home"))
     one = provisioner(fake, client)
     fake.mode(mode)
@@ -126,7 +128,7 @@ async def test_two_leaders_do_not_both_order(fake: Fake) -> None:
     assert other.order == one.order
 
 
-async def test_a_missing_command_is_said() -> None:
+async def test_a_missing_command_is_reported() -> None:
     with pytest.raises(ProvisionerError, match="No such file"):
         await run_command(("/does/not/exist",), {}, 5.0)
 

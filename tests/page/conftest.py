@@ -23,7 +23,7 @@ class Sample:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tests.page.sample", self.socket, *arguments]
+        command = [sys.executable, "-m", "lab.support.sample_node", self.socket, *arguments]
         self.process = subprocess.Popen(command, cwd=TREE)
         client = AgentClient(self.socket)
         for _ in range(600):

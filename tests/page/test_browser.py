@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
+from lab.support.browser import errors, missing, open_browser, screen, serious_findings
+from lab.support.sample_node import HOSTILE
 from tests.conftest import AgentProcess
-from tests.page.browser import errors, missing, open_browser, screen, serious_findings
 from tests.page.conftest import OpenPage, Sample
-from tests.page.sample import HOSTILE
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
