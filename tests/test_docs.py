@@ -3,6 +3,7 @@
 import configparser
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ STAND_INS = {
     "make demo": "make -n demo",  # tests/cli/test_demo.py runs it
     "make test": "make -n test",
     "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
-        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source"
+        f"{shlex.quote(sys.executable)} -m pip install -q --no-deps --no-build-isolation -t there ./source"
     ),
     "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
     "sudo carico install --systemd": "carico install --systemd --root root",
