@@ -125,7 +125,7 @@ class Sampling:
         self.current_model().count(t, pods, churn)
 
     def contribution(self, sizes: tuple[float, ...]) -> Contribution:
-        """What this node may tell the others: its own local model, never the cluster's."""
+        """What this node may send to the others: its own local model, never the cluster's."""
         model = self.current_model()
         cost, precision = model.local_cost
         now = model.estimate()
@@ -368,6 +368,8 @@ def keep_time(realtime: bool, niceness: int) -> str:
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     except PermissionError:
-        log.info("sampling stays at niceness 0: raising it needs CAP_SYS_NICE (fine unless the node is overloaded)")
-        return "niceness 0"
+        niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        log.info(
+            "sampling stays at niceness %d: less needs CAP_SYS_NICE (fine unless the node is overloaded)", niceness
+        )
     return f"niceness {niceness}"

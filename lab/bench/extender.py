@@ -39,8 +39,10 @@ from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.settings import Settings, override
 from lab.support import TREE
-from lab.support.control_plane import HOOKS, Plane, free_port, wait_for
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.kube_admin import HOOKS
+from lab.support.waiting import free_port, wait_for
 from lab.support.webhook import Webhook
 
 RESULTS = TREE / "lab/results/extender.md"

@@ -34,8 +34,9 @@ def histories(folder: Path) -> ContainerHistories:
 
 async def watch(kept: ContainerHistories, minutes: int) -> dict[str, Any]:
     running = asyncio.create_task(kept.run())
-    while kept._reader.minute < minutes:  # type: ignore[attr-defined]
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while kept._reader.minute < minutes:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
     running.cancel()
     return await ask(kept)
 
