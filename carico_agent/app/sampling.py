@@ -321,6 +321,8 @@ def keep_time(realtime: bool, niceness: int) -> str:
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     except PermissionError:
-        log.info("sampling stays at niceness 0: raising it needs CAP_SYS_NICE (fine unless the node is overloaded)")
-        return "niceness 0"
+        niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        log.info(
+            "sampling stays at niceness %d: less needs CAP_SYS_NICE (fine unless the node is overloaded)", niceness
+        )
     return f"niceness {niceness}"

@@ -33,9 +33,12 @@ def histories(folder: Path) -> ContainerHistories:
 
 async def watch(kept: ContainerHistories, minutes: int) -> dict[str, Any]:
     running = asyncio.create_task(kept.run())
-    while kept._reader.minute < minutes:  # type: ignore[attr-defined]
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while kept._reader.minute < minutes:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
     running.cancel()
+    assert await asyncio.to_thread(kept._workers._free.acquire, timeout=60), "the look that is under way comes back"
+    kept._workers._free.release()
     answered: Any = await kept.routes()["/v1/history/containers"]["GET"](None)  # type: ignore[arg-type]
     return dict(json.loads(answered.body))
 

@@ -122,9 +122,10 @@ async def test_the_agent_killed_in_the_middle(containerd):
         text=True,
     )
     try:
+        assert await asyncio.to_thread(agent.stdout.readline)  # it has listed what there is, and receives events
         burst = asyncio.create_task(asyncio.to_thread(lambda: [containerd.run(f"b{n}") for n in range(8)]))
-        for _ in range(6):  # it is in the middle of the burst now
-            await asyncio.to_thread(agent.stdout.readline)
+        for _ in range(5):  # it is in the middle of the burst now
+            assert await asyncio.to_thread(agent.stdout.readline)
     finally:
         agent.kill()
         agent.wait()
