@@ -104,7 +104,7 @@ class Agent:
         self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
-        self._shown_pods = 0
+        self._shown_pods, self._waited = 0, False
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
@@ -231,8 +231,13 @@ class Agent:
     # ---- what is published
 
     def _has_usage(self) -> bool:
-        """Not before the second sample."""
-        return self._source.sampling.usage is not None
+        """Not before the second sample. On a busy node that may be too near to the first to tell the cpu: the first
+        status then waits for one more update."""
+        usage = self._source.sampling.usage
+        if usage is None or self._board.sequence or self._waited or self._source.replaying:
+            return usage is not None
+        self._waited = True
+        return all(y == y for y in usage.values)
 
     def _status(self) -> Status:
         """What all parts know now."""

@@ -289,7 +289,7 @@ class Live:
         self._meters, self._meter_cost = meters, cost.stage("measure Pods")
         self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
         self._clock = UpdateClock()
-        self._ticker = Ticker(settings.period_s, self.tick)
+        self._ticker = Ticker(settings.period_s, self._tick)
         self._looked: tuple[float, float, int] | None = None
         self._thread = threading.Thread(target=self._run, name="sampling", daemon=True)
 
@@ -301,7 +301,11 @@ class Live:
         self._ticker.run()
 
     def tick(self, now_s: float) -> None:
-        """Ten times a second with cold caches: as few lines as possible."""
+        if wake := self._tick(now_s):
+            wake()
+
+    def _tick(self, now_s: float) -> Callable[[], None] | None:
+        """Ten times a second with cold caches: as few lines as possible. Returns who is to be woken."""
         runtime = self._pods
         tick = Tick(self._reader.grab(now_s), runtime.count, now_s < runtime.churn_until_s)
         self._cost.record(time.monotonic() - now_s)
@@ -311,9 +315,10 @@ class Live:
             tick.measured = meters.tick(now_s, pods, due)
             self._meter_cost.record(time.monotonic() - started_s)
         self._queue.put(tick)
-        if due:
-            self._keep_pace(now_s)
-            self._on_update()
+        if not due:
+            return None
+        self._keep_pace(now_s)
+        return self._on_update
 
     def _keep_pace(self, now_s: float) -> None:
         """Every five seconds: what do we cost, how is the node, and so how often do we look."""

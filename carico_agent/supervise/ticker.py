@@ -73,10 +73,11 @@ class Lateness(TimeHistogram):
 class Ticker:
     """Calls `work(now_s)` every `period_s` until stopped. Runs in the thread that calls `run`.
 
-    Work that fails is counted and its condition kept in `error`; the next tick comes all the same.
+    Work that fails is counted and its condition kept in `error`; the next tick comes all the same. What it returns is
+    called after it: waking another thread, which then has the interpreter's lock for as long as it needs it.
     """
 
-    def __init__(self, period_s: float, work: Callable[[float], None]) -> None:
+    def __init__(self, period_s: float, work: Callable[[float], Callable[[], None] | None]) -> None:
         self.period_s = period_s
         self.lateness = Lateness()
         self.worked = TimeHistogram(WORK_BOUNDS_S)
@@ -115,9 +116,12 @@ class Ticker:
             now_s = monotonic()
             lateness.record(max(0.0, now_s - self._deadline_s))
             self._deadline_s += period_s
-            work(now_s)
+            wake = work(now_s)
             ended_s = monotonic()
             worked.record(ended_s - now_s)
+            if wake is not None:
+                wake()
+                ended_s = monotonic()
             if self.error is not None:
                 self._healed()
 

@@ -2,6 +2,7 @@
 
 import threading
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -103,3 +104,25 @@ def test_how_long_the_work_took_is_recorded() -> None:
     thread.join(20)
     assert sum(ticker.worked.counts) == ticks
     assert ticker.worked.most_s >= 0.02
+
+
+def test_what_the_work_returns_is_called_after_it_and_is_not_part_of_its_time() -> None:
+    done = threading.Event()
+    order: list[str] = []
+
+    def wake() -> None:
+        order.append("wake")
+        time.sleep(0.1)
+        done.set()
+
+    def work(now_s: float) -> Callable[[], None] | None:
+        order.append("work")
+        return wake if len(order) == 1 else None
+
+    ticker = Ticker(0.01, work)
+    thread = run(ticker)
+    assert done.wait(20)
+    ticker.stop()
+    thread.join(20)
+    assert order[:2] == ["work", "wake"] and order.count("wake") == 1
+    assert ticker.lateness.missed >= 8  # its time passes all the same
