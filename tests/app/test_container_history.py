@@ -95,6 +95,17 @@ async def test_a_trace_that_is_recorded_gets_the_containers(tmp_path: Path) -> N
     assert history.highest["memory"] == 2.0**28
 
 
+async def test_a_trace_of_pods_without_names_can_be_read(tmp_path: Path) -> None:
+    """The cgroup tree knows a Pod by its UID alone."""
+    trace = TraceWriter(tmp_path / "n1.jsonl", node="n1", cores=4, resources=("cpu",))
+    runtime: Any = SimpleNamespace(pods={"k1": Pod("k1", "1111-2222", "")}, container_reader=Reader)
+    path = tmp_path / "containers.json"
+    await watch(ContainerHistories(runtime, "n1", 4, 2.0**33, path, record=trace.write_pods), 3)
+    trace.close()
+    (key,) = from_traces([str(tmp_path / "n1.jsonl")]).histories
+    assert (key.workload.namespace, key.pod) == ("", "1111-2222")
+
+
 async def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     (tmp_path / "containers.json").write_text('{"version": 1, "containers": [{"pod": 1}]}')
     body = await watch(histories(tmp_path), 1)
