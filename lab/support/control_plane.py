@@ -327,6 +327,10 @@ class Plane:
         for name in reversed(list(self._processes)):
             self._end(name, signal.SIGKILL)
 
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time of every process so far [s]."""
+        return {name: _cpu_s(process.pid) for name, process in self._processes.items()}
+
     def _run(self, binary: str, *arguments: str, name: str = "") -> None:
         with (self.folder / f"{name or binary}.log").open("ab") as log:
             self._processes[name or binary] = subprocess.Popen([self.bin / binary, *arguments], stdout=log, stderr=log)
@@ -449,6 +453,11 @@ def documents(*files: Path) -> list[Any]:
     """The Kubernetes objects in YAML files; kustomizations are none."""
     found = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
     return [document for document in found if document["kind"] != "Kustomization"]
+
+
+def _cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def wait_for(ready: Callable[[], Any], what: str, timeout_s: float = 60.0, every_s: float = 0.1) -> Any:
