@@ -146,6 +146,7 @@ class AuditLog:
 
     def __init__(self, plane: Plane) -> None:
         self._path = plane.folder / "audit.log"
+        self._path.touch()  # the server makes it with the first entry
         self._at = self._path.stat().st_size
         self.times_s: list[float] = []
         """When the server received each binding that it made [s since 1970]."""
