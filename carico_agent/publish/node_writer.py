@@ -312,8 +312,7 @@ class NodeWriter:
         """The Node object, and its placement Lease: a lower offer is written there first, a higher one after."""
         node, pods = self._mirror.node, self._mirror.pods
         owner = [] if node is None else node.owner_references()
-        # After a failure nobody knows what the Node object has, nor who was on the way then: the Lease is asked again.
-        awaited = self._retry_pending or (self._published is not None and self._published.in_flight > 0)
+        awaited = self._published is not None and self._published.in_flight > 0
         in_flight, holds = await self._lease.lower(draft.offer, owner, pods, awaited)
         offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
         if self._published is not None:  # whoever claimed was limited by what we offered: claims beyond are made up
