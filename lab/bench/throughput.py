@@ -1,9 +1,9 @@
 """Pods per second through a real kube-scheduler, without and with the extender, and where the CPU time goes.
 
-The rate is that between the first and the last binding by the API server's own clock. Every case runs once per round, so
-that a machine that becomes slower meanwhile does so for all; the ratio to the scheduler alone is of one round, and the
-median of the rounds is shown. Beside it CPU time per Pod and process: on a machine that others use it says more than
-rates do. Needs the control plane of the tests (tests/kube/build.sh).
+The rate is that between the first and the last binding by the API server's own clock. Every case runs once per round,
+so that a machine that becomes slower meanwhile does so for all; the ratio to the scheduler alone is of one round, and
+the median of the rounds is shown. Beside it CPU time per Pod and process: on a machine that others use it says more
+than rates do. Needs the control plane of the tests (tests/kube/build.sh).
 """
 
 import json

@@ -98,7 +98,7 @@ class Scene:
             self.agent.mirror.change_pod(pod.finished, pod)
 
     def extender(self) -> Extender:
-        """A fresh one: it knows what a list shows, and what it sees from then on. Every second one watches no Leases."""
+        """A fresh one: it knows what a list shows, and sees what changes. Every second one watches no Leases."""
         client: Any = self.server
         watches = self.random.random() < 0.5
         cluster = Cluster(client, RESOURCE, "carico" if watches else "")

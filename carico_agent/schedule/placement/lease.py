@@ -113,7 +113,7 @@ class LeaseClaims:
         """What we wrote last, or what the watch has shown since. Versions are compared as numbers, as client-go does:
         a wrong guess costs a conflict, no more."""
         known = [record for record in (cached.record, self._seen(node)) if record is not None]
-        return max(known, key=lambda record: int(record.version or 0) if record.version.isdecimal() else 0, default=None)
+        return max(known, key=_version, default=None)
 
     def _decide(
         self, cached: CachedLease, offer: Offer, valid: dict[str, Claim], asked: list[_Request]
@@ -156,7 +156,9 @@ class LeaseClaims:
     def withdraw(self, node: str, pod: PendingPod) -> None:
         """It will not be bound there after all: the next claim that is written leaves it out."""
         cached = self._cached.get(node)
-        if cached is not None and cached.record is not None and (claim := cached.record.claims.get(pod.uid)) is not None:
+        if cached is None or cached.record is None:
+            return
+        if (claim := cached.record.claims.get(pod.uid)) is not None:
             cached.withdrawn[pod.uid] = claim
             cached.written_s.pop(pod.uid, None)
 
@@ -168,6 +170,10 @@ class LeaseClaims:
 
 def _claim(pod: PendingPod) -> Claim:
     return Claim(round(time.time(), 3), pod.holds, pod.name)
+
+
+def _version(record: LeaseRecord) -> int:
+    return int(record.version) if record.version.isdecimal() else 0
 
 
 def _finish(requests: list[_Request], why: str | None = None) -> None:
