@@ -278,4 +278,6 @@ def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
     waiting Pod for some seconds."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
-    return server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))
+    context = server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))
+    context.num_tickets = 0  # an API server resumes no session, and more than 25 connections it does not keep
+    return context

@@ -408,6 +408,16 @@ class Plane:
         )
         self._openssl("genrsa -out sa.key 2048")
 
+    def serving_certificate(self, name: str) -> tuple[Path, Path]:
+        """Of somebody who serves on loopback, as deploy/README.md makes the extender's: with an elliptic curve."""
+        curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+        self._openssl(f"req -new {curve} -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        self._openssl(
+            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt -days 2 "
+            "-extfile server.ext"
+        )
+        return self.folder / f"{name}.crt", self.folder / f"{name}.key"
+
     def _openssl(self, command: str) -> None:
         subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
 
