@@ -18,8 +18,11 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
 	@$(BIN)/carico demo
 
-test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them
-	@$(BIN)/python -m pytest -m "not kube" -rs
+test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them: two files at a time, then what must be alone
+	@failed=0; \
+	$(BIN)/python -m pytest -m "not kube and not alone" -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "alone and not kube" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
+	exit $$failed
 
 test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kubelet (built once, eight minutes, into a cache)
 	@./tests/kube/build.sh
@@ -96,7 +99,7 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
-	@$(BIN)/python -m lab.node_mixed --out lab/node-results
+	@$(BIN)/python -m lab.node_mixed --out lab/results/node
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh

@@ -1,4 +1,4 @@
-"""Tells this node's agent how far a job is. For training loops and batch jobs; standard library only.
+"""Reports to this node's agent how far a job is. For training loops and batch jobs; standard library only.
 
     from carico_agent.progress import track, report
     for batch in track(loader):             # or track(batches, total=5000)

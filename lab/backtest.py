@@ -16,7 +16,7 @@ import numpy as np
 
 from carico_agent.cli._recommend_backtest import draw
 from carico_agent.recommend.arima import CannotFit, fit
-from carico_agent.recommend.backtest import HORIZON, NAMES, Row, backtest, excess_at, ratio_to
+from carico_agent.recommend.backtest import HORIZON, NAMES, BacktestRow, backtest, excess_at, ratio_to
 from carico_agent.recommend.forecast import safe
 from carico_agent.recommend.method import Resource
 from carico_agent.recommend.methods.walk import walk
@@ -33,7 +33,7 @@ ORIGINS = 12
 PODS = 6487
 """Of the source's cluster in table 5.1."""
 LISTS = 20
-Results = dict[Resource, list[Row]]
+Results = dict[Resource, list[BacktestRow]]
 
 
 def recorded() -> dict[Resource, list[Any]]:
@@ -55,7 +55,7 @@ def run(data: dict[Resource, list[Any]], variance: str = "exact") -> Results:
     }
 
 
-def table(resource: Resource, rows: Sequence[Row]) -> list[str]:
+def table(resource: Resource, rows: Sequence[BacktestRow]) -> list[str]:
     unit, scale = ("cores", 1.0) if resource == "cpu" else ("MiB", 1.0 / MIB)
     lines = [
         f"| {resource} | n | short of {rows[0].cases} | excess [{unit}] | shortfall [{unit}] |",
@@ -82,7 +82,7 @@ def _ratio(value: float | None) -> str:
     return "never equal" if value is None else f"{value:.2f}"
 
 
-def best_ratio(rows: Sequence[Row]) -> tuple[str, float] | None:
+def best_ratio(rows: Sequence[BacktestRow]) -> tuple[str, float] | None:
     """The method with the least excess relative to vpa at equal shortages."""
     found = [(name, ratio) for name in NAMES[1:] if (ratio := ratio_to(rows, name)) is not None]
     return min(found, key=lambda pair: pair[1]) if found else None
@@ -101,7 +101,7 @@ def explained(data: list[Any]) -> tuple[float, float, float]:
 
 
 @dataclass(frozen=True)
-class Cluster:
+class DemandShape:
     """Log-normal demand: widths of both logarithms, their correlation, and how many nodes each would fill."""
 
     cpu_width: float
@@ -111,10 +111,14 @@ class Cluster:
     memory_nodes: float
 
 
-CLUSTERS = (Cluster(1.0, 1.0, 0.25, 44, 44), Cluster(2.0, 1.5, 0.25, 30, 44), Cluster(2.0, 1.5, 0.25, 44, 44))
+CLUSTERS = (
+    DemandShape(1.0, 1.0, 0.25, 44, 44),
+    DemandShape(2.0, 1.5, 0.25, 30, 44),
+    DemandShape(2.0, 1.5, 0.25, 44, 44),
+)
 
 
-def pack(shape: Cluster, seed: int = 5) -> dict[str, tuple[float, float]]:
+def pack(shape: DemandShape, seed: int = 5) -> dict[str, tuple[float, float]]:
     """Table 5.1 on a cluster made up: mean nodes and standard error of every policy, over orders of arrival."""
     rng = np.random.default_rng(seed)
     common, own = np.sqrt(shape.correlation), np.sqrt(1 - shape.correlation)

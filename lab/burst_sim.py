@@ -6,7 +6,7 @@
 uniform in 0 to 1800 s. The document gives three makespans: 3244 s at home (5.2), 1847 s with a cluster that exists
 already (5.3), 1847 s with one made on demand (5.4). It does not say how long a Job runs. With 3 Jobs at once per worker
 and 200 s per training, 61 s per inference, the simulation gives these numbers. The fit is not unique: the runs with a
-cloud are bound by the last arrival (1769 ± 29 s) and tell little about either value.
+cloud are bound by the last arrival (1769 ± 29 s) and mean little for either value.
 
 Systems: `home`; `naive`: a cloud worker that is always there, all waiting Jobs moved once a minute; `hcs`: the
 document's system, its nodes as late as its nodes were; `ours`: carico's policies, the same modules that the service
@@ -25,7 +25,7 @@ from typing import Any
 
 from carico_agent.burst.sizing import ExpectedWork, NodeOffer, nodes_to_add
 from carico_agent.burst.waits import Arrivals, JobDurations, starts
-from lab.burst_world import FIRST_BOOT_S, NEXT_BOOT_S, PLACES, Job, Node, World, workload
+from lab.burst_world import FIRST_BOOT_S, NEXT_BOOT_S, PLACES, Node, World, WorldJob, workload
 
 NEAR_PER_H, CHEAP_PER_H = 0.848, 0.68
 """One c5.4xlarge in the nearest region (us-west-1) and in the cheapest one [USD]: the document's 20 %."""
@@ -75,10 +75,11 @@ def hcs() -> System:
 
 
 @dataclass
-class Ours:
-    """carico's policies: patience, predicted wait, nodes of least cost, idle nodes are deleted."""
+class CaricoPolicies:
+    """carico's policies: a limit on waiting, predicted wait, nodes of least cost, idle nodes are deleted."""
 
-    patience_s: float = 30.0
+    unschedulable_s: float = 30.0
+    """A Job waits at home for this long at least [s]."""
     elsewhere_s: float = 5.0
     """What a move costs a Job: hold, copy, release [s]."""
     value_per_h: float = 0.3
@@ -109,7 +110,7 @@ class Ours:
                 self.arrived.add(id(job))
                 self.arrivals.came(job.kind, job.arrival_s)
 
-    def _free_s(self, running: list[Job], now_s: float) -> list[float]:
+    def _free_s(self, running: list[WorldJob], now_s: float) -> list[float]:
         left = [self.history.left_s(job.kind, now_s - job.start_s) for job in running]
         return left + [0.0] * (PLACES - len(running))
 
@@ -120,13 +121,13 @@ class Ours:
                 return
             queue = [(0.0, self.history.duration_s(one.kind)) for one in world.home]
             wait_s = starts(self._free_s(world.running, now_s), queue)[list(world.home).index(job)]
-            if now_s - job.arrival_s >= self.patience_s and wait_s > self.elsewhere_s:
+            if now_s - job.arrival_s >= self.unschedulable_s and wait_s > self.elsewhere_s:
                 world.home.remove(job)
                 world.cloud.append(job)
                 free -= 1
 
     def _grow(self, world: World, now_s: float) -> None:
-        if not any(now_s - job.arrival_s >= self.patience_s for job in world.home):
+        if not any(now_s - job.arrival_s >= self.unschedulable_s for job in world.home):
             return
         boot_s = NEXT_BOOT_S if world.alive() else FIRST_BOOT_S
         demand = self._demand(world, world.alive(), now_s, boot_s)
@@ -160,7 +161,7 @@ SYSTEMS: dict[str, tuple[Callable[[], System], float, float]] = {
     "home": (lambda: home_only, 0.0, 0.0),
     "naive": (naive, NEAR_PER_H, MASTER_NEAR_PER_H),
     "hcs": (hcs, CHEAP_PER_H, MASTER_CHEAP_PER_H),
-    "ours": (Ours, CHEAP_PER_H, MASTER_CHEAP_PER_H),
+    "ours": (CaricoPolicies, CHEAP_PER_H, MASTER_CHEAP_PER_H),
 }
 
 
@@ -178,7 +179,7 @@ def simulate(name: str, seed: int, most_s: int = 20_000) -> World:
         cloud = sum(len(node.running) for node in world.nodes)
         ready = len(world.ready(now))
         world.trace.append((now, len(world.running), cloud, len(world.home), len(world.cloud), ready))
-        if len(world.done) == len(jobs) and (not world.alive() or not isinstance(system, Ours)):
+        if len(world.done) == len(jobs) and (not world.alive() or not isinstance(system, CaricoPolicies)):
             return world
     raise AssertionError(f"{name}, seed {seed}: not done after {most_s} s")
 

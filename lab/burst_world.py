@@ -11,7 +11,7 @@ FIRST_BOOT_S, NEXT_BOOT_S = 360.0, 300.0
 
 
 @dataclass(eq=False)
-class Job:
+class WorldJob:
     """One Job and what became of it [s]."""
 
     kind: str
@@ -25,18 +25,18 @@ class Job:
         return self.start_s + self.duration_s
 
 
-def workload(seed: int) -> list[Job]:
+def workload(seed: int) -> list[WorldJob]:
     """The document's 90 Jobs, in order of arrival."""
     drawn = random.Random(seed)
     models = ("arpu", "saved", "fraud")
     jobs = [
-        Job(f"train-{model}", k * every_s, TRAINING_S)
+        WorldJob(f"train-{model}", k * every_s, TRAINING_S)
         for model, every_s in zip(models, (180.0, 160.0, 140.0), strict=True)
         for k in range(10)
     ]
     for model in models:
         arrivals = [0.0, *(drawn.uniform(0.0, 1800.0) for _ in range(19))]
-        jobs += [Job(f"infer-{model}", arrival_s, INFERENCE_S) for arrival_s in arrivals]
+        jobs += [WorldJob(f"infer-{model}", arrival_s, INFERENCE_S) for arrival_s in arrivals]
     return sorted(jobs, key=lambda job: job.arrival_s)
 
 
@@ -48,21 +48,21 @@ class Node:
     ready_s: float
     gone_s: float | None = None
     idle_since_s: float = 0.0
-    running: list[Job] = field(default_factory=list)
+    running: list[WorldJob] = field(default_factory=list)
 
 
 @dataclass
 class World:
     """The state of a run. A system sees this, moves Jobs and orders nodes."""
 
-    jobs: list[Job]
+    jobs: list[WorldJob]
     price_per_h: float
     master_per_h: float
-    home: deque[Job] = field(default_factory=deque)
-    cloud: deque[Job] = field(default_factory=deque)
-    running: list[Job] = field(default_factory=list)
+    home: deque[WorldJob] = field(default_factory=deque)
+    cloud: deque[WorldJob] = field(default_factory=deque)
+    running: list[WorldJob] = field(default_factory=list)
     nodes: list[Node] = field(default_factory=list)
-    done: list[Job] = field(default_factory=list)
+    done: list[WorldJob] = field(default_factory=list)
     cluster_s: list[tuple[float, float | None]] = field(default_factory=list)
     trace: list[tuple[float, int, int, int, int, int]] = field(default_factory=list)
 
@@ -94,7 +94,7 @@ class World:
             node.idle_since_s = now_s if node.running else node.idle_since_s
 
     @staticmethod
-    def _fill(running: list[Job], queue: deque[Job], now_s: float, where: str) -> None:
+    def _fill(running: list[WorldJob], queue: deque[WorldJob], now_s: float, where: str) -> None:
         while queue and len(running) < PLACES:
             job = queue.popleft()
             job.start_s, job.where = now_s, where

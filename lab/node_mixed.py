@@ -1,7 +1,7 @@
 """Different Pods at once on a real node: sleepers, one held back by its quota, busy loops, one with four threads, one
 that holds memory, coming and going. How many more of each kind fit, beside the truth by construction.
 
-    python -m lab.node_mixed [--quick] [--out lab/node-results]
+    python -m lab.node_mixed [--quick] [--out lab/results/node]
 
 The truth: a busy loop wants one core, four threads four, a container at a quota of a fifth of a core that much; the
 channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A kind is judged
@@ -21,7 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from lab.node import HELD, PI, Lab, Run, hold_memory
+from lab.node import HELD, PI, NodeLab, hold_memory
+from lab.node_run import NodeRun
 from lab.support.containerd import SLEEP, PrivateContainerd, missing
 
 CORES = os.cpu_count() or 1
@@ -40,7 +41,7 @@ FOUR = (
 
 
 @dataclass(frozen=True)
-class Kind:
+class ContainerKind:
     """One kind of container: its command, and what one wants."""
 
     name: str
@@ -56,11 +57,11 @@ class Kind:
 KINDS = {
     kind.name: kind
     for kind in (
-        Kind("sleeper", SLEEP, 0.0),
-        Kind("quota", PI, 0.2, flags=("--cpu-quota", "20000", "--cpu-period", "100000")),
-        Kind("loop", PI, 1.0),
-        Kind("four", FOUR, 4.0),
-        Kind("held", hold_memory(HELD_MB), 0.0, HELD_MB, HELD),
+        ContainerKind("sleeper", SLEEP, 0.0),
+        ContainerKind("quota", PI, 0.2, flags=("--cpu-quota", "20000", "--cpu-period", "100000")),
+        ContainerKind("loop", PI, 1.0),
+        ContainerKind("four", FOUR, 4.0),
+        ContainerKind("held", hold_memory(HELD_MB), 0.0, HELD_MB, HELD),
     )
 }
 JUDGED = ("quota", "loop", "held")
@@ -84,7 +85,7 @@ STEPS: tuple[tuple[str, int], ...] = (
 
 
 @dataclass
-class Step:
+class MixedStep:
     """From when on which containers run."""
 
     t: float
@@ -96,10 +97,10 @@ class Mixed:
 
     def __init__(self, hold_s: float) -> None:
         self._hold_s = hold_s
-        self.steps: list[Step] = []
-        self.run = Run("mixed", "cpu", 1.0)
+        self.steps: list[MixedStep] = []
+        self.run = NodeRun("mixed", "cpu", 1.0)
 
-    def play(self, lab: Lab, out: Path) -> None:
+    def play(self, lab: NodeLab, out: Path) -> None:
         process = lab.agent(out / "node-mixed.trace.gz", "")
         stop = threading.Event()
         watching = lab.watch(self.run, stop)
@@ -114,7 +115,7 @@ class Mixed:
                 else:
                     lab.stop(names[kind][count:])
                     del names[kind][count:]
-                self.steps.append(Step(time.monotonic(), {name: len(made) for name, made in names.items()}))
+                self.steps.append(MixedStep(time.monotonic(), {name: len(made) for name, made in names.items()}))
                 time.sleep(self._hold_s)
             print()
         finally:
@@ -131,7 +132,7 @@ class Mixed:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each judged kind at each moment: what was said and what was true."""
+        """Each judged kind at each moment: what was published and what was true."""
         host, found = self.idle(), []
         first_seen: dict[str, float] = {}
         for status in self.run.statuses:
@@ -215,7 +216,7 @@ def main() -> int:
     given.out.mkdir(parents=True, exist_ok=True)
     mixed = Mixed(12.0 if given.quick else 20.0)
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as containerd:
-        mixed.play(Lab(containerd, given.out), given.out)
+        mixed.play(NodeLab(containerd, given.out), given.out)
     rows = mixed.rows()
     host = mixed.idle()
     text = [

@@ -2,7 +2,7 @@
 
 python -m lab.nodes [--seeds 3] [--old] [--json] [--write]
 
-`--old` also runs the node-wide filter, which is told of Pods only how many there are. `--write` renews
+`--old` also runs the node-wide filter, which knows of Pods only how many there are. `--write` renews
 lab/results/nodes.md and its figure. What a node does and what the truth is: lab/simnode.py. The parameters of the core
 were chosen on seeds below 100; the seeds here start at 5000.
 """
@@ -73,7 +73,7 @@ NODES = (
     NodeSpec("short jobs", 8, (KindSpec("job", 1.0, life_s=(15, 40)),), system(5), every_s=3),
     NodeSpec("throttled beside loops", 2, (KindSpec("loop", 0.9),), ((QUOTA, 1), *system(3))),
     NodeSpec(
-        "throttled beside loops, quotas not told",
+        "throttled beside loops, quotas not known",
         2,
         (KindSpec("loop", 0.9),),
         ((QUOTA, 1), *system(3)),
@@ -116,7 +116,7 @@ NOT_COUNTED = frozenset(spec.name for spec in ALL_NODES if not spec.quotas_told)
 
 
 @dataclass(frozen=True)
-class Score:
+class NodeScore:
     """How one estimator did on one node, over all seconds of all seeds."""
 
     node: str
@@ -133,13 +133,13 @@ class Score:
     """Seconds in which the node-wide filter believed a base outside [−1, 1]."""
 
 
-def run(spec: NodeSpec, seeds: Iterable[int], with_pods: bool) -> Score:
+def run(spec: NodeSpec, seeds: Iterable[int], with_pods: bool) -> NodeScore:
     rows = np.array([row for seed in seeds for row in _seconds(spec, seed, with_pods)])
     kinds = rows[:, 4][np.isfinite(rows[:, 4])]
     kinds_rms = float(np.sqrt(np.mean(kinds))) if len(kinds) else float("nan")
     rms = float(np.sqrt(np.mean(rows[:, 0] ** 2)))
     wrong, covered, trusted = (float(np.mean(rows[:, i])) for i in (1, 2, 3))
-    return Score(spec.name, rms, wrong, covered, trusted, kinds_rms, int(rows[:, 5].sum()))
+    return NodeScore(spec.name, rms, wrong, covered, trusted, kinds_rms, int(rows[:, 5].sum()))
 
 
 def _seconds(spec: NodeSpec, seed: int, with_pods: bool) -> Iterable[tuple[float, ...]]:
@@ -170,7 +170,7 @@ def _bases_outside(model: CapacityModel) -> bool:
     return any(not -1 <= channel[0][0] <= 1 for channel in model.state()["estimator"]["channels"])
 
 
-def summary(scores: list[Score]) -> dict[str, float]:
+def summary(scores: list[NodeScore]) -> dict[str, float]:
     """Over all nodes but NOT_COUNTED."""
     scores = [s for s in scores if s.node not in NOT_COUNTED] or scores
     rms, wrong, covered = (np.array([getattr(s, key) for s in scores]) for key in ("rms", "wrong", "covered"))
@@ -186,7 +186,7 @@ def summary(scores: list[Score]) -> dict[str, float]:
     }
 
 
-def table(new: list[Score], old: list[Score]) -> str:
+def table(new: list[NodeScore], old: list[NodeScore]) -> str:
     """One row per node; the node-wide filter's columns where it was run."""
     head = "| node | rms | trusted and wrong | interval holds | trusted | kinds rms |"
     lines = [head + (" rms, node-wide | wrong | holds | trusted |" if old else "")]
@@ -200,7 +200,7 @@ def table(new: list[Score], old: list[Score]) -> str:
     return "\n".join(lines)
 
 
-def page(new: list[Score], old: list[Score], seeds: range) -> str:
+def page(new: list[NodeScore], old: list[NodeScore], seeds: range) -> str:
     """lab/results/nodes.md."""
     lines = [
         "# Pod-Capacity on simulated nodes that look like real ones",
@@ -209,7 +209,7 @@ def page(new: list[Score], old: list[Score], seeds: range) -> str:
         "Nodes and truth: `lab/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Node-wide: the same model, which knows only how many Pods there are.",
-        f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (kernels that have quotas do tell).",
+        f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (a kernel with quotas counts throttling).",
         "",
         table(new, old),
         "",
@@ -219,7 +219,7 @@ def page(new: list[Score], old: list[Score], seeds: range) -> str:
     return "\n".join([*lines, "![errors per node](nodes.png)", ""])
 
 
-def draw(new: list[Score], old: list[Score]) -> None:
+def draw(new: list[NodeScore], old: list[NodeScore]) -> None:
     """Relative error of each node, with and without measured Pods."""
     import matplotlib
 

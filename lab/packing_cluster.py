@@ -19,28 +19,28 @@ import numpy as np
 from carico_agent.schedule import policies
 from lab.sim.cluster import Machine
 from lab.sim.engine import Result, Setup, run
-from lab.sim.schedulers.base import Scheduler
+from lab.sim.schedulers.base import SimulatedScheduler
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.packer import Packer
-from lab.sim.workload import LIGHT, PI, SKLEARN, Job, Kind
+from lab.sim.workload import LIGHT, PI, SKLEARN, PodBatch, SimulatedKind
 
 RESULTS = Path(__file__).parent / "results/packing_cluster.md"
 FIRST_SEED = 2000
 SIZES = (0.5,) * 8 + (1.0,) * 8 + (2.0,) * 6 + (4.0,) * 2
 """Multiples of 4 cores and 8 GiB: 128 cores and 256 GiB in all."""
-CACHE = Kind("cache", work_core_s=6.0, threads=0.2, memory_mib=1500, memory_ramp_s=5.0)
+CACHE = SimulatedKind("cache", work_core_s=6.0, threads=0.2, memory_mib=1500, memory_ramp_s=5.0)
 OVER_S = 120.0
 JOBS = (
-    Job(PI.asking(500, 32), 600, over_s=OVER_S),
-    Job(SKLEARN.asking(2000, 750), 30, over_s=OVER_S),
-    Job(CACHE.asking(100, 1500), 60, over_s=OVER_S),
-    Job(LIGHT.asking(0, 0), 200, over_s=OVER_S),
+    PodBatch(PI.asking(500, 32), 600, over_s=OVER_S),
+    PodBatch(SKLEARN.asking(2000, 750), 30, over_s=OVER_S),
+    PodBatch(CACHE.asking(100, 1500), 60, over_s=OVER_S),
+    PodBatch(LIGHT.asking(0, 0), 200, over_s=OVER_S),
 )
 SETUP = Setup(nodes=len(SIZES), sizes=SIZES, rehearsal=(PI, LIGHT))
 HEAD = ("policy", "nodes used, mean", "most", "their cores, mean", "JCT [s]", "PCT mean [s]", "PCT p95 [s]")
 
 
-class Row(NamedTuple):
+class PackingRow(NamedTuple):
     """Means over the seeds."""
 
     name: str
@@ -52,19 +52,19 @@ class Row(NamedTuple):
     pct_p95_s: float
 
 
-def schedulers() -> dict[str, Callable[[], Scheduler]]:
+def schedulers() -> dict[str, Callable[[], SimulatedScheduler]]:
     """kube-scheduler by requests, and every policy of the extender."""
-    made: dict[str, Callable[[], Scheduler]] = {"kube-scheduler": Kube}
+    made: dict[str, Callable[[], SimulatedScheduler]] = {"kube-scheduler": Kube}
     for name in policies.find():
         made[name] = lambda name=name: Packer(policies.load(name, {}))  # type: ignore[misc]
     return made
 
 
-def row(name: str, results: list[Result]) -> Row:
+def row(name: str, results: list[Result]) -> PackingRow:
     used = [result.assigned > 0 for result in results]
     cores = Machine().cores * np.array(SIZES)
     pct_s = [result.pct_s() for result in results]
-    return Row(
+    return PackingRow(
         name,
         float(np.mean([nodes.sum(axis=1).mean() for nodes in used])),
         float(np.mean([nodes.sum(axis=1).max() for nodes in used])),
@@ -75,7 +75,7 @@ def row(name: str, results: list[Result]) -> Row:
     )
 
 
-def report(rows: list[Row], seeds: int) -> str:
+def report(rows: list[PackingRow], seeds: int) -> str:
     lines = [
         "# Packing on a cluster of unlike nodes",
         "",
@@ -94,7 +94,7 @@ def report(rows: list[Row], seeds: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def findings(rows: dict[str, Row]) -> list[str]:
+def findings(rows: dict[str, PackingRow]) -> list[str]:
     """In words, from the numbers."""
     base = rows["kube-scheduler"]
     ours = [one for one in rows.values() if one is not base]

@@ -21,7 +21,7 @@ BLOCK = 24
 
 
 @dataclass(frozen=True)
-class Cell:
+class TableCell:
     generator: str
     d: int
     a: int
@@ -43,11 +43,11 @@ class Cell:
         return abs(self.deviation) <= 3.0
 
 
-def reference(path: Path = REFERENCE) -> list[Cell]:
+def reference(path: Path = REFERENCE) -> list[TableCell]:
     """Every cell of table A.4."""
     tables: list[dict[str, Any]] = json.loads(path.read_text())
     cells = [
-        Cell(table["generator"], table["d"], int(row[0]), policy, row[column])
+        TableCell(table["generator"], table["d"], int(row[0]), policy, row[column])
         for table in tables
         for row in table["rows"]
         for column, policy in enumerate(table["policies"], start=1)
@@ -57,18 +57,18 @@ def reference(path: Path = REFERENCE) -> list[Cell]:
     return [cell for cell in cells if first[cell.generator, cell.d, cell.a, cell.policy] is cell]
 
 
-def measured(cell: Cell, lists: int, seed: int) -> Cell:
+def measured(cell: TableCell, lists: int, seed: int) -> TableCell:
     from lab.packing import simulate
 
     found = simulate(cell.policy, cell.generator, cell.a, cell.d, lists, seed)
     return replace(cell, mean=found["mean"], standard_error=found["standard_error"])
 
 
-def _measure(task: tuple[Cell, int, int]) -> Cell:
+def _measure(task: tuple[TableCell, int, int]) -> TableCell:
     return measured(*task)
 
 
-def run(cells: list[Cell], lists: int, seed: int, jobs: int = 2, kept: Path | None = None) -> list[Cell]:
+def run(cells: list[TableCell], lists: int, seed: int, jobs: int = 2, kept: Path | None = None) -> list[TableCell]:
     """All cells in several processes. What is in `kept` already is not measured again: a run can be continued."""
     known = _load(kept, lists, seed) if kept else {}
     missing = [cell for cell in cells if _name(cell) not in known]
@@ -83,7 +83,7 @@ def run(cells: list[Cell], lists: int, seed: int, jobs: int = 2, kept: Path | No
     return [replace(cell, mean=known[_name(cell)][0], standard_error=known[_name(cell)][1]) for cell in cells]
 
 
-def _name(cell: Cell) -> str:
+def _name(cell: TableCell) -> str:
     return f"{cell.generator} {cell.d} {cell.a} {cell.policy}"
 
 
@@ -94,7 +94,7 @@ def _load(kept: Path, lists: int, seed: int) -> dict[str, list[float]]:
     return dict(value["cells"]) if (value["lists"], value["seed"]) == (lists, seed) else {}
 
 
-def report(cells: list[Cell], lists: int, seed: int) -> str:
+def report(cells: list[TableCell], lists: int, seed: int) -> str:
     """The report, from measured cells."""
     judged = [cell for cell in cells if cell.a in JUDGED_A]
     held, held_all = sum(cell.holds for cell in judged), sum(cell.holds for cell in cells)
@@ -127,7 +127,7 @@ def report(cells: list[Cell], lists: int, seed: int) -> str:
     return "\n".join(lines) + "\n"
 
 
-def _sentences(cells: list[Cell]) -> list[str]:
+def _sentences(cells: list[TableCell]) -> list[str]:
     """What the source says in words, against its own table and against ours."""
     of = {(c.generator, c.d, c.a, c.policy): c for c in cells}
     both = [(c, of[c.generator, c.d, c.a, "KL"]) for c in cells if c.policy == "KM"]
@@ -148,7 +148,7 @@ def _sentences(cells: list[Cell]) -> list[str]:
     ]
 
 
-def _block(cells: list[Cell], generator: str, d: int, weighted: bool) -> list[str]:
+def _block(cells: list[TableCell], generator: str, d: int, weighted: bool) -> list[str]:
     """One table: a row per a, source, ours and σ per policy."""
     policies = list(dict.fromkeys(c.policy for c in cells if (c.policy in ("KVD", "KR")) == weighted))
     head = "| a | " + " | ".join(f"{name} source | ours | σ" for name in policies) + " |"

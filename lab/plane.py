@@ -22,13 +22,14 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from carico_agent.plane.allocation import Component, Scheduler, split
+from carico_agent.plane.allocation import Component, SchedulerLoad, split
 from carico_agent.plane.components import load_of
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.exposition import Totals, read
 from carico_agent.plane.window import WANTED, Scrape, between
 from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
-from lab.support.control_plane import ApiError, free_port, wait_for
+from lab.support.kube_admin import AdminError
+from lab.support.waiting import free_port, wait_for
 from plugins.control_plane.weights import Weight, stepped
 
 TREE = Path(__file__).parent.parent
@@ -45,7 +46,7 @@ STEP_S = 5.0
 WRAPPED = "?resourceVersion=0&limit=500"
 
 
-class Lab:
+class PlaneLab:
     """One control plane, filled, and what was measured on it."""
 
     def __init__(self, folder: Path) -> None:
@@ -144,7 +145,7 @@ class Lab:
 class Service:
     """`carico plane --serve` with the rights of deploy/plane."""
 
-    def __init__(self, lab: Lab, seats: str, period_s: float) -> None:
+    def __init__(self, lab: PlaneLab, seats: str, period_s: float) -> None:
         self.port, state = free_port(), lab.folder / "state"
         state.mkdir(exist_ok=True)
         lines = [f'{name} = "{url}"' for name, url in lab.plane.metrics.items()]
@@ -194,14 +195,14 @@ def per_period(earlier: tuple[float, float, float], later: tuple[float, float, f
 class Steering(ABC):
     """A loop beside a run: once per STEP_S."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: PlaneLab) -> None:
         self.lab, self._ended, self.steps = lab, threading.Event(), 0
         self._thread = threading.Thread(target=self._loop, daemon=True)
         self._thread.start()
 
     def _loop(self) -> None:
         while not self._ended.wait(STEP_S):
-            with suppress(OSError, ApiError):  # a component that does not answer in time: the next step is soon
+            with suppress(OSError, AdminError):  # a component that does not answer in time: the next step is soon
                 self.step()
                 self.steps += 1
 
@@ -217,7 +218,7 @@ class Steering(ABC):
 class Weights(Steering):
     """The plugin's rule on this machine's cgroups; held up is the time its threads stood in the run queue."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: PlaneLab) -> None:
         self._weights = {part: Weight() for part in PARTS}
         self._waited_s = {part: waited_s(lab, part) for part in PARTS}
         super().__init__(lab)
@@ -232,7 +233,7 @@ class Weights(Steering):
             self.lab.plane.groups.weight(part, min(8.0, self._weights[part].factor))
 
 
-def waited_s(lab: Lab, part: str) -> float:
+def waited_s(lab: PlaneLab, part: str) -> float:
     """Time that threads of this part were ready and had no CPU (/proc/PID/task/*/schedstat)."""
     process = lab.plane._processes[part]
     whole = 0
@@ -245,7 +246,7 @@ def waited_s(lab: Lab, part: str) -> float:
 class Quotas(Steering):
     """As *MerKury* has it: (9) every period, applied as CFS quotas; at most a fifth of all cores moves at once."""
 
-    def __init__(self, lab: Lab) -> None:
+    def __init__(self, lab: PlaneLab) -> None:
         self._old = readings(lab)
         self._given: dict[str, float] = {}
         super().__init__(lab)
@@ -260,7 +261,7 @@ class Quotas(Steering):
             return
         controller = loads.get("kube-controller-manager")
         own = max(0.05, controller.cores if controller else 0.0)
-        group_b = Scheduler(scheduler, 10.0) if scheduler and scheduler.requests and scheduler.core_s else None
+        group_b = SchedulerLoad(scheduler, 10.0) if scheduler and scheduler.requests and scheduler.core_s else None
         curve = Curve.of(self.lab.curve) if self.lab.curve else Curve.of([(0, 0), (1, 1)])
         answering, rest = split([Component(api, curve), Component(etcd)], group_b, CORES - own, 0.999)
         wanted = dict(zip(PARTS, [*answering, max(rest, 0.05), own], strict=True))
@@ -271,7 +272,7 @@ class Quotas(Steering):
             self.lab.plane.groups.quota(part, self._given[part])
 
 
-def readings(lab: Lab) -> dict[str, Scrape]:
+def readings(lab: PlaneLab) -> dict[str, Scrape]:
     def totals(part: str) -> Totals:
         if part == "kube-apiserver":
             return read([lab.plane.admin.get("/metrics").encode()], WANTED)
@@ -288,7 +289,7 @@ def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> Non
     if not has_all():
         raise SystemExit("the control plane is not built: tests/kube/build.sh")
     with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
-        lab = Lab(Path(name))
+        lab = PlaneLab(Path(name))
         try:
             lab.start()
             lab.calibrate()

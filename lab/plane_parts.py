@@ -16,7 +16,8 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
-from lab.support.control_plane import Plane, binaries, free_port
+from lab.support.control_plane import Plane, binaries
+from lab.support.waiting import free_port
 
 PARTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 USERS = {

@@ -81,7 +81,7 @@ def table(here: dict[str, Row]) -> list[str]:
 
 
 def sent(row: Row) -> float:
-    """Requests per second that the greedy client really sent: a client that is short of CPU sends fewer than told."""
+    """Requests per second that the greedy client really sent: short of CPU it sends fewer than it should."""
     asked = row["greedy"]
     if "sent_per_s" in asked:
         return float(asked["sent_per_s"])

@@ -56,7 +56,7 @@ pressure_ratio = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Wanted:
+class ArrivingJob:
     """A job that is to come."""
 
     arrives_s: float
@@ -67,7 +67,7 @@ class Wanted:
 Place = Callable[[list[NodeState]], int]
 
 
-class Workers:
+class WorkerNode:
     """One containerd and one agent; a worker is a core to which its jobs pin themselves."""
 
     def __init__(self, containerd: PrivateContainerd) -> None:
@@ -103,7 +103,7 @@ class Workers:
         except (AgentUnavailable, AgentError):
             return False
 
-    def start(self, name: str, job: Wanted, worker: int) -> None:
+    def start(self, name: str, job: ArrivingJob, worker: int) -> None:
         progress = self._containerd.folder / "progress"
         flags = mounts((progress, "/run/carico/progress", "ro"), (self._out, "/out", "rw"))
         train = (sys.executable, "-m", "lab.progress.train", job.kind, str(job.steps))
@@ -158,7 +158,7 @@ def by_work_left(states: list[NodeState]) -> int:
     return scores.index(max(scores))
 
 
-def place_all(workers: Workers, jobs: Sequence[Wanted], place: Place) -> dict[str, Any]:
+def place_all(workers: WorkerNode, jobs: Sequence[ArrivingJob], place: Place) -> dict[str, Any]:
     """Every job at its time; completion times from then on."""
     with workers.agent():
         began_s, chosen = time.monotonic(), list[int]()
@@ -173,11 +173,11 @@ def place_all(workers: Workers, jobs: Sequence[Wanted], place: Place) -> dict[st
     return {"mean_s": round(mean(took), 2), "makespan_s": round(max(ends), 2), "workers": chosen}
 
 
-def pair(workers: Workers, number: int, speeds: dict[str, float]) -> dict[str, Any]:
+def pair(workers: WorkerNode, number: int, speeds: dict[str, float]) -> dict[str, Any]:
     rng = Random(FIRST_SEED + number)
     times, kinds = sorted(rng.uniform(0.0, WITHIN_S) for _ in range(JOBS)), list(CPU_S)
     drawn = [rng.choice(kinds) for _ in range(JOBS)]
-    jobs = [Wanted(at, kind, int(CPU_S[kind] * speeds[kind])) for at, kind in zip(times, drawn, strict=True)]
+    jobs = [ArrivingJob(at, kind, int(CPU_S[kind] * speeds[kind])) for at, kind in zip(times, drawn, strict=True)]
     arms: dict[str, Place] = {"least-left": by_work_left, "random": lambda states: rng.randrange(WORKERS)}
     order = list(arms) if number % 2 == 0 else list(reversed(arms))
     found: dict[str, Any] = {"load_before": round(os.getloadavg()[0], 1), "order": order}
@@ -187,13 +187,13 @@ def pair(workers: Workers, number: int, speeds: dict[str, float]) -> dict[str, A
     return found
 
 
-def half_way(workers: Workers, speeds: dict[str, float]) -> list[dict[str, Any]]:
+def half_way(workers: WorkerNode, speeds: dict[str, float]) -> list[dict[str, Any]]:
     """Two jobs on one core; what each was believed to need when it was half done."""
     kinds = ("perceptron", "k-means")
     seen: dict[str, list[tuple[float, dict[str, Any]]]] = {kind: [] for kind in kinds}
     with workers.agent():
         for kind in kinds:
-            workers.start(kind.replace(" ", "-"), Wanted(0.0, kind, int(HALF_WAY_S * speeds[kind])), 0)
+            workers.start(kind.replace(" ", "-"), ArrivingJob(0.0, kind, int(HALF_WAY_S * speeds[kind])), 0)
         deadline_s = time.monotonic() + RUN_LIMIT_S
         while not all(map(workers.marks, kinds)):
             if time.monotonic() > deadline_s:
@@ -241,7 +241,7 @@ def main() -> int:
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as containerd:
         prepare(containerd)
         (containerd.folder / "progress").mkdir(mode=0o755)
-        workers, speeds = Workers(containerd), {kind: steps_per_s(kind) for kind in CPU_S}
+        workers, speeds = WorkerNode(containerd), {kind: steps_per_s(kind) for kind in CPU_S}
         for number in range(3) if everything else given.half_way or ():
             results[f"half-way {number}"] = half_way(workers, speeds)
             print(json.dumps(results[f"half-way {number}"]), flush=True)

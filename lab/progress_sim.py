@@ -17,18 +17,18 @@ from statistics import mean
 
 from lab.progress.placers import PLACERS, Place
 from lab.progress.report import RESULTS, write
-from lab.progress.workers import Job, Kind, Worker
+from lab.progress.workers import TrainingModel, Worker, WorkerJob
 
 FIRST_SEED, SEEDS = 5000, 40
-BIRNN = Kind("Bidirectional-RNN (TensorFlow)", 10_000, 186.0)
+BIRNN = TrainingModel("Bidirectional-RNN (TensorFlow)", 10_000, 186.0)
 KINDS = (
-    Kind("VAE (PyTorch)", 15, 90.0),
-    Kind("VAE (TensorFlow)", 15, 120.0),
-    Kind("MNIST-CNN (PyTorch)", 200, 30.0),
-    Kind("MNIST-CNN (TensorFlow)", 200, 50.0),
-    Kind("Deep regression (PyTorch)", 5000, 250.0),
+    TrainingModel("VAE (PyTorch)", 15, 90.0),
+    TrainingModel("VAE (TensorFlow)", 15, 120.0),
+    TrainingModel("MNIST-CNN (PyTorch)", 200, 30.0),
+    TrainingModel("MNIST-CNN (TensorFlow)", 200, 50.0),
+    TrainingModel("Deep regression (PyTorch)", 5000, 250.0),
     BIRNN,
-    Kind("LeNet-CNN (TensorFlow)", 5, 60.0),
+    TrainingModel("LeNet-CNN (TensorFlow)", 5, 60.0),
 )
 """The models of table II with their steps. Their times are not in the document but for that of BiRNN, which follows
 from the fixed schedule (186 s); the others are spread over 30 to 250 s."""
@@ -43,11 +43,11 @@ class Schedule:
     """Jobs come at random within so many seconds; or every 30 s, if `fixed`."""
     fixed: bool = False
 
-    def make(self, rng: Random) -> list[Job]:
+    def make(self, rng: Random) -> list[WorkerJob]:
         if self.fixed:
-            return [Job(BIRNN, 30.0 * n) for n in range(self.jobs)]
+            return [WorkerJob(BIRNN, 30.0 * n) for n in range(self.jobs)]
         times = sorted(rng.uniform(0.0, self.within_s) for _ in range(self.jobs))
-        return [Job(rng.choice(KINDS), time_s) for time_s in times]
+        return [WorkerJob(rng.choice(KINDS), time_s) for time_s in times]
 
 
 SCHEDULES = (
@@ -61,7 +61,7 @@ SCHEDULES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlacerRun:
     mean_s: float
     """Completion time of a job, from its arrival."""
     makespan_s: float
@@ -69,7 +69,7 @@ class Run:
     """As it came true, per worker."""
 
 
-def simulate(jobs: list[Job], workers: int, place: Place, seed: int) -> Run:
+def simulate(jobs: list[WorkerJob], workers: int, place: Place, seed: int) -> PlacerRun:
     """Event by event: arrivals and ends; all jobs of one run get the same arrivals whoever places them."""
     chance, noise = Random(f"{seed} place"), Random(f"{seed} noise")
     cluster, waiting = [Worker(noise) for _ in range(workers)], list(jobs)
@@ -83,11 +83,11 @@ def simulate(jobs: list[Job], workers: int, place: Place, seed: int) -> Run:
             job.worker = place(cluster, job, now_s, chance)
             cluster[job.worker].jobs.append(job)
     ends = [job.ends_s - job.arrives_s for job in jobs]
-    return Run(mean(ends), max(job.ends_s for job in jobs), tuple(worker.contention for worker in cluster))
+    return PlacerRun(mean(ends), max(job.ends_s for job in jobs), tuple(worker.contention for worker in cluster))
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlacerRow:
     schedule: str
     placer: str
     seeds: int
@@ -103,7 +103,7 @@ class Row:
     """95 % interval of `against_count`, by resampling the seeds."""
 
 
-def table(seeds: range, schedules: tuple[Schedule, ...] = SCHEDULES) -> list[Row]:
+def table(seeds: range, schedules: tuple[Schedule, ...] = SCHEDULES) -> list[PlacerRow]:
     rows = []
     for schedule in schedules:
         runs = {
@@ -114,11 +114,11 @@ def table(seeds: range, schedules: tuple[Schedule, ...] = SCHEDULES) -> list[Row
     return rows
 
 
-def _row(schedule: Schedule, name: str, runs: dict[str, list[Run]]) -> Row:
+def _row(schedule: Schedule, name: str, runs: dict[str, list[PlacerRun]]) -> PlacerRow:
     own, count, lot = runs[name], runs["least count"], runs["random"]
     mean_s, count_s = [run.mean_s for run in own], [run.mean_s for run in count]
     low, high = _interval(mean_s, count_s)
-    return Row(
+    return PlacerRow(
         schedule.name,
         name,
         len(own),

@@ -21,7 +21,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict
 from pathlib import Path
 
-from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Claim, Section
+from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, ReportClaim, Section
 
 HERE = Path(__file__).parent
 ALL = (
@@ -51,9 +51,9 @@ and the extender's `schedule.policy`. Reported seeds are
 chosen was chosen on seeds {TRAINING_SEEDS.start}–{TRAINING_SEEDS.stop - 1} and other workloads (last section).
 The same seeds give the same tables.
 
-Parameters unless said otherwise: 19 nodes of 4 cores and 8 GiB; pi-2000 takes 5.9 core seconds (± 8 %) on one
+Parameters unless stated otherwise: 19 nodes of 4 cores and 8 GiB; pi-2000 takes 5.9 core seconds (± 8 %) on one
 thread; sklearn 97 core seconds on 3.6 threads and 650 MiB; 1–4 s (mean 2.3) from bound to running; the
-scheduler binds 100 Pods/s and hears of starts and ends after 0.2–1.2 s; a container start takes one CPU for 200
+scheduler binds 100 Pods/s and sees starts and ends after 0.2–1.2 s; a container start takes one CPU for 200
 ms, a stop half of one. The paper's scheduler gets its numbers once a second; carico writes through its throttle, at
 most once in 5 s per node. JCT: job completion time, PCT: Pod completion time (start to end), both as the paper
 defines them.
@@ -70,7 +70,7 @@ LIMITS = """## What this simulation cannot show
 - **Federation.** The cluster runs are without it, for the paper's CARICO too (with its queue of merges, seeds 21 and
   22: JCT 104 s against 99 s, mean PCT 8.6 s against 9.2 s). Only the scenarios of chapter 3 share.
 - **Untouched seeds.** What limits starting Pods was chosen on training seeds and workloads (last section), but by us,
-  who had seen the headline on reported seeds with other values. The training table stands by itself; the order is said.
+  who had seen the headline on reported seeds with other values. The training table stands by itself.
 - **Other machines.** Cores are equal and share without loss; no caches, NUMA, SMT, frequency scaling, steal time or
   noisy hypervisor. The paper's own machines gained throughput from *more* Pods per core (figure 4.4), which processor
   sharing cannot reproduce.
@@ -118,7 +118,7 @@ def _progress(name: str, section: Section, took_s: float, count: str, since_s: f
         print(f"    {_verdict(claim):9} {claim.text}", flush=True)
 
 
-def _verdict(claim: Claim) -> str:
+def _verdict(claim: ReportClaim) -> str:
     return "holds" if claim.holds else "FAILS" if claim.headline else "short"
 
 
@@ -127,7 +127,7 @@ def saved(name: str) -> Section | None:
     if not path.exists():
         return None
     data = json.loads(path.read_text())
-    return Section(data["title"], data["text"], [Claim(**claim) for claim in data["claims"]])
+    return Section(data["title"], data["text"], [ReportClaim(**claim) for claim in data["claims"]])
 
 
 def save(name: str, section: Section) -> None:

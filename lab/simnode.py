@@ -23,7 +23,6 @@ from carico_agent.telemetry.contention import contention
 
 STEP_S = 0.5
 """How often the true usage is evaluated; readings between repeat it."""
-READ_S = 5.0
 AVERAGED = 4
 """Evaluations that a Pod's reading averages: 2 s."""
 POD_NOISE = 0.05

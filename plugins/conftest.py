@@ -10,7 +10,8 @@ from carico_agent.plugin_api import ContainerView, Cpu, NodeInfo, PodView, View,
 from carico_agent.plugin_host import cgroupfs
 from carico_agent.plugin_host.facts import read_file
 from carico_agent.plugin_host.journal import Journal
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
+from carico_agent.plugin_host.write_rate import WriteLimits
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 
 EMPTY = {
     "cpuset.cpus": "",

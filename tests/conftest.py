@@ -27,10 +27,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 class AgentProcess:
     """`carico agent` as a user would start it."""
 
+    PROGRAM: tuple[str, ...] = ("-m", "carico_agent")
+
     def __init__(self, folder: Path, *arguments: str) -> None:
         self.socket = str(folder / "agent.sock")
         self.log = folder / "agent.log"
-        command = [sys.executable, "-m", "carico_agent", "agent", "--socket", self.socket, *arguments]
+        command = [sys.executable, *self.PROGRAM, "agent", "--socket", self.socket, *arguments]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 command, cwd=TREE, stdout=log, stderr=log, env={**os.environ, "STATE_DIRECTORY": str(folder / "state")}
@@ -57,7 +59,7 @@ class AgentProcess:
         if self.process.poll() is None:
             self.process.send_signal(number)
         try:
-            return self.process.wait(timeout=20)
+            return self.process.wait(timeout=60)
         except subprocess.TimeoutExpired:
             self.process.kill()
             raise

@@ -25,9 +25,9 @@ try() { # release, mirror, components, package that brings the venv, interpreter
     /opt/carico/bin/carico agent --quiet --socket /tmp/a.sock 2>/tmp/log &
     for _ in \$(seq 60); do
       sleep 0.5
-      if said=\$(/opt/carico/bin/carico status --socket /tmp/a.sock 2>/dev/null); then
+      if printed=\$(/opt/carico/bin/carico status --socket /tmp/a.sock 2>/dev/null); then
         . /etc/os-release
-        echo \"ok      \$PRETTY_NAME, \$($interpreter --version): \$(head -1 <<<\"\$said\")\"
+        echo \"ok      \$PRETTY_NAME, \$($interpreter --version): \$(head -1 <<<\"\$printed\")\"
         kill %1; exit 0
       fi
     done

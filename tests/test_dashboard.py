@@ -14,19 +14,18 @@ from typing import Any
 import pytest
 
 from carico_agent.app.extender import ExtenderServer
-from carico_agent.app.plane import PlaneServer
 from carico_agent.burst.families import families as burst_families
 from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.plane.diagnosis import ComponentRow, PlaneDiagnosis
-from carico_agent.plane.observer import Look
+from carico_agent.plane.metrics import families as plane_families
 from carico_agent.publish.families import status_metrics
 from carico_agent.publish.status import WorkStatus
 from carico_agent.settings import Settings, override
 from carico_agent.supervise.cost import OwnCost
+from lab.support.sample_node import SampleNode
 from tests.burst.test_service import Served
 from tests.conftest import TREE, AgentProcess
-from tests.page.sample import SampleNode
 from tests.recommend.prometheus_server import Exporter, Server
 
 QUIET = ("carico_absent", "carico_container_events_total")
@@ -60,14 +59,13 @@ def service_families(folder: Path) -> list[metrics.Family]:
     extender = ExtenderServer(settings)
     extender.routes()
     extender.latency["filter"].record(0.003)
-    plane = PlaneServer(settings)
     row = ComponentRow("kube-apiserver", 12.0, 40.0, 0.3, 0.15, 1.0, 600, 0.02)
-    plane.look = Look(PlaneDiagnosis(60.0, [row], [], [], {}, 2.0, False, "", ""), "", {}, fresh=True)
+    plane = plane_families(PlaneDiagnosis(60.0, [row], [], [], {}, 2.0, False, "", ""), 0, 0, 7)
     stage = Served()
     stage.wait_at_home("a")
     lease = LeaderLease(stage.home, "carico", "carico-burst", "me")  # type: ignore[arg-type]
     burst = burst_families(stage.service, lease, stage.home, OwnCost(), dropped=0)  # type: ignore[arg-type]
-    return [*extender._families(), *plane._families(), *burst]
+    return [*extender._families(), *plane, *burst]
 
 
 def merged(agent_text: str, families: Iterable[metrics.Family]) -> str:

@@ -3,6 +3,7 @@
 import configparser
 import os
 import re
+import shlex
 import shutil
 import subprocess
 import sys
@@ -23,7 +24,7 @@ STAND_INS = {
     "make demo": "make -n demo",  # tests/cli/test_demo.py runs it
     "make test": "make -n test",
     "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
-        f"{sys.executable} -m pip install -q --no-deps --no-build-isolation -t there ./source"
+        f"{shlex.quote(sys.executable)} -m pip install -q --no-deps --no-build-isolation -t there ./source"
     ),
     "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
     "sudo carico install --systemd": "carico install --systemd --root root",
@@ -47,8 +48,10 @@ def commands() -> list[str]:
 def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
     here = tmp_path / "here"
     (here / "source").mkdir(parents=True)
-    for name in ("carico_agent", "plugins", "systemd", "setup.cfg", "pyproject.toml", "README.md"):  # builds elsewhere
-        (shutil.copytree if (TREE / name).is_dir() else shutil.copy)(TREE / name, here / "source" / name)
+    for name in ("carico_agent", "plugins", "systemd"):  # builds elsewhere
+        shutil.copytree(TREE / name, here / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+        shutil.copy(TREE / name, here / "source" / name)
     environment = {
         **os.environ,
         "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",

@@ -1,4 +1,4 @@
-"""The rules of the house that a test can check."""
+"""Rules that hold for the whole tree."""
 
 import re
 import subprocess
@@ -32,3 +32,35 @@ def test_the_core_is_numpy_only() -> None:
     result = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True)
     assert "aiohttp" not in result.stdout
     assert "grpc" not in result.stdout
+
+
+def python_files(*folders: str) -> list[Path]:
+    return [path for folder in folders for path in sorted((TREE / folder).rglob("*.py")) if "proto" not in path.parts]
+
+
+def test_one_name_is_one_class() -> None:
+    """Only `Plugin` is many: the class of every plugin is called so."""
+    places: dict[str, list[str]] = {}
+    for path in python_files("carico_agent", "plugins", "lab"):
+        for name in re.findall(r"^class (\w+)", path.read_text(), re.MULTILINE):
+            places.setdefault(name, []).append(str(path.relative_to(TREE)))
+    assert {name: found for name, found in places.items() if len(found) > 1 and name != "Plugin"} == {}
+
+
+def test_nothing_but_tests_imports_tests() -> None:
+    importers = [
+        str(path.relative_to(TREE))
+        for path in python_files("carico_agent", "lab")
+        if re.search(r"^\s*(from|import) tests\b", path.read_text(), re.MULTILINE)
+    ]
+    assert importers == []
+
+
+def test_every_module_of_the_lab_can_be_imported() -> None:
+    """Nothing else imports some of them, so a renamed function would be noticed by nobody."""
+    modules = [".".join(path.relative_to(TREE).with_suffix("").parts) for path in python_files("lab")]
+    code = "import importlib, sys\nfor name in sys.argv[1:]: importlib.import_module(name)"
+    wanted = [name.removesuffix(".__init__") for name in modules if not name.endswith(".__main__")]
+    assert len(wanted) > 60
+    result = subprocess.run([sys.executable, "-c", code, *wanted], cwd=TREE, capture_output=True, text=True)
+    assert result.returncode == 0, result.stderr

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Real parts for the tests, from Debian's packages: unpacked into a cache folder, so that no service is installed or
-# started on this machine. What cannot be had is said; the tests that need it then skip with that reason.
+# started on this machine. What cannot be had is printed; the tests that need it then skip with that reason.
 set -euo pipefail
 cache=$1
 mkdir -p "$cache"

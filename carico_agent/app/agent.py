@@ -39,6 +39,7 @@ from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import Settings
 from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.pulse import Pulse
 from carico_agent.supervise.tasks import Supervisor
 from carico_agent.supervise.workers import Workers
 
@@ -69,9 +70,10 @@ class Agent:
         self._print_line = print_line
         self._stopping = asyncio.Event()
         self._cost, self._supervisor = OwnCost(), Supervisor()
-        self._runtime = discover(settings)
+        self._pulse = Pulse()
+        self._runtime = discover(settings, sleep=self._pulse.sleep)
         self._board = StatusBoard(settings.socket.ttl_s)
-        self._updates = StatusUpdates(self._board, self._status, self._cost)
+        self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
         self._source = self._open_source(settings, options or SourceOptions())
         self._history = StatusHistory(self._source.resources)
         self._counters = PodCounters(
@@ -86,7 +88,7 @@ class Agent:
             self._fits,
         )
         self._reservations.take_settings(settings)
-        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.status))
+        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.made))
         self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
         self._histories = ContainerHistories(
             self._runtime,
@@ -94,10 +96,12 @@ class Agent:
             self._source.cores,
             float(memory_bytes()),
             settings.state_path / "containers.json",
+            self._pulse.sleep,
         )
         self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
+        self._shown_pods = 0
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
@@ -189,10 +193,22 @@ class Agent:
 
     def _on_samples(self) -> None:
         """Once a second: what was read is understood, and published."""
-        self._source.sampling.catch_up()
+        estimate, _ = self._source.sampling.look(kinds=False)
+        if not self._source.replaying:
+            self._look_at_pods()
         self._updates.now()
         if self._board.sequence:
-            self._history.record(self._board.status)
+            self._shown_pods = estimate.pods
+            self._history.record_estimate(estimate)
+            if self._plugins.running:  # their threads read what was made
+                self._board.status  # noqa: B018
+        self._pulse.beat()
+
+    def _look_at_pods(self) -> None:
+        """Once a second: those that started or ended while nobody listened."""
+        self._reservations.pods_started(self._runtime.pods)
+        self._counters.tidy()
+        self._progress.look()
 
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
@@ -200,7 +216,8 @@ class Agent:
         self._history.mark(event)
         if event.topic == "/tasks/start":
             self._reservations.pods_started([event.pod, event.pod_name])
-        if event.count != self._board.status.pods:
+        if event.count != self._shown_pods:
+            self._shown_pods = event.count
             self._updates.soon()
 
     def _counted(self) -> dict[str, bool]:
@@ -209,14 +226,14 @@ class Agent:
 
     # ---- what is published
 
-    def _status(self) -> Status | None:
-        """What all parts know now; None before the second sample."""
-        if not self._source.replaying:
-            self._reservations.pods_started(list(self._runtime.pods))  # those that started while nobody listened
-            self._counters.tidy()
+    def _has_usage(self) -> bool:
+        """Not before the second sample."""
+        return self._source.sampling.usage is not None
+
+    def _status(self) -> Status:
+        """What all parts know now."""
         estimate, usage = self._source.sampling.look()
-        if usage is None:
-            return None
+        assert usage is not None
         facts = AgentFacts(
             sizes=by_name(self._source.resources, self._source.sizes),
             work=WorkStatus() if self._source.replaying else self._progress.status(),
@@ -242,7 +259,7 @@ class Agent:
     def _families(self) -> Iterator[Family]:
         """Metrics beside the status."""
         producer = self._source.producer
-        yield from self_metrics(self._cost, producer.lateness, producer.failures)
+        yield from self_metrics(self._cost, producer.lateness, producer.worked, producer.failures)
         absent = Family("carico_absent", "gauge", "1 for each signal this node does not offer.")
         for name in self._source.absent:
             absent.add(1, signal=name)

@@ -73,6 +73,7 @@ class AggregatorDaemon:
 
     def _start_tasks(self) -> None:
         self.supervisor.start("merge", self._merge_loop)
+        self.supervisor.start("push", self._push_loop)
         self.supervisor.start("kinds", self._kinds_loop)
         self.supervisor.start("expire", self._expire_loop)
         for peer in self.peers:
@@ -83,15 +84,19 @@ class AggregatorDaemon:
     # Beside the calls
 
     async def _merge_loop(self) -> None:
-        """Merge what was received, and push the view if it changed noticeably."""
-        push_after_s = 0.0
+        """Merge what was received."""
         while True:
             while self.aggregator.ledger.absorb(PIECE):
                 await asyncio.sleep(0)
             self.aggregator.merge()
-            if time.monotonic() >= push_after_s and (raw := self.aggregator.take_push()) is not None:
-                push_after_s = time.monotonic() + await self.server.push(raw)
             await asyncio.sleep(max(self._settings.merge_period_s, self.aggregator.merge_s / MERGE_SHARE))
+
+    async def _push_loop(self) -> None:
+        """Push the view when it has changed noticeably."""
+        while True:
+            await asyncio.sleep(self._settings.merge_period_s)
+            if self.aggregator.take_push():
+                await self.server.push(self.aggregator.pushed_view)
 
     async def _kinds_loop(self) -> None:
         while True:

@@ -39,7 +39,7 @@ class ClusterFacts(Protocol):
     """What a daemon knows of the cluster; raises ApiError while it knows nothing."""
 
     def about(self) -> Body:
-        """Who speaks, and how it is doing."""
+        """Which extender this is, and its condition."""
 
     def nodes(self) -> Body:
         """Every node, a list per column."""

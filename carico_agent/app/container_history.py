@@ -18,7 +18,7 @@ from carico_agent.net.http import ApiError, Handler, answer
 from carico_agent.recommend.history import BadHistory, MinuteSample
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
 from carico_agent.runtime.container_history import ContainerMinute, ContainerReader
-from carico_agent.runtime.watch import Runtime
+from carico_agent.runtime.watch import Runtime, Sleep
 from carico_agent.supervise.files import replace_file
 from carico_agent.supervise.workers import Workers, WorkersBusy
 
@@ -33,13 +33,22 @@ ANSWER_S = 5.0
 class ContainerHistories:
     """`run` is for the supervisor."""
 
-    def __init__(self, runtime: Runtime, node: str, cores: int, memory_bytes: float, path: Path) -> None:
+    def __init__(
+        self,
+        runtime: Runtime,
+        node: str,
+        cores: int,
+        memory_bytes: float,
+        path: Path,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        """`sleep` passes the time between two looks."""
         self._runtime, self._node, self._size, self._path = runtime, node, (cores, memory_bytes), path
         self._reader: ContainerReader = runtime.container_reader()
         self._store = HistoryStore()
         self._workers = Workers("container history", 1)
         self._saved_s = time.monotonic()
-        self._trouble = ""
+        self._trouble, self._sleep = "", sleep
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/history/containers": {"GET": self._answer}}
@@ -47,7 +56,7 @@ class ContainerHistories:
     async def run(self) -> None:
         await self._workers.run(self._load)
         while True:
-            await asyncio.sleep(LOOK_S)
+            await self._sleep(LOOK_S)
             if self._runtime.pods or self._store.histories:
                 await self._workers.run(self._look, time.monotonic(), time.time())
 

@@ -84,6 +84,6 @@ class DemoPage:
     async def _self(self, request: web.BaseRequest) -> web.StreamResponse:
         """what the demo's own measuring costs"""
         producer = self._source.producer
-        own = self_body(self._cost, producer.lateness, self._cost.cpu_ratio(), producer.failures)
+        own = self_body(self._cost, producer.lateness, producer.worked, self._cost.cpu_ratio(), producer.failures)
         rest = {"tasks": {}, "absent": self._source.absent, "runtime": self._runtime.condition}
         return answer({**own, **rest, "sampling": asdict(self._source.status())})

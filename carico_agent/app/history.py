@@ -10,11 +10,12 @@ import time
 from array import array
 from collections import deque
 from collections.abc import Callable, Sequence
-from math import inf, isnan, nan
+from math import inf, isfinite, isnan, nan
 from typing import Any
 
 from aiohttp import web
 
+from carico_agent.core import Estimate
 from carico_agent.net.http import ApiError, Handler, answer
 from carico_agent.publish.status import Status
 from carico_agent.runtime.events import Event
@@ -57,6 +58,17 @@ class StatusHistory:
             column[row] = _number(getattr(status, name))
         for name, column in self._usage.items():
             column[row] = _number(status.usage.get(name))
+
+    def record_estimate(self, now: Estimate) -> None:
+        """The same from the model's answer: no status has to be made for it."""
+        row = self._written % self._rows
+        self._written += 1
+        self._time_s[row] = round(self._clock(), 2)
+        for name, column in self._numbers.items():
+            value = getattr(now, name)
+            column[row] = value if isfinite(value) else nan
+        for column, used in zip(self._usage.values(), now.usage, strict=True):
+            column[row] = used
 
     def mark(self, event: Event) -> None:
         """A container event; those that a chart does not show are ignored."""

@@ -1,4 +1,4 @@
-"""Learning with other nodes: what this one tells the aggregation server, and what it takes from it."""
+"""Learning with other nodes: what this one sends to the aggregation server, and what it takes from it."""
 
 import asyncio
 from collections.abc import Callable

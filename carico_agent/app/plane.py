@@ -1,31 +1,29 @@
-"""`carico plane --serve`: looks at the control plane once per period, and keeps the reserve of seats."""
+"""`carico plane --serve`: looks at the control plane once per period, keeps the reserve of seats (plane_reserve.py) and
+shows both over HTTP."""
 
 import asyncio
-import fcntl
 import json
 import logging
 import os
 import signal
-import socket
 import time
 from pathlib import Path
-from typing import IO, Any
 
 from aiohttp import web
 
 from carico_agent.app.kubernetes import access_of
+from carico_agent.app.plane_reserve import Note, SeatKeeper, lock
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.health import Health
-from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
+from carico_agent.net.address import BadAddress, is_loopback, split
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import ApiError, Handler, HttpServer, answer
-from carico_agent.plane.control import MOST_MISSED, Step, decide
+from carico_agent.plane.control import MOST_MISSED
+from carico_agent.plane.metrics import families
 from carico_agent.plane.observer import Look, Observer
-from carico_agent.plane.seats import NAME, Levels, Reserve
-from carico_agent.plane.shares import ServerSeats, seats_of
-from carico_agent.settings import KubernetesSettings, Settings
+from carico_agent.settings import Settings
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.files import replace_file
 from carico_agent.supervise.notify import Notifier
@@ -38,141 +36,12 @@ GOODBYE_S = 8.0
 """The way out may take this long [s]; what is left then is in the note, for the next start or `carico restore`."""
 
 
-class Note:
-    """A file that says that a reserve of ours may stand on an API server; written before it, removed after it."""
-
-    def __init__(self, folder: Path) -> None:
-        self.path = folder / "plane-reserve.json"
-
-    def exists(self) -> bool:
-        return self.path.exists()
-
-    def write(self, kubernetes: KubernetesSettings) -> None:
-        where = {"kubeconfig": kubernetes.kubeconfig, "context": kubernetes.context, "object": NAME}
-        replace_file(self.path, json.dumps(where).encode(), mode=0o600, synced=True)
-
-    def read(self) -> KubernetesSettings:
-        where = json.loads(self.path.read_text())
-        return KubernetesSettings(kubeconfig=str(where["kubeconfig"]), context=str(where["context"]))
-
-    def remove(self) -> None:
-        self.path.unlink(missing_ok=True)
-
-
-async def give_back(folder: Path) -> str:
-    """For `carico restore` and `carico uninstall`: take a reserve back that a note tells of; empty: there is none.
-    Raises KubeError or OSError; the note then stays."""
-    note = Note(folder)
-    if not note.exists():
-        return ""
-    with lock(folder):
-        async with KubeClient(access_of(note.read())) as client:
-            done = await Reserve(client).remove()
-        note.remove()
-    return done
-
-
-def lock(folder: Path) -> IO[str]:
-    """One instance per state folder; raises BlockingIOError."""
-    folder.mkdir(parents=True, exist_ok=True)
-    file = (folder / "plane.lock").open("w")
-    try:
-        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError as error:
-        file.close()
-        raise BlockingIOError(error.errno, f"another carico plane uses {folder}; stop it first") from error
-    return file
-
-
 def load_curve(observer: Observer, folder: Path) -> None:
     """What an earlier run has learned; a damaged file is no reason not to start."""
     try:
         observer.learned.load(json.loads((folder / "plane-curve.json").read_text()), time.monotonic())
     except (OSError, ValueError):
         return
-
-
-class SeatKeeper:
-    """Carries out what `control.decide` says, and remembers what it came to."""
-
-    def __init__(self, client: KubeClient, settings: Settings, note: Note) -> None:
-        own = settings.plane
-        self._settings, self._note = settings, note
-        self._reserve = Reserve(client)
-        identity = f"{socket.gethostname()}:{note.path.parent}"
-        self.lease = LeaderLease(client, own.namespace, "carico-plane", identity, max(15.0, 3 * own.period_s))
-        self.server = ServerSeats()
-        self.step = Step("hold", why="starting")
-        self.levels = Levels()
-        self.shares = 0
-        self._yielded = ""
-        self._looked = False
-        self._stable: dict[str, int] | None = None
-
-    async def begin(self) -> None:
-        """What an earlier run has left is taken back before anything else; once."""
-        if not self._looked and self._note.exists() and await self._leads():
-            log.info("%s", await self._reserve.remove())
-            self._note.remove()
-
-    async def keep(self, look: Look, missed: int) -> None:
-        """One period; raises KubeError."""
-        mode = self._settings.plane.seats
-        if mode == "off" and self._looked and not self._note.exists():
-            self.step = Step("hold", why="seats = 'off'")
-            return
-        self.levels = await self._reserve.levels()
-        self._looked = True
-        if look.seats and self._stable in (None, self.levels.all_shares):
-            self.server.see(look.seats, self.levels.all_shares)
-        self._stable = self.levels.all_shares
-        leads = await self._leads() if mode == "write" or self.levels.ours else True
-        held, found = self.shares if leads else 0, look.recommendation
-        step = decide(mode, missed, self.levels, self.server.value, found, leads, held, self._yielded)
-        await self._carry_out(step, leads)
-        if step != self.step and step.why:
-            log.info("seats: %s %s", step.action, step.why)
-        self.step = step
-
-    async def _carry_out(self, step: Step, leads: bool) -> None:
-        ours = self.levels.ours
-        self.shares = ours.shares if ours and not ours.edited else 0
-        if leads and self.shares and not self._note.exists():  # left by one that was killed elsewhere: ours now
-            self._note.write(self._settings.kubernetes)
-        if step.action == "write":
-            self._note.write(self._settings.kubernetes)
-            if await self._reserve.write(step.shares, ours):
-                self.shares = step.shares
-                self._stable = {**self.levels.shares, NAME: step.shares}
-        elif step.action == "remove":
-            await self._reserve.remove()
-            self._note.remove()
-            self.shares, self._stable = 0, dict(self.levels.shares)
-        elif step.action == "yield":
-            self._note.remove()
-            self.shares, self._yielded = 0, step.why
-
-    async def _leads(self) -> bool:
-        return await self.lease.hold(time.monotonic())
-
-    async def end(self) -> None:
-        """Everything back; raises KubeError, and then the note stays."""
-        if self._note.exists() and await self._leads():
-            log.info("%s", await self._reserve.remove())
-            self._note.remove()
-        await self.lease.release()
-
-    def as_json(self) -> dict[str, Any]:
-        computed = seats_of(self.server.value, self.levels.shares, self.shares) if self.levels.shares else {}
-        return {
-            "mode": self._settings.plane.seats,
-            "state": self.step.action,
-            "why": self.step.why,
-            "reserve_shares": self.shares,
-            "server_seats": self.server.value if self.server.known else None,
-            "levels": computed,
-            "leader": self.lease.holder,
-        }
 
 
 class PlaneServer:
@@ -203,7 +72,7 @@ class PlaneServer:
         load_curve(self.observer, self._settings.state_path)
         api = HttpServer(self.routes())
         if own_listen := self._settings.plane.listen:
-            await api.listen(*address(own_listen, self._settings.plane.allow_plaintext))
+            await api.listen(*listen_address(own_listen, self._settings.plane.allow_plaintext))
         self.supervisor.start("periods", self._periods)
         Notifier().ready()
         log.info("carico plane: API server %s, seats = %s", self.client.access.server, self._settings.plane.seats)
@@ -273,56 +142,21 @@ class PlaneServer:
         return answer({"diagnosis": seen, **facts, "kubernetes": kube, "own": cost})
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        text = metrics.render(self._families())
+        seen = self.look.diagnosis if self.look else None
+        text = metrics.render(families(seen, self.keeper.shares, self.missed, self.client.requests))
         return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
-    def _families(self) -> list[metrics.Family]:
-        def gauge(name: str, help: str) -> metrics.Family:
-            return metrics.Family(f"carico_plane_{name}", "gauge", help)
 
-        families = {
-            "arrivals_per_s": gauge("arrivals_per_second", "Requests per second, by component."),
-            "served_per_core_s": gauge("served_per_core_second", "Requests that one core finishes in a second."),
-            "cores": gauge("cores", "Cores in use."),
-            "utilisation": gauge("utilisation_ratio", "Cores in use over cores that could be."),
-            "waiting": gauge("waiting_requests", "Requests (or Pods, or keys) that wait."),
-            "seats": gauge("seats", "Requests that may execute at once."),
-            "throttled_ratio": gauge("throttled_ratio", "Throttled CFS periods over all."),
-        }
-        seen = self.look.diagnosis if self.look else None
-        for row in seen.components if seen else ():
-            for field, family in families.items():
-                family.add(getattr(row, field), component=row.name)
-        wish = seen.recommendation if seen else ""
-        return [
-            *families.values(),
-            gauge("executing_requests", "Requests executing at once, mean of the window.").add(
-                seen.executing if seen else None
-            ),
-            gauge("recommended_seats", "Seats recommended for all levels together.").add(
-                wish["seats"] if isinstance(wish, dict) else None
-            ),
-            gauge("reserve_shares", "Shares of carico-reserve; 0 when there is none.").add(self.keeper.shares),
-            gauge("missed_periods", "Periods without metrics of the API server.").add(self.missed),
-            metrics.Family("carico_plane_requests_total", "counter", "Requests sent to the API server.").add(
-                self.client.requests
-            ),
-            metrics.Family("process_cpu_seconds_total", "counter", "CPU time of this process.").add(self._cost.cpu_s()),
-            metrics.Family("process_resident_memory_bytes", "gauge", "Resident memory of this process.").add(
-                self._cost.resident_bytes()
-            ),
-        ]
+def listen_address(listen: str, allow_plaintext: bool = False) -> tuple[str, int]:
+    """Host and port, of loopback unless `allow_plaintext`; raises BadAddress.
 
-
-def address(listen: str, anywhere: bool = False) -> tuple[str, int]:
-    """Host and port, of loopback unless `anywhere`; raises ValueError.
-
-    >>> address("127.0.0.1:9760"), address("0.0.0.0:80", anywhere=True)
+    >>> listen_address("127.0.0.1:9760"), listen_address("0.0.0.0:80", allow_plaintext=True)
     (('127.0.0.1', 9760), ('0.0.0.0', 80))
     """
-    host, colon, port = listen.rpartition(":")
-    if not colon or not port.isdecimal():
-        raise ValueError(f"plane.listen: {listen!r}: HOST:PORT is expected")
-    if not anywhere and host.strip("[]") not in ("localhost", "127.0.0.1", "::1"):
-        raise ValueError(f"plane.listen: {listen!r} is not loopback; set plane.allow_plaintext if that is meant")
-    return host.strip("[]"), int(port)
+    try:
+        host, port = split(listen)
+    except BadAddress as bad:
+        raise BadAddress(f"plane.listen: {bad}") from bad
+    if not allow_plaintext and not is_loopback(host):
+        raise BadAddress(f"plane.listen: {listen!r} is not loopback; set plane.allow_plaintext if that is meant")
+    return host, port

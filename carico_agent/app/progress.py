@@ -139,11 +139,13 @@ class ProgressApi:
         jobs = [body(view, now_s) for view in self.jobs.views(now_s)]
         return answer({"socket": str(self._settings().progress_path), "jobs": jobs})
 
+    def look(self) -> None:
+        """Once a second: who came, and who ended."""
+        self.jobs.look(time.monotonic(), self._runtime.pods)
+
     def status(self) -> WorkStatus:
-        """Once a second, for the status."""
-        now_s = time.monotonic()
-        self.jobs.look(now_s, self._runtime.pods)
-        found = self.jobs.summary(now_s)
+        """For the status."""
+        found = self.jobs.summary(time.monotonic())
         return WorkStatus(
             found.jobs, found.unknown, found.uncertain, round(found.total_s, 1), round(found.longest_s, 1)
         )

@@ -68,7 +68,7 @@ class Prometheus:
         step_s: float,
         progress: Callable[[float], None] = lambda share: None,
     ) -> list[Points]:
-        """All points from `start_s` to `end_s`; `progress` is told the share that is done."""
+        """All points from `start_s` to `end_s`; `progress` gets the share that is done."""
         pieces: dict[Labels, list[Points]] = {}
         for piece in self._pieces(query, start_s, end_s, step_s, progress):
             for one in piece:

@@ -28,7 +28,7 @@ LIVE = {
     "reservations": {"most", "most_ttl_s"},
 }
 """Section → settings that take effect at once."""
-OTHERS = {"aggregator", "extender"}
+OTHERS = {"aggregator", "extender", "cluster_page", "plane", "burst"}
 """Sections of processes other than this one."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 from carico_agent.app.sampling import SampleQueue, UpdateClock
-from carico_agent.supervise.ticker import Lateness
+from carico_agent.supervise.ticker import WORK_BOUNDS_S, Lateness, TimeHistogram
 from carico_agent.telemetry import TraceRow
 
 QUEUE_FULL_PAUSE_S = 0.005
@@ -28,7 +28,7 @@ class Replay:
         self._rows, self._queue, self._speed, self._repeat = rows, queue, speed, repeat
         self._on_update, self._on_end = on_update, on_end
         self._clock = UpdateClock()
-        self.lateness, self.failures = Lateness(), 0
+        self.lateness, self.worked, self.failures = Lateness(), TimeHistogram(WORK_BOUNDS_S), 0
         self.period_s = None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="replay", daemon=True)

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,8 +95,8 @@ class ReservationApi:
         clients = settings.clients
         self.held.allow(limits.most, limits.most_ttl_s, clients.reserved_pods, clients.reserved_ratio)
 
-    def pods_started(self, uids: list[str]) -> None:
-        if self.held.started(uids):
+    def pods_started(self, uids: Iterable[str]) -> None:
+        if self.held and self.held.started(uids):
             self._changed()
             self._save_soon()
 

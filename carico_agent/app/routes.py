@@ -84,7 +84,7 @@ class SelfRoutes:
         }
         return answer(
             {
-                **self_body(self._cost, producer.lateness, self._own_cpu_ratio(), producer.failures),
+                **self_body(self._cost, producer.lateness, producer.worked, self._own_cpu_ratio(), producer.failures),
                 "dropped_samples": self._source.queue.dropped,
                 "sampling": asdict(self._source.status()),
                 "tasks": tasks,

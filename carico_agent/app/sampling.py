@@ -13,19 +13,19 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 from typing import Generic, Protocol, TypeVar
 
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.core import CapacityModel, Estimate, Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.federation.kinds import KindFit
-from carico_agent.runtime.meter import NodeUnit, PodMeters
+from carico_agent.runtime.meter import MeasuredPod, NodeUnit, PodMeters
 from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
-from carico_agent.supervise.ticker import Lateness, Ticker
+from carico_agent.supervise.ticker import Lateness, Ticker, TimeHistogram
 from carico_agent.telemetry import Grab, NodeReader, PodMeasurements, TraceRow, TraceWriter, Usage
 
 log = logging.getLogger(__name__)
@@ -33,6 +33,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 MOST_WAITING = 600
 """Samples kept while the event loop does not take them: a minute at 10 Hz, about 3 MB of text."""
+
+
+LEAST_S = 0.05
+"""Between the first two samples of an update [s]: an agent that starts on a busy node is late with its first tick, and
+within 10 ms the kernel's CPU times have not moved."""
 
 
 class SampleQueue(Generic[T]):
@@ -67,7 +72,7 @@ class SampleQueue(Generic[T]):
 
 class UpdateClock:
     """When the model should be asked for its answer: once a second, and not for the first sample, which has nothing
-    to be compared with. The producer's.
+    to be compared with, nor for one that follows it too soon. The producer's.
 
     >>> clock = UpdateClock()
     >>> [clock.due(t) for t in (0.0, 0.1, 0.2, 1.1, 1.2)]
@@ -76,14 +81,14 @@ class UpdateClock:
 
     def __init__(self, period_s: float = 1.0) -> None:
         self._period_s = period_s
-        self._due_s: float | None = None
+        self._due_s = -inf
 
     def due(self, now_s: float) -> bool:
-        if self._due_s is None or now_s < self._due_s:
-            self._due_s = now_s if self._due_s is None else self._due_s
+        if now_s < self._due_s:
             return False
-        self._due_s = now_s + self._period_s - 0.01
-        return True
+        is_first = self._due_s == -inf
+        self._due_s = now_s + (LEAST_S if is_first else self._period_s - 0.01)
+        return not is_first
 
 
 class Sampling:
@@ -106,16 +111,21 @@ class Sampling:
         if fed:
             self._cost.record(time.perf_counter() - started_s)
 
-    def look(self) -> tuple[Estimate, Usage | None]:
+    def look(self, kinds: bool = True) -> tuple[Estimate, Usage | None]:
         """The answer now, and the usage it was made of; None before two samples were read."""
-        return self.current_model().estimate(), self._pipeline.usage
+        return self.current_model().estimate(kinds=kinds), self._pipeline.usage
+
+    @property
+    def usage(self) -> Usage | None:
+        """Of the last sample that was understood; None before two samples were read."""
+        return self._pipeline.usage
 
     def count(self, t: float, pods: int, churn: bool) -> None:
         """The number of Pods has changed at `t`, between two samples."""
         self.current_model().count(t, pods, churn)
 
     def contribution(self, sizes: tuple[float, ...]) -> Contribution:
-        """What this node may tell the others: its own local model, never the cluster's."""
+        """What this node may send to the others: its own local model, never the cluster's."""
         model = self.current_model()
         cost, precision = model.local_cost
         now = model.estimate()
@@ -164,7 +174,7 @@ class PodCount(Protocol):
     pods: Mapping[str, Pod]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: that alone costs microseconds per tick
 class Tick:
     """One tick, as it was read."""
 
@@ -175,27 +185,56 @@ class Tick:
     """Once a second, and when Pods have come or gone."""
 
 
+TURN_S, LATE_TURN_S = 0.3, 0.15
+"""Pods are read in every third tick, and in each tick while some are late: the first read of a tick finds cold caches
+and costs as much as three more."""
+
+
 class Meters:
-    """Every Pod measured, some in each tick; the sampling thread's."""
+    """Every Pod measured, some in each turn; the sampling thread's."""
 
     def __init__(self, meters: PodMeters, unit: NodeUnit) -> None:
         self._meters, self._unit = meters, unit
-        self._pods: Mapping[str, Pod] = {}
+        self.pods: Mapping[str, Pod] = {}
+        self.turn_s = inf
+        """When Pods are read next; infinite while there are none."""
+        self._used_cores: dict[str, float] = {}
+        self._throttled: dict[str, float] = {}
 
     def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodMeasurements | None:
-        """Read this tick's share; when an update is due, or Pods have changed, all as they were measured last."""
-        changed, self._pods = pods is not self._pods, pods
-        self._meters.tick(now_s, pods)
-        if not due and not changed:
-            return None
+        """Read this turn's share; when an update is due, or Pods have changed, all as they were measured last."""
+        changed, self.pods = pods is not self.pods, pods
+        # an update is work enough for one tick; but where ticks are rare there is no other
+        if changed or (now_s >= self.turn_s and (not due or now_s - self.turn_s > LATE_TURN_S)):
+            for one in self._meters.tick(now_s, pods):
+                if one.counts:
+                    self._note(one)
+                    self._unit.renew(one)
+            next_s = now_s if self._meters.is_behind(now_s) else now_s + TURN_S - 0.01
+            self.turn_s = next_s if pods else inf
+        if changed:
+            self._begin_anew(pods)
+        return self._latest() if due or changed else None
+
+    def _note(self, one: MeasuredPod) -> None:
+        used, throttled = one.demand.cpu_usage_cores, one.demand.throttled_ratio
+        self._used_cores[one.key] = used if used == used else 0.0
+        self._throttled[one.key] = throttled if throttled == throttled else 0.0
+
+    def _begin_anew(self, pods: Mapping[str, Pod]) -> None:
+        """Other Pods than before; the samples of those that stay are the same objects."""
         latest = self._meters.latest
-        counted = [key for key, pod in pods.items() if pod.counts]
-        found = [latest[key].demand for key in counted if key in latest]
-        if counted and not found:  # none is measured yet, or none can be: the node as a whole is known all the same
+        self._used_cores, self._throttled = {}, {}
+        for key, pod in pods.items():
+            if pod.counts and key in latest:
+                self._note(latest[key])
+        self._unit.samples(pods, latest)
+
+    def _latest(self) -> PodMeasurements | None:
+        samples = self._unit.latest()
+        if samples and not self._used_cores:  # none is measured yet, or none can be: the node as a whole is known
             return None
-        used_cores = sum(one.cpu_usage_cores for one in found if one.cpu_usage_cores == one.cpu_usage_cores)
-        throttled = sum(one.throttled_ratio for one in found if one.throttled_ratio == one.throttled_ratio)
-        return PodMeasurements(self._unit.samples(pods, latest), used_cores, throttled)
+        return PodMeasurements(samples, sum(self._used_cores.values()), sum(self._throttled.values()))
 
     def close(self) -> None:
         self._meters.close()
@@ -260,13 +299,16 @@ class Live:
         self._ticker.run()
 
     def tick(self, now_s: float) -> None:
-        started_s = time.perf_counter()
-        grab, due = self._reader.grab(now_s), self._clock.due(now_s)
-        read_s = time.perf_counter()
-        measured = self._meters.tick(now_s, self._pods.pods, due) if self._meters is not None else None
-        self._queue.put(Tick(grab, self._pods.count, now_s < self._pods.churn_until_s, measured))
-        self._cost.record(read_s - started_s)
-        self._meter_cost.record(time.perf_counter() - read_s)
+        """Ten times a second with cold caches: as few lines as possible."""
+        runtime = self._pods
+        tick = Tick(self._reader.grab(now_s), runtime.count, now_s < runtime.churn_until_s)
+        self._cost.record(time.monotonic() - now_s)
+        due, pods, meters = self._clock.due(now_s), runtime.pods, self._meters
+        if meters is not None and (due or now_s >= meters.turn_s or pods is not meters.pods):
+            started_s = time.monotonic()
+            tick.measured = meters.tick(now_s, pods, due)
+            self._meter_cost.record(time.monotonic() - started_s)
+        self._queue.put(tick)
         if due:
             self._keep_pace(now_s)
             self._on_update()
@@ -297,6 +339,11 @@ class Live:
         return self._ticker.lateness
 
     @property
+    def worked(self) -> TimeHistogram:
+        """How long ticks took."""
+        return self._ticker.worked
+
+    @property
     def failures(self) -> int:
         return self._ticker.failures
 
@@ -321,6 +368,8 @@ def keep_time(realtime: bool, niceness: int) -> str:
     try:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), niceness)
     except PermissionError:
-        log.info("sampling stays at niceness 0: raising it needs CAP_SYS_NICE (fine unless the node is overloaded)")
-        return "niceness 0"
+        niceness = os.getpriority(os.PRIO_PROCESS, threading.get_native_id())
+        log.info(
+            "sampling stays at niceness %d: less needs CAP_SYS_NICE (fine unless the node is overloaded)", niceness
+        )
     return f"niceness {niceness}"

@@ -89,7 +89,7 @@ def open_live(
     record: str | None,
 ) -> Source:
     """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop."""
-    reader = NodeReader(Root(settings.node.root), io=settings.sampling.io, network=settings.sampling.network)
+    reader = NodeReader(Root(settings.node.root), **settings.sampling.optional_signals())
     for why in reader.absent.values():
         log.warning("not available here: %s", why)
     config = model_config(settings, reader.cores)

@@ -1,4 +1,4 @@
-"""New statuses onto the board: once a second, and at once when Pods or reservations change."""
+"""New statuses onto the board: once a second, and at once when Pods or reservations change. Made when they are read."""
 
 import asyncio
 import time
@@ -10,10 +10,12 @@ from carico_agent.supervise.cost import OwnCost
 
 
 class StatusUpdates:
-    """`make()` gives the status of now, None while there is none."""
+    """`make()` gives the status of now, once `ready()`."""
 
-    def __init__(self, board: StatusBoard, make: Callable[[], Status | None], cost: OwnCost) -> None:
-        self._board, self._make, self._cost = board, make, cost.stage("publish")
+    def __init__(
+        self, board: StatusBoard, ready: Callable[[], bool], make: Callable[[], Status], cost: OwnCost
+    ) -> None:
+        self._board, self._ready, self._make, self._cost = board, ready, make, cost.stage("publish")
         self._scheduled = False
 
     def soon(self) -> None:
@@ -23,9 +25,12 @@ class StatusUpdates:
             asyncio.get_running_loop().call_soon(self.now)
 
     def now(self) -> None:
-        started_s = time.perf_counter()
         self._scheduled = False
+        if self._ready():
+            self._board.publish(self._timed)
+
+    def _timed(self) -> Status:
+        started_s = time.perf_counter()
         status = self._make()
-        if status is not None:
-            self._board.publish(status)
         self._cost.record(time.perf_counter() - started_s)
+        return status

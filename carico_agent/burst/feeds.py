@@ -1,4 +1,4 @@
-"""The watches that tell a mover what has changed: Jobs at home, copies at the targets."""
+"""The watches by which a mover notices what has changed: Jobs at home, copies at the targets."""
 
 import logging
 
@@ -41,7 +41,7 @@ def _home_watch(mover: Mover, path: str, selector: str) -> ResourceWatch[HomeJob
 
 
 def read_home(job: Object) -> HomeJob | None:
-    """A Job of a watch; one whose ledger nobody understands is left alone, and said so once per change."""
+    """A Job of a watch; one whose ledger nobody understands is left alone, and logged once per change."""
     try:
         return home_job(job)
     except ValueError as error:

@@ -16,7 +16,6 @@ ORIGIN = "carico.dev/burst-origin"
 """Annotation of a copy: {home, namespace, uid, epoch, state}. As a label of the copy and its Pods: the origin's UID."""
 HOME_LABEL = "carico.dev/burst-home"
 FINALIZER = "carico.dev/burst"
-SELECTED = "carico.dev/burst"
 
 
 class State(StrEnum):

@@ -36,7 +36,7 @@ class NodeRoom:
     def takes(self, kind: str, asked: Asked) -> bool:
         """Whether one more Pod of this kind fits.
 
-        >>> [NodeRoom("a", cpu=8.0, pod_capacity=said).takes("k", Asked(1.0)) for said in (0.4, 1.2, None)]
+        >>> [NodeRoom("a", cpu=8.0, pod_capacity=pods).takes("k", Asked(1.0)) for pods in (0.4, 1.2, None)]
         [False, True, True]
         """
         if not self.open or self.pods < 1:
@@ -48,7 +48,7 @@ class NodeRoom:
 
 @dataclass(frozen=True)
 class Waiting:
-    """A Job none of whose Pods has a node. `unschedulable_s`: for how long kube-scheduler has said so."""
+    """A Job none of whose Pods has a node. `unschedulable_s`: for how long kube-scheduler has reported it as such."""
 
     key: tuple[str, str]
     kind: str

@@ -96,7 +96,7 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
         if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):
             return f"volume {volume['name']} is hostPath {path}, which the target does not offer (host_paths)"
     if job["spec"].get("manualSelector"):
-        return "it has a selector of its own, so its Pods cannot be told from others"
+        return "it has a selector of its own, so its Pods cannot be distinguished from others"
     if KUEUE in (job["metadata"].get("labels") or {}):
         return 'Kueue holds and starts it; engine = "multikueue" is for such Jobs'
     if job["spec"].get("managedBy") not in (None, "kubernetes.io/job-controller"):

@@ -6,7 +6,6 @@ request. It keeps nothing between two runs: everything is read again or guarded 
 
 from collections.abc import Generator
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
@@ -29,7 +28,7 @@ class Request:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """What the server said. Conflicts and missing objects are answers, other failures end the generator."""
+    """The server's answer. Conflicts and missing objects are answers, other failures end the generator."""
 
     status: int
     body: Object = field(default_factory=dict)
@@ -59,9 +58,6 @@ class MoveOutcome:
     verdict: Verdict
     done: tuple[Action, ...] = ()
     """What was written in this run."""
-
-
-Steps = Generator[Request, ServerAnswer, Any]
 
 
 def jobs_path(namespace: str, name: str = "") -> str:

@@ -10,13 +10,13 @@ from carico_agent.app.histories import Found
 from carico_agent.cli._common import complain
 from carico_agent.recommend.advice import RESOURCES
 from carico_agent.recommend.arima import LEAST_SAMPLES, Variance
-from carico_agent.recommend.backtest import HORIZON, NAMES, Row, backtest, ratio_to
+from carico_agent.recommend.backtest import HORIZON, NAMES, BacktestRow, backtest, ratio_to
 from carico_agent.recommend.method import Resource
 from carico_agent.recommend.series import TAIL
 
 MIB = 2**20
 COLOURS = {"vpa": "#30638e", "peak": "#edae49", "walk": "#0b6e4f", "arima": "#d1495b"}
-Results = dict[Resource, list[Row]]
+Results = dict[Resource, list[BacktestRow]]
 
 
 def show(found: Found, given: argparse.Namespace) -> int:
@@ -59,7 +59,7 @@ def _progress(done: int, total: int) -> None:
         )
 
 
-def table(resource: Resource, rows: Sequence[Row]) -> str:
+def table(resource: Resource, rows: Sequence[BacktestRow]) -> str:
     unit, scale = ("cores", 1.0) if resource == "cpu" else ("MiB", 1.0 / MIB)
     lines = [
         f"{resource.upper():8} {'n':>4} {'CASES':>6} {'SHORT':>6} {'EXCESS ' + unit:>14} {'SHORTFALL ' + unit:>16}"

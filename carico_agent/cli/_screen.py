@@ -16,7 +16,7 @@ SORTS = {"a": "arrivals", "c": "cpu", "m": "memory", "n": "name"}
 
 
 @dataclass(frozen=True, slots=True)
-class PodRow:
+class ScreenPod:
     """One Pod; None where its counters cannot be read."""
 
     name: str
@@ -33,12 +33,12 @@ class ScreenView:
     """Pod-Capacity, oldest first."""
     span_s: float = 0.0
     """The time that history covers [s]."""
-    pods: Sequence[PodRow] = ()
+    pods: Sequence[ScreenPod] = ()
     sort: str = "a"
 
 
 def screen(view: ScreenView, columns: int, rows: int) -> list[str]:
-    """The lines of a terminal of this size; what does not fit is left out from below, and said."""
+    """The lines of a terminal of this size; what does not fit is left out from below, and a line names it."""
     status, width = view.status, max(10, min(60, columns - 30))
     lines = [f"carico  {status.node}  {status.time[:19]}  #{status.sequence}", ""]
     lines += textwrap.wrap(headline(status, view.age_s), max(20, columns - 1), break_on_hyphens=False)
@@ -96,7 +96,7 @@ def sorted_kinds(status: Status, sort: str) -> list[KindStatus]:
     return kinds
 
 
-POD_ORDER: dict[str, Callable[[PodRow], Any]] = {
+POD_ORDER: dict[str, Callable[[ScreenPod], Any]] = {
     "m": lambda pod: (-(pod.memory_bytes or 0.0), pod.name),
     "n": lambda pod: pod.name,
 }
@@ -121,14 +121,16 @@ class PodRates:
         self._before: dict[str, tuple[float, float]] = {}
         self._cores: dict[str, float] = {}
 
-    def rows(self, bodies: Sequence[Mapping[str, Any]]) -> list[PodRow]:
+    def rows(self, bodies: Sequence[Mapping[str, Any]]) -> list[ScreenPod]:
         now, rows = {}, []
         for body in bodies:
             name, usage = f"{body['namespace']}/{body['name']}", body.get("usage") or {}
             key = f"{name} {body.get('uid')} {body.get('started')} {body.get('cgroup')}"
             if usage.get("cpu_usage_usec") is not None and usage.get("t") is not None:
                 now[key] = float(usage["t"]), float(usage["cpu_usage_usec"])
-            rows.append(PodRow(name, body.get("kind", ""), self._rate(key, now.get(key)), usage.get("memory_current")))
+            rows.append(
+                ScreenPod(name, body.get("kind", ""), self._rate(key, now.get(key)), usage.get("memory_current"))
+            )
         self._before = now
         self._cores = {key: cores for key, cores in self._cores.items() if key in now}
         return rows

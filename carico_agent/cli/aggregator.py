@@ -45,7 +45,7 @@ def run(given: argparse.Namespace) -> int:
 
 def serve(settings: Settings) -> int:
     logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
-    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else every stranger's failed handshake is a line in the log
+    os.environ.setdefault("GRPC_VERBOSITY", "NONE")  # else every failed handshake is logged
     from carico_agent.app.aggregator import AggregatorDaemon
     from carico_agent.supervise.notify import Notifier
 

@@ -73,7 +73,7 @@ def _python() -> Finding:
 def _kernel(settings: Settings) -> Iterator[Finding]:
     from carico_agent.telemetry import NodeReader, Root
 
-    reader = NodeReader(Root(settings.node.root), io=settings.sampling.io, network=settings.sampling.network)
+    reader = NodeReader(Root(settings.node.root), **settings.sampling.optional_signals())
     needed = ("cpu", "memory")
     for signal in dict.fromkeys([*reader.resources, "cpu.pressure", *reader.absent]):
         if signal not in reader.absent:

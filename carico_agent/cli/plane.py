@@ -1,7 +1,7 @@
 """the control plane: how busy each part is, who costs most, and how many seats it needs
 
 Without an action it asks an API server for its metrics, twice, and says what it found. `solve` sizes by hand, from a
-table. As a service (--serve) it also keeps seats back, if told to: see [plane] in the configuration.
+table. As a service (--serve) it also keeps seats back, if the settings ask for it: see [plane] in the configuration.
 
 examples:
   carico plane --kubeconfig ~/.kube/config

@@ -50,7 +50,7 @@ def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
     for folder in dict.fromkeys(folders):
         if not (folder / "plane-reserve.json").exists():
             continue
-        from carico_agent.app.plane import give_back
+        from carico_agent.app.plane_reserve import give_back
         from carico_agent.kube.errors import KubeError
 
         try:

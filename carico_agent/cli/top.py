@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from carico_agent.cli._common import add_socket, ask, complain
-from carico_agent.cli._screen import SORTS, PodRates, PodRow, ScreenView, printable, screen
+from carico_agent.cli._screen import SORTS, PodRates, ScreenPod, ScreenView, printable, screen
 from carico_agent.cli._terminal import Terminal
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from carico_agent.publish.line import human_line
@@ -70,7 +70,7 @@ def lines(agent: AgentClient) -> int:
 class Update:
     status: Status
     age_s: float
-    pods: Sequence[PodRow]
+    pods: Sequence[ScreenPod]
 
 
 class Feed(threading.Thread):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from carico_agent.core.estimate import KindEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
-from carico_agent.core.room import NextPod, Prior, UsageNow, likely, room_of
+from carico_agent.core.room import LIKELY, NextPod, Prior, UsageNow, likely, room_of
 
 IDLE_RATIO = 0.5
 """A node is well below its limits when less than half of each is used."""
@@ -68,7 +68,6 @@ class MeasuredAnswer:
         self.room = room_of(pods, now, following)
         self._empty = pods.workload == 0 and now.extra <= 0
         self._prior_span = self._fits(prior.cost, prior.cost_sd)
-        self._kinds = [(kind, self._fits(kind.cost, kind.cost_sd)) for kind in pods.kinds.by_name.values()]
 
     def _fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
         """What fits, with the node-wide filter's cost or the prior where this cost is unknown."""
@@ -85,7 +84,10 @@ class MeasuredAnswer:
 
     def next(self) -> Answer:
         """For the next Pod to arrive."""
-        span = likely(self._fits(self._next.cost, self._next.cost_sd), self._kinds, self._next.shares)
+        by_name, shares = self._pods.kinds.by_name, self._next.shares
+        kinds = [by_name[name] for name, share in shares.items() if share >= LIKELY and name in by_name]
+        spans = [self._fits(kind.cost, kind.cost_sd) for kind in kinds if kind.shown]
+        span = likely(self._fits(self._next.cost, self._next.cost_sd), spans)
         return self._settled(span, self._next.cost, self._next.trusted)
 
     def of(self, name: str) -> Answer:
@@ -106,8 +108,8 @@ class MeasuredAnswer:
     def kinds(self, resources: Sequence[str], most: int | None) -> tuple[KindEstimate, ...]:
         """Every kind of this node."""
         found = []
-        for kind, span in self._kinds:
-            limited = False
+        for kind in self._pods.kinds.by_name.values():
+            span, limited = self._fits(kind.cost, kind.cost_sd), False
             trusted = kind.known()
             if not trusted:
                 span = learning(span, self._prior_span)

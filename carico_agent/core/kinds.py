@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import MEAN_AGE_S, PodReadings
+from carico_agent.core.pods import LEAST_WATCHED_S, MEAN_AGE_S, PodReadings
 
 MOST_KINDS = 64
 """Kinds remembered on one node; Pods of further ones are counted as OTHER."""
@@ -149,8 +149,9 @@ class Kind:
         span_s = self._span_s()
         if not span_s > 0:
             return
+        watched = [pod for pod in self.pods.values() if pod.shown and pod.watched_s >= LEAST_WATCHED_S]
         for i, cost in enumerate(self.cost):
-            seen = [pod.grown(i) for pod in self.pods.values() if pod.shown]
+            seen = [(pod.mean[i] - pod.first[i], pod.watched_s) for pod in watched]
             seen = [(by, in_s) for by, in_s in seen if by == by]
             if len(seen) < ENOUGH_GROWING:
                 continue
@@ -166,12 +167,13 @@ class Kind:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        means = [self._at_half_life(pod) for pod in self.pods.values() if pod.shown]
+        shown = [pod for pod in self.pods.values() if pod.shown]
+        means = [self._at_half_life(pod) for pod in shown] if any(self.growth) else [pod.mean for pod in shown]
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         believed = []
-        for i, (weight, mean, variance) in enumerate(self.past):
-            values = [x for x in (pod_mean[i] for pod_mean in means) if x == x]
-            believed.append(self._believed(i, values, weight, mean, variance))
+        for i, (weight, past_mean, variance) in enumerate(self.past):
+            values = [mean[i] for mean in means if mean[i] == mean[i]]
+            believed.append(self._believed(i, values, weight, past_mean, variance))
         self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
 
     def _believed(

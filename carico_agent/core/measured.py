@@ -122,24 +122,26 @@ class MeasuredPods:
     def _sum_up(self) -> None:
         """What all Pods use together, as measured, and what the young among them do not show yet."""
         kinds, nothing = self.kinds.by_name, [0.0] * self._m
-        rows, workload, unread = [], 0, list(nothing)
+        rows, unread = [], list(nothing)
         self.young = 0
         self.hidden, self.unfolding = list(nothing), list(nothing)
         for pod in self.pods.values():
-            kind = kinds[pod.kind]
             if not pod.shown:
                 self.young += 1
-                if kind.ramp_s >= SLOW_RAMP_S:
-                    self._add_hidden(pod, kind)
+                if kinds[pod.kind].ramp_s >= SLOW_RAMP_S:
+                    self._add_hidden(pod, kinds[pod.kind])
             rows.append(pod.now)
-            if pod.t == -inf or any(x != x for x in pod.now):
-                unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, kind.cost, strict=True)]
-            workload += not kind.daemon
+            if (together := sum(pod.now)) != together:  # one of them is unknown
+                cost = kinds[pod.kind].cost
+                unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, cost, strict=True)]
         self.together = _sums(rows) or nothing
         # the same with Pods that were not read yet at what their kind costs
-        self.wanted = [sum(x for x in column if x == x) for column in zip(*rows, strict=True)] or list(nothing)
-        self.wanted = [a + b for a, b in zip(self.wanted, unread, strict=True)]
-        self.workload = workload  # Pods that are no daemons
+        known = [
+            total if total == total else sum([row[i] for row in rows if row[i] == row[i]])
+            for i, total in enumerate(self.together)
+        ]
+        self.wanted = [a + b for a, b in zip(known, unread, strict=True)]
+        self.workload = sum([len(kind.pods) for kind in kinds.values() if not kind.daemon])  # Pods that are no daemons
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
 

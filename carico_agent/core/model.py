@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sequence
 from math import inf, nan, sqrt
 from typing import Any
 
-import numpy as np
-
 from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimate import Estimate, KindEstimate
@@ -126,7 +124,7 @@ class CapacityModel:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
         c = self.config
         smoothed = [[y if y == y else 0.0 for y in row] for row in batch.smoothed]  # what is unknown shows nothing
-        self._local = self._local.take(np.array(smoothed).T, c.forget, c.rank)
+        self._local = self._local.take_samples(smoothed, c.forget, c.rank)
         self._renew_workload()
         self._halted_s = 0.0 if batch.clean else self._halted_s + batch.length_s
         if batch.clean or self._halted_s > c.halt_most_s:
@@ -152,12 +150,15 @@ class CapacityModel:
 
     # ---- out
 
-    def estimate(self, kind: str | None = None) -> Estimate:
-        """The answer for the last sample: for the next Pod, or for a `kind` of Pods. Changes nothing."""
+    def estimate(self, kind: str | None = None, kinds: bool = True) -> Estimate:
+        """The answer for the last sample: for the next Pod, or for a `kind` of Pods. Changes nothing.
+
+        Without `kinds` the list of all kinds stays empty: that costs half as much on a node that knows many.
+        """
         usage = self._intake.usage()
         judgement = self._estimator.judge(Situation(usage, self._unit, self.pods))
         if self._measured.fresh(self._intake.t):
-            return self._estimate_measured(kind, usage, judgement)
+            return self._estimate_measured(kind, usage, judgement, kinds)
         found = self._node_wide(judgement, usage) if kind is None else self._of_kind(kind, usage)
         return self._estimate(found, usage, judgement.baseline, judgement.per_pod_cost)
 
@@ -189,7 +190,9 @@ class CapacityModel:
         free = [limit - y for limit, y in zip(self._limits, usage, strict=True)]
         return Room(free, [self.config.noise_sd] * len(free), False)
 
-    def _estimate_measured(self, kind: str | None, usage: list[float], judgement: Judgement) -> Estimate:
+    def _estimate_measured(
+        self, kind: str | None, usage: list[float], judgement: Judgement, list_kinds: bool
+    ) -> Estimate:
         pods = self._measured
         if self._next is None:
             self._next = next_pod(pods, self._prior)
@@ -202,7 +205,7 @@ class CapacityModel:
         baseline = capacity(host, self._unit, self._limits)[0]
         with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
         per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
-        kinds = answers.kinds(self.resources, self._most())
+        kinds = answers.kinds(self.resources, self._most()) if list_kinds else ()
         return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), kinds)
 
     def _situation(self, usage: list[float]) -> Now:

@@ -92,10 +92,10 @@ class PodReadings:
         self.mean, self.first = list(usage), list(usage)
         return True
 
-    def grown(self, i: int) -> tuple[float, float]:
-        """By how much it grew, and in which time [s]; NaN until it was watched for long enough."""
-        watched_s = self.t - self.shown_t - MEAN_AGE_S
-        return (self.mean[i] - self.first[i], watched_s) if watched_s >= LEAST_WATCHED_S else (nan, nan)
+    @property
+    def watched_s(self) -> float:
+        """For how long it is known how much it grew: from `first` to `mean` [s]."""
+        return self.t - self.shown_t - MEAN_AGE_S
 
     def _has_shown(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
         age_s = t - self.since_t

@@ -11,7 +11,7 @@ from math import inf, nan, sqrt
 from typing import Any
 
 from carico_agent.core.estimators import Span
-from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
+from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO
 from carico_agent.core.measured import SLOW_RAMP_S, MeasuredPods
 
 LEAST_COST = 1e-4
@@ -230,10 +230,10 @@ def elsewhere(pods: MeasuredPods, prior: Prior) -> tuple[list[float], list[float
     return cost, cost_sd
 
 
-def likely(span: Span, kinds: list[tuple[Kind, Span]], shares: dict[str, float]) -> Span:
+def likely(span: Span, kinds: list[Span]) -> Span:
     """The interval of the next Pod also holds what fits of each kind that is likely to be the next."""
     low, high = span.low, span.high
-    for kind, fits in kinds:
-        if shares.get(kind.name, 0.0) >= LIKELY and kind.shown and fits.value == fits.value:
+    for fits in kinds:
+        if fits.value == fits.value:
             low, high = min(low, fits.value), max(high, fits.value)
     return Span(span.value, low, high, span.limiting)

@@ -7,6 +7,7 @@ bound: *CARICO*, appendix A.3.)
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import hypot, sqrt
 from typing import Any
 
 import numpy as np
@@ -99,6 +100,47 @@ class Subspace:
             return self.of_batch(batch, rank)
         mine = self.u * (self.sigma * np.sqrt(1 - weight))
         return self._decompose(np.hstack([mine, batch * np.sqrt(weight / batch.shape[1])]), rank)
+
+    def take_samples(self, samples: Sequence[Sequence[float]], weight: float, rank: int | None = None) -> "Subspace":
+        """`take` for finite samples as they come, one row each; two resources, the usual number, without LAPACK.
+
+        Why: that costs 10 µs instead of 60 µs in a loop and a fifth with cold caches, once a second, and a library of
+        which then not one page is needed.
+
+        >>> s = Subspace.of_batch([[0.6, 0.2], [0.1, 0.9]])
+        >>> one, other = s.take_samples([[0.3, 0.2], [0.5, 0.7]], 0.1), s.take(np.array([[0.3, 0.5], [0.2, 0.7]]), 0.1)
+        >>> bool(np.allclose(one.u, other.u, atol=1e-14)), bool(np.allclose(one.sigma, other.sigma, atol=1e-14))
+        (True, True)
+        """
+        if self.m == 2 and len(samples) > 1 and (found := self._taken_in_plane(samples, weight, rank)):
+            return found
+        return self.take(np.array(samples, dtype=np.float64).T, weight, rank)
+
+    def _taken_in_plane(self, samples: Sequence[Sequence[float]], weight: float, rank: int | None) -> "Subspace | None":
+        """None where the direction is not unique (both magnitudes alike, or nothing used at all)."""
+        weight = weight if self.rank else 1.0
+        share, kept = weight / len(samples), 1 - weight
+        # the columns of [√(1−w)·UΣ, √(w/n)·A], each with the square of its factor
+        columns = [(x, y, share) for x, y in samples]
+        columns += [(x, y, kept * s * s) for x, y, s in zip(*self.u.tolist(), self.sigma.tolist(), strict=True)]
+        # their second moment [[a, b], [b, d]] has the eigenvalues σ² = (a + d)/2 ± √(((a − d)/2)² + b²)
+        a = sum([f * x * x for x, _, f in columns])
+        b = sum([f * x * y for x, y, f in columns])
+        d = sum([f * y * y for _, y, f in columns])
+        half = (a - d) / 2
+        apart = hypot(half, b)
+        first = (a + d) / 2 + apart
+        if apart <= TIED * first:
+            return None
+        x, y = (apart + half, b) if half >= 0 else (b, apart - half)
+        length = hypot(x, y)
+        x, y = max(0.0, x / length), max(0.0, y / length)  # u₁ ≥ 0; what rounding leaves below zero is cut off
+        # σ₂ from what lies across u₁: as a difference of eigenvalues it would be off by √ε
+        second = sum([f * (x * q - y * p) ** 2 for p, q, f in columns])
+        across = (-y, x) if x >= y else (y, -x)
+        keep = min(rank or 2, 2)
+        u = np.array([[x, across[0]], [y, across[1]]])[:, :keep]
+        return Subspace(u, np.array([sqrt(first), sqrt(second)])[:keep])
 
     def merge(self, other: "Subspace", weight: float, rank: int | None = None) -> "Subspace":
         """Both memories in one: SVD of [√(1−w)·UΣ, √w·U′Σ′], w = weight of `other` (*CARICO*, 3.3)."""

@@ -29,6 +29,7 @@ STATUS_S = 1.0
 MOST_CACHED_FITS = 64
 MOST_VIEW_KINDS = 256
 VIEW_KIND_BYTES = 65_536
+PUSHED = pb.View(pushed=True).SerializeToString()
 
 
 class NotAllowed(Exception):
@@ -187,12 +188,15 @@ class Aggregator:
             self.render()
         self.merge_s = time.monotonic() - started_s
 
-    def take_push(self) -> bytes | None:
-        """A view to push if it has changed noticeably since the last one that was, else None."""
+    def take_push(self) -> bool:
+        """Whether the view has changed noticeably since this was last true."""
         if self._pushed_settled == self._settled and not view_moved(self._pushed, self.ledger.sums):
-            return None
+            return False
         self._pushed, self._pushed_settled = self.ledger.sums, self._settled
-        return self._view + pb.View(pushed=True).SerializeToString()
+        return True
+
+    def pushed_view(self) -> bytes:
+        return self._view + PUSHED
 
     def expire(self, now_s: float) -> None:
         """Take out nodes and peers that were silent for too long."""

@@ -79,14 +79,6 @@ def merge_nodes(reports: Sequence[ReportedKinds]) -> Iterator[ClusterKinds | Non
     yield ClusterKinds(resources, rows)
 
 
-def merge_all(reports: Sequence[ReportedKinds]) -> ClusterKinds:
-    """The same at once, for those who have the time."""
-    result = ClusterKinds()
-    for step in merge_nodes(reports):
-        result = step or result
-    return result
-
-
 def combine(parts: Sequence[ClusterKinds]) -> ClusterKinds:
     """Several aggregators' kinds as one: the mean weighted by the nodes that know each. Aggregators are trusted."""
     parts = [part for part in parts if part.rows]

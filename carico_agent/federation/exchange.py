@@ -20,6 +20,8 @@ from carico_agent.federation.moments import Sums
 COST_RATIO = 0.007
 """A cost that moved by less than this share of itself has not changed, in a cluster of SMALL nodes."""
 MOST_COST_RATIO = 0.1
+MOST_TOLERANCES = 3.0
+"""Usage must move by at most so many times the `tolerance` of the settings, however large the cluster."""
 SMALL = 25
 PUSH_TOLERANCE = 0.01
 PUSH_COST_RATIO = 0.0013
@@ -41,7 +43,7 @@ class ExchangeSchedule:
         """Whether `now` differs from what was sent last, or the heartbeat is due."""
         if self._sent is None or now_s - self._sent_s + self._period_s / 2 >= self.heartbeat_s:
             return True
-        return moved(self._sent, now, self._tolerance, cost_ratio(self.nodes))
+        return moved(self._sent, now, self._tolerance, self.nodes)
 
     def with_sent_kinds(self, now: Contribution) -> Contribution:
         """`now` with the kinds sent last if they have not changed: equal bytes need not be read again."""
@@ -71,10 +73,13 @@ def cost_ratio(nodes: int) -> float:
     return min(max(COST_RATIO, COST_RATIO * math.sqrt(nodes / SMALL)), MOST_COST_RATIO)
 
 
-def moved(sent: Contribution, now: Contribution, tolerance: float, ratio: float) -> bool:
-    """Whether `now` differs from `sent`: usage or room by `tolerance`, cost by `ratio`, its precision twofold."""
-    if shifted(sent.subspace, now.subspace, tolerance) or len(sent.cost) != len(now.cost):
+def moved(sent: Contribution, now: Contribution, tolerance: float, nodes: int) -> bool:
+    """Whether `now` differs from `sent` by enough for a cluster of `nodes`: usage, cost, its precision twofold, room.
+    Room is not averaged, so its threshold does not grow."""
+    usage = tolerance * min(max(1.0, math.sqrt(nodes / SMALL)), MOST_TOLERANCES)
+    if shifted(sent.subspace, now.subspace, usage) or len(sent.cost) != len(now.cost):
         return True
+    ratio = cost_ratio(nodes)
     for old, new, old_sure, new_sure in zip(sent.cost, now.cost, sent.precision, now.precision, strict=True):
         if abs(new - old) > ratio * abs(old) or new_sure > 2 * old_sure:
             return True

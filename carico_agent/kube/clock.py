@@ -7,7 +7,7 @@ than the TTL is closed although its agent is well, and one that is ahead stays o
 from email.utils import parsedate_to_datetime
 
 MOST_SKEW_S = 5.0
-"""More than this is said [s]."""
+"""A larger difference is reported [s]."""
 
 
 def skew_s(sent_s: float, received_s: float, date: str) -> float:

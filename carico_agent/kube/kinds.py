@@ -44,7 +44,7 @@ class KindOnNode:
 
 @dataclass(frozen=True, slots=True)
 class NodeKinds:
-    """What a node tells about its room."""
+    """What a node publishes about its room."""
 
     room: Amounts = UNKNOWN
     next: Amounts = UNKNOWN

@@ -77,7 +77,7 @@ class Claim(NamedTuple):
     """One Pod that is about to be bound."""
 
     made_s: float
-    """By the claimer's clock; only to tell a renewed claim from the old one."""
+    """By the claimer's clock; only to distinguish a renewed claim from the old one."""
     holds: int = 0
     """What it asks of the extended resource."""
     pod: str = ""

@@ -38,7 +38,7 @@ class PodFacts:
     memory: float = 0.0
     """The same [bytes]."""
     requested: bool = False
-    """Every container requests CPU: then they tell something about what the Pod takes."""
+    """Every container requests CPU: then requests mean something about what the Pod takes."""
     daemon: bool = False
     """A DaemonSet's, or a static Pod."""
 

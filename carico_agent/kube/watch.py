@@ -49,7 +49,7 @@ class ResourceWatch(Generic[T]):
         if labels:
             self._select["labelSelector"] = labels
         self._version = ""  # where the watch resumes; empty: list first
-        self._seen = "0"  # the newest version that we know of; empty: what that was the server cannot tell
+        self._seen = "0"  # the newest version that we know of; empty: the server no longer has it
         self._backoff = Backoff(first_s=1.0, factor=2.0, most_s=30.0)
         self.lists = 0
         self.synced = asyncio.Event()

@@ -7,7 +7,7 @@ left (the scheduler takes what the group A components leave), 0.05 cores apart: 
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,8 +18,6 @@ from carico_agent.plane.sizing import size
 
 Grid = NDArray[np.float64]
 GRID_CORES = 0.05
-BUSY_RATIO = 0.7
-"""β: below this share of all cores nothing competes, and nothing is changed."""
 STEP_RATIO = 0.2
 """v: at most this share of all cores is moved at once."""
 
@@ -84,7 +82,7 @@ class Component:
 
 
 @dataclass(frozen=True)
-class Scheduler:
+class SchedulerLoad:
     """Group B: Pods scheduled and their CPU time, and Pods that wait."""
 
     load: Load
@@ -93,7 +91,7 @@ class Scheduler:
 
 
 def split(
-    answering: Sequence[Component], scheduler: Scheduler | None, cores: float, availability: float
+    answering: Sequence[Component], scheduler: SchedulerLoad | None, cores: float, availability: float
 ) -> tuple[list[float], float]:
     """(9) minimise w_A·W̄ + w_B/(S + 1) under (7) and (8): cores of at most two group A components and the scheduler's.
 
@@ -125,7 +123,7 @@ def _waits(component: Component, grid: Grid, availability: float) -> Grid:
     return np.array([one.performance.wait_s if one.steady else np.inf for one in sized])
 
 
-def _scheduling(scheduler: Scheduler | None, left: Grid) -> Grid | float:
+def _scheduling(scheduler: SchedulerLoad | None, left: Grid) -> Grid | float:
     if scheduler is None or not scheduler.load.requests:
         return 0.0
     speed = np.minimum(scheduler.pending / scheduler.load.window_s, left * scheduler.load.served_per_core_s)
@@ -133,7 +131,9 @@ def _scheduling(scheduler: Scheduler | None, left: Grid) -> Grid | float:
     return result
 
 
-def _unsteady(answering: Sequence[Component], scheduler: Scheduler | None, cores: float) -> tuple[list[float], float]:
+def _unsteady(
+    answering: Sequence[Component], scheduler: SchedulerLoad | None, cores: float
+) -> tuple[list[float], float]:
     used = {str(at): component.load.core_s for at, component in enumerate(answering)}
     if scheduler is not None:
         used["scheduler"] = scheduler.load.core_s
@@ -149,9 +149,3 @@ def limited_step(before: float, wanted: float, cores: float) -> float:
     """
     most = STEP_RATIO * cores
     return wanted if abs(wanted - before) <= most else before + math.copysign(most, wanted - before)
-
-
-def calmer(component: Component, requests: float) -> Component:
-    """The same component with other requests (6), each as costly as before."""
-    load = component.load
-    return replace(component, load=Load(requests, load.core_s * requests / load.requests, load.window_s))

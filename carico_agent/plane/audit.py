@@ -3,8 +3,9 @@
 import json
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
+
+from carico_agent.net.times import parse_rfc3339
 
 MOST_USERS = 4096
 LONG_RUNNING = frozenset({"watch", "connect"})
@@ -45,8 +46,8 @@ def _event(line: str) -> tuple[str, float] | None:
         event: Any = json.loads(line)
         if event["stage"] != "ResponseComplete" or event["verb"] in LONG_RUNNING:
             return None
-        begun, ended = (datetime.fromisoformat(event[key]) for key in ("requestReceivedTimestamp", "stageTimestamp"))
-        return str(event["user"]["username"]), (ended - begun).total_seconds()
+        begun_s, ended_s = (parse_rfc3339(event[key]) for key in ("requestReceivedTimestamp", "stageTimestamp"))
+        return str(event["user"]["username"]), round(ended_s - begun_s, 6)
     except (ValueError, KeyError, TypeError):
         return None
 

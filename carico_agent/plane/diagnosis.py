@@ -106,7 +106,7 @@ def verb_costs(window: Window) -> list[Cost]:
 
 
 def client_costs(window: Window) -> list[Cost]:
-    """By FlowSchema: as far as the server's own metrics tell clients apart."""
+    """By FlowSchema: as far as the server's own metrics distinguish clients."""
     sums, counts = (
         {schema: value for (_, schema), value in window.counted.get(family, {}).items() if value > 0}
         for family in (
@@ -133,7 +133,7 @@ def remedy(
     by_name = {one.name: one for one in rows}
     api = by_name.get(API)
     if api is None or api.arrivals_per_s is None:
-        return f"nothing can be said: {api.missing if api else 'no metrics'}"
+        return f"not known: {api.missing if api else 'no metrics'}"
     tight = [one for one in rows if (one.throttled_ratio or 0) >= 0.6]
     if tight:
         worst = max(tight, key=lambda one: one.throttled_ratio or 0)

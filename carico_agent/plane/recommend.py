@@ -1,4 +1,4 @@
-"""How many seats an API server should have, from what was measured, or why that cannot be said."""
+"""How many seats an API server should have, from what was measured, or why that is not known."""
 
 from dataclasses import dataclass, field
 

@@ -30,7 +30,7 @@ class NoFairness(KubeError):
 
 
 @dataclass(frozen=True, slots=True)
-class Ours:
+class ReserveObject:
     """`carico-reserve` as it was read."""
 
     version: str
@@ -44,7 +44,7 @@ class Levels:
     """The shares of all levels that have some, without ours; and ours."""
 
     shares: dict[str, int] = field(default_factory=dict)
-    ours: Ours | None = None
+    ours: ReserveObject | None = None
 
     @property
     def all_shares(self) -> dict[str, int]:
@@ -79,7 +79,7 @@ def read_levels(items: list[Object], version: str) -> Levels:
     return Levels(shares, ours)
 
 
-def _ours(item: Object, version: str, shares: int) -> Ours:
+def _ours(item: Object, version: str, shares: int) -> ReserveObject:
     meta = item["metadata"]
     noted = (meta.get("annotations") or {}).get(SHARES)
     spec: Object = {key: value for key, value in (item.get("spec") or {}).items() if value is not None}
@@ -88,7 +88,7 @@ def _ours(item: Object, version: str, shares: int) -> Ours:
         edited = "it was not made by carico"
     elif not str(noted).isdecimal() or spec != spec_of(version, int(noted)):
         edited = f"somebody changed it ({noted} shares were ours, now it has {shares})"
-    return Ours(str(meta.get("resourceVersion", "")), shares, edited)
+    return ReserveObject(str(meta.get("resourceVersion", "")), shares, edited)
 
 
 class Reserve:
@@ -122,7 +122,7 @@ class Reserve:
         listed = await self._client.get(self._path(version))
         return read_levels(listed.get("items") or [], version)
 
-    async def write(self, shares: int, known: Ours | None) -> bool:
+    async def write(self, shares: int, known: ReserveObject | None) -> bool:
         """Give it so many shares; False when somebody was faster: look again."""
         version = await self.version()
         meta: Object = {"name": NAME, "annotations": {SHARES: str(shares)}}
@@ -168,7 +168,7 @@ class Reserve:
         return f"/apis/{GROUP}/{version}/prioritylevelconfigurations"
 
 
-def _ours_of(item: Object, version: str) -> Ours:
+def _ours_of(item: Object, version: str) -> ReserveObject:
     ours = read_levels([item], version).ours
     assert ours is not None
     return ours

@@ -64,7 +64,7 @@ def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapp
 
 @dataclass(slots=True)
 class ServerSeats:
-    """S, which no metric tells: narrowed down by every look at the levels' seats, each of which is rounded up.
+    """S, which no metric has: narrowed down by every look at the levels' seats, each of which is rounded up.
 
     >>> known = ServerSeats()
     >>> known.see({"system": 88, "workload-low": 293}, {"system": 30, "workload-low": 100, "rest": 75})

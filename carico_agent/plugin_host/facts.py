@@ -1,4 +1,4 @@
-"""What the view tells about the node: topology, memory, swap; and how it reads cgroup files."""
+"""What the view contains about the node: topology, memory, swap; and how it reads cgroup files."""
 
 import os
 from pathlib import Path
@@ -27,7 +27,7 @@ def read_facts(root: str | os.PathLike[str] = "/", cgroup_root: str = "/sys/fs/c
 
 def read_topology(base: Path) -> tuple[Cpu, ...]:
     """Where each online CPU sits. Ids of the kernel are local (a core's to its socket), so each group is named by its
-    first CPU; what the kernel does not tell (no L3, no NUMA) falls back to the next larger thing."""
+    first CPU; what the kernel does not expose (no L3, no NUMA) falls back to the next larger thing."""
     cpus = base / "sys/devices/system/cpu"
     numa_of = _numa_nodes(base)
     found = []

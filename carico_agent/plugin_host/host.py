@@ -20,7 +20,8 @@ from carico_agent.plugin_host.load import FoundPlugin, find
 from carico_agent.plugin_host.ownership import Ownership
 from carico_agent.plugin_host.restore import Restored, restore_all
 from carico_agent.plugin_host.runner import Runner
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
+from carico_agent.plugin_host.write_rate import WriteLimits
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 from carico_agent.settings import BadSettings, PluginsSettings, build
 from carico_agent.supervise.tasks import guard_call
 
@@ -152,7 +153,7 @@ class PluginHost:
             for name, item in self._found.items()
             if name not in self.runners and name not in self.refused
         ]
-        recent = list(self.writer.recent) if self.writer else []
+        recent = list(self.writer.outcomes.recent) if self.writer else []
         return {
             "dry_run": self.writer.dry_run if self.writer else True,
             "plugins": shown + idle,
@@ -188,13 +189,15 @@ class PluginHost:
         for name, runner in self.runners.items():
             label = {"plugin": name}
             yield Metric("carico_plugin_up", float(runner.state == "running"), label, "1 while the plugin works.")
-            yield Metric("carico_plugin_failures_total", runner.failures, label, "Failed or slow ticks.", "counter")
-            yield Metric("carico_plugin_tick_seconds", runner.last_s, label, "Duration of the last tick.")
+            yield Metric(
+                "carico_plugin_failures_total", runner.counts.failures, label, "Failed or slow ticks.", "counter"
+            )
+            yield Metric("carico_plugin_tick_seconds", runner.counts.last_s, label, "Duration of the last tick.")
             for metric in runner.metrics():
                 yield Metric(
                     f"carico_plugin_{metric.name}", metric.value, {**label, **metric.labels}, metric.help, metric.kind
                 )
-        for (plugin, key, state), count in list(self.writer.counts.items()) if self.writer else []:
+        for (plugin, key, state), count in list(self.writer.outcomes.counts.items()) if self.writer else []:
             yield Metric(
                 "carico_cgroup_writes_total",
                 count,

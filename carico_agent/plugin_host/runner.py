@@ -4,6 +4,7 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.plugin_api import Metric, Plugin, Refuse, View, Writer
@@ -15,6 +16,31 @@ log = logging.getLogger(__name__)
 BACKOFF = Backoff(first_s=10.0, factor=2.0, most_s=600.0)
 BUSY_WAIT_S = 0.2
 """How long a question waits for a plugin that is in its tick [s]."""
+
+
+@dataclass(slots=True)
+class TickCounts:
+    """How the calls of one plugin went."""
+
+    ticks: int = 0
+    failures: int = 0
+    """Ticks that failed or were too slow."""
+    overruns: int = 0
+    """Of those, the slow ones."""
+    failures_in_a_row: int = 0
+    last_s: float = 0.0
+    """Duration of the last tick [s]."""
+    most_s: float = 0.0
+    busy_since_s: float | None = None
+    """Since when the plugin is in its tick; None while it is not."""
+
+    def ended(self, took_s: float) -> None:
+        self.busy_since_s, self.last_s, self.most_s = None, took_s, max(self.most_s, took_s)
+        self.ticks += 1
+
+    def judged(self, good: bool) -> None:
+        self.failures += not good
+        self.failures_in_a_row = 0 if good else self.failures_in_a_row + 1
 
 
 class Runner:
@@ -30,12 +56,9 @@ class Runner:
     ) -> None:
         self.plugin, self.name = plugin, plugin.name
         self.state, self.detail = "starting", ""
-        self.ticks = self.failures = self.overruns = 0
-        self.last_s = self.most_s = 0.0
+        self.counts = TickCounts()
         self._writer, self._view_of, self._deadline_s, self._backoff = writer, view_of, deadline_s, backoff
-        self._in_a_row = 0
         self._started = False
-        self._busy_since_s: float | None = None
         self.report: dict[str, Any] = {}
         self._metrics: tuple[Metric, ...] = ()
         self._lock = threading.Lock()  # held while the plugin's own code runs: it needs none of its own
@@ -53,15 +76,14 @@ class Runner:
 
     def step(self) -> float:
         """One call of the plugin; returns how long to wait before the next [s]."""
-        started_s = self._busy_since_s = time.monotonic()
+        counts = self.counts
+        started_s = counts.busy_since_s = time.monotonic()
         with self._lock:
             error = guard_call(f"plugin {self.name}", self._call)
-        self._busy_since_s, self.last_s = None, time.monotonic() - started_s
-        self.most_s = max(self.most_s, self.last_s)
-        self.ticks += 1
-        if error is None and self.last_s > self._deadline_s:
-            self.overruns += 1
-            error = f"took {self.last_s:.1f} s, more than {self._deadline_s:g} s"
+        counts.ended(time.monotonic() - started_s)
+        if error is None and counts.last_s > self._deadline_s:
+            counts.overruns += 1
+            error = f"took {counts.last_s:.1f} s, more than {self._deadline_s:g} s"
         return self._judge(error)
 
     def _call(self) -> None:
@@ -79,14 +101,12 @@ class Runner:
     def _judge(self, error: str | None) -> float:
         if self.state in ("refused", "stopped"):
             return self.plugin.period_s
+        self.counts.judged(error is None)
         if error is None:
-            self._in_a_row = 0
             self._change("running", "")
             return self.plugin.period_s
-        self.failures += 1
-        self._in_a_row += 1
         self._change("failing", error)
-        return max(self._backoff.delay_s(self._in_a_row), self.plugin.period_s)
+        return max(self._backoff.delay_s(self.counts.failures_in_a_row), self.plugin.period_s)
 
     def _change(self, state: str, detail: str) -> None:
         """Only changes of condition are logged."""
@@ -109,16 +129,16 @@ class Runner:
 
     def condition(self) -> dict[str, Any]:
         """As `/v1/plugins` shows it; never waits for the plugin."""
-        busy = self._busy_since_s
+        counts, busy = self.counts, self.counts.busy_since_s
         return {
             "name": self.name,
             "state": self.state,
             "detail": self.detail,
-            "ticks": self.ticks,
-            "failures": self.failures,
-            "overruns": self.overruns,
-            "last_tick_s": round(self.last_s, 6),
-            "most_tick_s": round(self.most_s, 6),
+            "ticks": counts.ticks,
+            "failures": counts.failures,
+            "overruns": counts.overruns,
+            "last_tick_s": round(counts.last_s, 6),
+            "most_tick_s": round(counts.most_s, 6),
             "period_s": self.plugin.period_s,
             "in_tick_s": round(time.monotonic() - busy, 3) if busy is not None else None,
         }

@@ -1,4 +1,4 @@
-"""The only hand that writes to a cgroup: journal first, then write, then read back.
+"""The only code that writes to a cgroup: journal first, then write, then read back.
 
 Each wish is looked at first (is the file ours to write, is it the same cgroup, is the value new, is it too soon), then
 those left are carried out in two passes, so that no group is ever outside its parent: what grows, parents first; then
@@ -11,33 +11,22 @@ the kernel offers no compare-and-set.
 import logging
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from math import inf
 
 from carico_agent.plugin_api import Change, Outcome, State
 from carico_agent.plugin_host import knobs
 from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
 from carico_agent.plugin_host.deadline import BoundedCall
 from carico_agent.plugin_host.journal import Entry, Journal, Knob
+from carico_agent.plugin_host.outcomes import OutcomeLog
 from carico_agent.plugin_host.restore import PAGE_BYTES, Restored, ordered, put_back, settle, spelled
+from carico_agent.plugin_host.write_rate import WriteLimits, WriteRate
 
 log = logging.getLogger(__name__)
 
 MOST_HANGING = 4
-KEPT_OUTCOMES = 50
-KEPT_LATEST = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class WriteLimits:
-    """How gently we write; see the [plugins] section of the settings."""
-
-    write_deadline_s: float = 2.0
-    rewrite_after_s: float = 10.0
-    writes_per_minute: int = 120
-    min_step_ratio: float = 0.05
+"""So many writes may hang in the kernel; then no other begins."""
 
 
 @dataclass(slots=True)
@@ -73,18 +62,14 @@ class CgroupWriter:
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.dry_run = dry_run or journal is None
-        self.counts: Counter[tuple[str, str, str]] = Counter()
-        self.recent: deque[tuple[str, Outcome]] = deque(maxlen=KEPT_OUTCOMES)
-        self._latest: dict[tuple[str, str], tuple[State, str]] = {}
-        self._journal, self._files, self._clock = journal, files or CgroupFiles(), clock
-        self._limits, self._owner_of = limits or WriteLimits(), owner_of
+        self.outcomes = OutcomeLog()
+        self._journal, self._files, self._owner_of = journal, files or CgroupFiles(), owner_of
+        self._rate = WriteRate(limits or WriteLimits(), clock)
         self._lock = threading.RLock()
         self._flying: dict[Knob, BoundedCall] = {}
         self._yielded: dict[Knob, str] = {}
         self._abandoned: set[Knob] = set()
         self._stopped = False
-        self._last_write_s: dict[Knob, float] = {}
-        self._minute: deque[float] = deque()
 
     # -- wishes ------------------------------------------------------------------------------------------------------
 
@@ -97,7 +82,7 @@ class CgroupWriter:
                 for step in looked
             ]
         for outcome in outcomes:
-            self._count(plugin, outcome)
+            self.outcomes.add(plugin, outcome)
         return outcomes
 
     def _look(self, change: Change) -> _Step | Outcome:
@@ -122,7 +107,7 @@ class CgroupWriter:
             return _outcome(change, "refused", old, reason)
         if old == new:
             return _outcome(change, "unchanged", old)
-        if reason := self._too_soon(knob, old, new) or self._too_much(knob):
+        if reason := self._rate.too_soon(knob, old, new) or self._too_much(knob):
             return _outcome(change, "held", old, reason)
         if self.dry_run:
             return _outcome(change, "dry-run", old, f"would write {new!r}: {change.reason}")
@@ -157,22 +142,12 @@ class CgroupWriter:
             self._settle(Restored(entry, "foreign", self._yielded[knob]))
         return self._yielded.get(knob)
 
-    def _too_soon(self, knob: Knob, old: str, new: str) -> str | None:
-        if self._clock() - self._last_write_s.get(knob, -inf) < self._limits.rewrite_after_s:
-            return f"written less than {self._limits.rewrite_after_s:g} s ago"
-        if knobs.step_ratio(knob.key, old, new) < self._limits.min_step_ratio:
-            return f"a step of less than {self._limits.min_step_ratio:.0%}"
-        return None
-
     def _too_much(self, knob: Knob) -> str | None:
-        now_s = self._clock()
         if knob in self._flying:
             return "an earlier write has not ended yet"
         if len(self._flying) >= MOST_HANGING:
             return f"{len(self._flying)} writes hang in the kernel"
-        while self._minute and now_s - self._minute[0] >= 60:
-            self._minute.popleft()
-        return "too many writes this minute" if len(self._minute) >= self._limits.writes_per_minute else None
+        return self._rate.too_many()
 
     # -- carrying out ------------------------------------------------------------------------------------------------
 
@@ -206,10 +181,9 @@ class CgroupWriter:
         except OSError as error:
             step.outcome = _outcome(change, "refused", step.old, f"not written, the journal failed: {error.strerror}")
             return
-        self._last_write_s[knob] = self._clock()
-        self._minute.append(self._clock())
+        self._rate.wrote(knob)
         call = self._launch(knob, lambda: self._files.write(knob.cgroup, knob.inode, knob.key, value))
-        if not call.wait(self._limits.write_deadline_s):
+        if not call.wait(self._rate.limits.write_deadline_s):
             step.outcome = _outcome(
                 change, "pending", step.old, "the kernel has not answered yet; it goes on by itself"
             )
@@ -278,7 +252,7 @@ class CgroupWriter:
                 if entry is None
                 else self._undo(change, entry)
             )
-        self._count(plugin, outcome)
+        self.outcomes.add(plugin, outcome)
         return outcome
 
     def _undo(self, change: Change, entry: Entry) -> Outcome:
@@ -292,7 +266,7 @@ class CgroupWriter:
         call = BoundedCall(
             f"restore {entry.knob.cgroup}/{entry.knob.key}", lambda: box.append(put_back(entry, self._files, boot))
         )
-        if not call.wait(self._limits.write_deadline_s):
+        if not call.wait(self._rate.limits.write_deadline_s):
             return Restored(entry, "failed", "the kernel has not answered yet; still in the journal")
         result = box[0] if box else Restored(entry, "failed", call.error or "")
         if entry.knob in self._flying:  # may still land: keep the entry open until then
@@ -332,12 +306,12 @@ class CgroupWriter:
 
     def _forget_the_dead(self) -> None:
         """Entries of cgroups that have ended are closed now and then, so that neither journal nor memory grows."""
-        if self._journal is None or len(self._last_write_s) < 256:
+        if self._journal is None or self._rate.known < 256:
             return
         for entry in list(self._journal.entries.values()):
             if not self._lives(entry.knob):
                 self._settle(Restored(entry, "gone"))
-        self._last_write_s = {knob: at_s for knob, at_s in self._last_write_s.items() if self._lives(knob)}
+        self._rate.keep(self._lives)
         self._yielded = {knob: why for knob, why in self._yielded.items() if self._lives(knob)}
 
     def _lives(self, knob: Knob) -> bool:
@@ -345,16 +319,6 @@ class CgroupWriter:
             return self._files.inode(knob.cgroup) == knob.inode
         except Gone:
             return False
-
-    def _count(self, plugin: str, outcome: Outcome) -> None:
-        """Every outcome is counted; only those that differ from the last are kept to be shown."""
-        self.counts[plugin, outcome.change.key, outcome.state] += 1
-        file, latest = (outcome.change.cgroup, outcome.change.key), (outcome.state, outcome.change.value)
-        if self._latest.get(file) != latest:
-            if len(self._latest) > KEPT_LATEST:
-                self._latest.clear()
-            self._latest[file] = latest
-            self.recent.append((plugin, outcome))
 
 
 class PluginWriter:

@@ -5,7 +5,7 @@ API server's work grows with the square of the cluster's size. All nodes togethe
 of what kubelets renew their own Leases at 5,000 nodes: one write per node in 71 s there, in 14 s at 1,000, and at 350
 nodes and less in `min_interval_s`.
 
-How many nodes there are the API server tells without listing them: a list of one item says how many remain. That is
+How many nodes there are is known without listing them: a list of one item says how many remain. That is
 asked when the agent starts and once an hour.
 """
 

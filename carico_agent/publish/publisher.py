@@ -22,7 +22,7 @@ from carico_agent.supervise.workers import Workers
 
 
 class Publisher(Protocol):
-    """Tells somebody outside about the status."""
+    """Carries the status to one kind of consumer."""
 
     name: str
 

@@ -71,7 +71,7 @@ class SamplingStatus:
 
 @dataclass(frozen=True, slots=True)
 class WorkStatus:
-    """The work left on a node, as far as its jobs tell (docs/progress.md)."""
+    """The work left on a node, as far as its jobs report it (docs/progress.md)."""
 
     jobs: int = 0
     """Pods whose work left is known."""

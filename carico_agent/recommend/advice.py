@@ -68,7 +68,7 @@ def advise(
     """`containers`: how many the Pod has; they share the Pod's floors."""
     seen = evidence(histories)
     cpu, memory = (
-        _Step(resource, seen, current, options, largest, containers).advice(method) for resource in RESOURCES
+        _ResourceAdvice(resource, seen, current, options, largest, containers).advice(method) for resource in RESOURCES
     )
     return Recommendation(
         workload, container, pods, cpu, memory, seen.samples, seen.days, seen.throttled_ratio, seen.oom_kills
@@ -78,7 +78,7 @@ def advise(
 RESOURCES: tuple[Resource, Resource] = ("cpu", "memory")
 
 
-class _Step:
+class _ResourceAdvice:
     """The way of one resource from estimate to advice; `value` only ever changes with a reason."""
 
     def __init__(

@@ -42,7 +42,7 @@ NAMES = ("vpa", "peak", "walk", "arima")
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class BacktestRow:
     """One method with one safety step over all cases; excess and shortfall are sums [cores or bytes]."""
 
     method: str
@@ -73,7 +73,7 @@ def backtest(
     most_origins: int = 24,
     variance: Variance = "exact",
     progress: Callable[[int, int], None] = lambda done, total: None,
-) -> list[Row]:
+) -> list[BacktestRow]:
     """All methods on all series (one value a minute, oldest first); windows that never change are left out."""
     made: list[tuple[dict[str, Array], float, bool]] = []
     for done, x in enumerate(series):
@@ -83,11 +83,11 @@ def backtest(
     return [_row(resource, name, place, made) for name in NAMES for place in range(len(steps(resource, name)))]
 
 
-def _row(resource: Resource, name: str, place: int, made: list[tuple[dict[str, Array], float, bool]]) -> Row:
+def _row(resource: Resource, name: str, place: int, made: list[tuple[dict[str, Array], float, bool]]) -> BacktestRow:
     over = np.array([answers[name][place] - realised for answers, realised, _ in made])
     fallbacks = sum(failed for _, _, failed in made) if name == "arima" else 0
     short, n = over < 0, steps(resource, name)[place]
-    return Row(
+    return BacktestRow(
         name,
         n,
         over.size,
@@ -155,7 +155,7 @@ class _Vpa:
         return self._histogram.percentile(0.9)
 
 
-def excess_at(rows: Sequence[Row], method: str, short: float) -> float | None:
+def excess_at(rows: Sequence[BacktestRow], method: str, short: float) -> float | None:
     """The least excess with which a method has at most `short` shortages, between its steps; None = never so few."""
     least: dict[int, float] = {}
     for row in rows:
@@ -169,7 +169,7 @@ def excess_at(rows: Sequence[Row], method: str, short: float) -> float | None:
     return float(np.interp(short, counts, excess))
 
 
-def ratio_to(rows: Sequence[Row], method: str, reference: str = "vpa") -> float | None:
+def ratio_to(rows: Sequence[BacktestRow], method: str, reference: str = "vpa") -> float | None:
     """Excess of `method` over that of `reference` at equal shortages: the median over SENSIBLE steps."""
     low, high = SENSIBLE
     levels = [row.short for row in rows if row.method == reference and row.cases and low <= row.n <= high]

@@ -2,7 +2,7 @@
 
 Bounded: 8.5 kB per container whatever happens, 2.8 MB for 330. A minute of 330 containers costs 5.6 ms, 0.01 % of a
 core; saving them all costs 140 ms, so that it should happen every ten minutes rather than every one (`python -m
-lab.bench_recommend`). Saved and restored as plain JSON; the same history fed one by one,
+lab.bench.recommend`). Saved and restored as plain JSON; the same history fed one by one,
 in bulk, or across a restart gives the same answer.
 """
 

@@ -93,12 +93,6 @@ SCORES: dict[str, Score] = {
 """By the source's abbreviations."""
 
 
-def best_node(U: Array, X: Array, score: Score) -> int | None:
-    """The node among (N, d) that gets a Pod, None when none has room."""
-    room = fits(U, X)
-    return int(np.argmax(np.where(room, score(U, X), -np.inf))) if room.any() else None
-
-
 def _balance(A: Array) -> Array:
     """S2 = 1 − the population's standard deviation across dimensions."""
     return np.asarray(1.0 - A.std(axis=-1))

@@ -1,7 +1,7 @@
 """Who a history belongs to: containers of Pods, and the workload that made them.
 
 Replicas of a workload are judged together, and so are the runs of a CronJob, of which each alone is too short. Where
-the owner is not known, the Pod's name tells it: controllers append suffixes of a fixed alphabet.
+the owner is not known, it is read from the Pod's name: controllers append suffixes of a fixed alphabet.
 """
 
 import math

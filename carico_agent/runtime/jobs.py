@@ -6,7 +6,7 @@ daemons. Their CPU is read once in 10 s for the cores they get: time left × cor
 
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from math import isfinite, nan
+from math import inf, isfinite, nan
 
 from carico_agent.runtime.peer_pod import Process
 from carico_agent.runtime.pods import Pod
@@ -46,6 +46,7 @@ class Jobs:
         self._seen: dict[str, tuple[Pod, float]] = {}
         self._cores: dict[str, float] = {}
         self._used: dict[str, tuple[float, float]] = {}
+        self._cpu_due_s = -inf
 
     def report(self, pod: Pod, now_s: float, done: float, total: float, process: Process | None = None) -> None:
         """`process`: the one that reports."""
@@ -67,6 +68,9 @@ class Jobs:
         """Once a second: who came, who ended, and what those use that do not report."""
         if pods is not self._pods:
             self._take(now_s, pods)
+        elif now_s < self._cpu_due_s:
+            return
+        self._cpu_due_s = now_s + CPU_PERIOD_S / 5 - 0.1
         for key, pod in pods.items():
             if pod.daemon or self.table.get(key) is not None or not self.run_times.knows(pod.kind):
                 continue

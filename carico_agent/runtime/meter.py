@@ -149,6 +149,10 @@ class PodMeters:
                 break
         return measured
 
+    def is_behind(self, now_s: float) -> bool:
+        """Some Pods are due and were not read: the tick was over."""
+        return self._turns.is_behind(now_s)
+
     @property
     def latest(self) -> Mapping[str, MeasuredPod]:
         """The last measurement of every Pod that still runs and was measured, by key."""
@@ -232,15 +236,25 @@ class NodeUnit:
                     known = (pod, found, PodSample(key, pod.kind, self._usage(found), pod.daemon))
                 made[key] = known
         self._made = made
-        return tuple([sample for _, _, sample in made.values()])
+        return self.latest()
+
+    def renew(self, found: MeasuredPod) -> None:
+        """One of these Pods was measured again."""
+        if (known := self._made.get(found.key)) is not None:
+            pod = known[0]
+            self._made[found.key] = (pod, found, PodSample(pod.key, pod.kind, self._usage(found), pod.daemon))
+
+    def latest(self) -> tuple[PodSample, ...]:
+        """The same Pods again."""
+        return tuple([sample for _, _, sample in self._made.values()])
 
     def _usage(self, found: MeasuredPod | None) -> tuple[float, ...]:
         if found is None:
             return (nan,) * len(self._resources)
         want = found.demand
-        shares = {
-            "cpu": want.cpu_cores / (2 * self._cores),
-            "memory": want.memory_bytes / self._memory_bytes if self._memory_bytes > 0 else nan,
-            "io": want.io_ratio,
-        }
+        cpu = want.cpu_cores / (2 * self._cores)
+        memory = want.memory_bytes / self._memory_bytes if self._memory_bytes > 0 else nan
+        if self._resources == ("cpu", "memory"):
+            return (cpu, memory)
+        shares = {"cpu": cpu, "memory": memory, "io": want.io_ratio}
         return tuple([shares.get(name, nan) for name in self._resources])

@@ -59,6 +59,10 @@ class Stagger:
             self.line_up(key, now_s + self.period_s)
             yield key
 
+    def is_behind(self, now_s: float) -> bool:
+        """Some are due and had no turn yet."""
+        return bool(self._due) and self._due[0][0] <= now_s
+
     def spend(self, turns: float) -> None:
         """This one's turn took as long as so many more."""
         self._allowance -= turns

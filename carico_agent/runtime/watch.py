@@ -17,7 +17,7 @@ import socket
 import stat
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from importlib import import_module
 from math import inf
@@ -51,6 +51,7 @@ SNAPSHOT = "/carico/snapshot"
 SCAN_PERIOD_S = 1.0
 DOUBT_AFTER_S = 5.0
 """Not connected for so long, containerd may well be running without us; a restart takes a second or two."""
+Sleep = Callable[[float], Awaitable[None]]
 NOBODY = "no container runtime found: Pods counted as 0"
 
 
@@ -73,14 +74,14 @@ class Runtime(Protocol):
     def container_reader(self) -> ContainerReader: ...
 
 
-def discover(settings: Settings, backoff: Backoff | None = None) -> Runtime:
+def discover(settings: Settings, backoff: Backoff | None = None, sleep: Sleep = asyncio.sleep) -> Runtime:
     """The runtime of this node: processes where some are configured to be Pods, else containers; which of those there
-    are it finds out by itself, when run."""
+    are it finds out by itself, when run. `sleep` passes a second between two looks at the cgroup tree."""
     if settings.processes.units or settings.processes.commands:
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
         wanted, root = settings.processes, Path(settings.node.root)
         return ProcessRuntime(wanted.units, wanted.commands, root, settings.pods.churn_s, selector)
-    return RuntimeWatch(settings, backoff or Backoff(first_s=0.2, most_s=10.0))
+    return RuntimeWatch(settings, backoff or Backoff(first_s=0.2, most_s=10.0), sleep)
 
 
 def find_socket(settings: Settings) -> str:
@@ -96,14 +97,14 @@ def find_socket(settings: Settings) -> str:
 class RuntimeWatch:
     """The Runtime: one table, filled by whoever knows best."""
 
-    def __init__(self, settings: Settings, backoff: Backoff) -> None:
+    def __init__(self, settings: Settings, backoff: Backoff, sleep: Sleep = asyncio.sleep) -> None:
         self.count = 0
         self.churn_until_s = 0.0
         self.source = "none"
         self.condition = "starting"
         self.pods: Mapping[str, Pod] = {}
         self.log = EventLog()
-        self._settings, self._backoff = settings, backoff
+        self._settings, self._backoff, self._sleep = settings, backoff, sleep
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
         node_name = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
         self._table = PodTable(selector, node_name)
@@ -254,9 +255,11 @@ class RuntimeWatch:
         while True:
             self._look_around(trouble)
             left_s = until_s - time.monotonic()
-            if left_s <= 0:
-                return
-            await asyncio.sleep(min(left_s, SCAN_PERIOD_S))
+            if left_s < SCAN_PERIOD_S / 2:  # then comes the next try
+                return await asyncio.sleep(left_s)
+            await self._sleep(SCAN_PERIOD_S)
+            if until_s - time.monotonic() < SCAN_PERIOD_S / 2:
+                return None
 
     def _look_around(self, trouble: str) -> None:
         if self._table.pods:
@@ -270,8 +273,9 @@ class RuntimeWatch:
             return
         found = self._scanner.scan()
         before = self.pods
-        self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
-        self._compare(before, found.pods)
+        if found.pods != before:  # else the same table stays: others look through a new one
+            self._show(found.pods, sum(pod.counts for pod in found.pods.values()))
+        self._compare(before, self.pods)
         why = f"; containerd: {trouble}" if trouble else ""
         why += f"; {found.unnamed}" if found.unnamed else ""
         if found.holders or found.pods:

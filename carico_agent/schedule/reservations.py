@@ -78,6 +78,10 @@ class Reservations:
         self._expire(now_s)
         return max(0, floor((room - sum(reservation.places for reservation in self._held.values())) / each + 1e-9))
 
+    def __bool__(self) -> bool:
+        """Whether there are any, expired ones included."""
+        return bool(self._held)
+
     def total(self, now_s: float) -> int:
         self._expire(now_s)
         return sum(reservation.pods for reservation in self._held.values())

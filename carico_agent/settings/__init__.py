@@ -170,9 +170,6 @@ def _cross_checks(settings: Settings) -> list[str]:
     for name, url in settings.plane.components.items():
         if name not in COMPONENTS or not url.startswith(("http://", "https://")):
             errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
-    for name, url in settings.plane.components.items():
-        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
-            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
     errors += page_errors(settings.page, "page") + cluster_page_errors(settings.cluster_page)
     return errors + _listen_errors(settings.listen)
 

@@ -42,6 +42,10 @@ class SamplingSettings:
     """Niceness of the sampling thread where it is not real time. Counts only against threads of the same cgroup or
     session. Below 0 needs CAP_SYS_NICE; without it the thread stays at 0."""
 
+    def optional_signals(self) -> dict[str, bool]:
+        """Signals that are read only if asked for, as arguments of telemetry's NodeReader."""
+        return {"io": self.io, "network": self.network}
+
 
 @dataclass(frozen=True)
 class ModelSettings:
@@ -83,7 +87,7 @@ class SocketSettings:
 
 @dataclass(frozen=True)
 class ContainerdSettings:
-    """Where containers are heard of. Without containerd Pods are found in the cgroup tree."""
+    """Where events of containers come from. Without containerd Pods are found in the cgroup tree."""
 
     enabled: bool = True
     """false: never speak to containerd, look at the cgroup tree only (saves about 15 MB of memory)."""
@@ -108,7 +112,7 @@ class ContainerdSettings:
     add "/tasks/exec-" to see execs in /v1/events (every exec probe of every Pod is two events more)."""
 
     resync_s: Annotated[float, Range(1.0, 86400.0)] = 300.0
-    """Time between full listings [s] that confirm what the events said. A listing asks every shim once."""
+    """Time between full listings [s] that confirm the events. A listing asks every shim once."""
 
 
 @dataclass(frozen=True)

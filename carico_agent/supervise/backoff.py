@@ -8,7 +8,7 @@ from dataclasses import dataclass
 class Backoff:
     """How long to wait before the n-th retry.
 
-    >>> Backoff(first_s=1, factor=2, most_s=5, jitter_ratio=0).delays_s(4)
+    >>> [Backoff(first_s=1, factor=2, most_s=5, jitter_ratio=0).delay_s(n) for n in (1, 2, 3, 4)]
     [1.0, 2.0, 4.0, 5.0]
     """
 
@@ -22,6 +22,3 @@ class Backoff:
         exponent = min(max(failures - 1, 0), 64)
         delay_s = min(self.first_s * self.factor**exponent, self.most_s)
         return delay_s * (1 + random.uniform(-self.jitter_ratio, self.jitter_ratio))
-
-    def delays_s(self, count: int) -> list[float]:
-        return [self.delay_s(n) for n in range(1, count + 1)]

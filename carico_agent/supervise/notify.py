@@ -1,4 +1,4 @@
-"""sd_notify: tells systemd "ready", "still sampling", "stopping". Does nothing outside a systemd service."""
+"""sd_notify: reports to systemd "ready", "still sampling", "stopping". Does nothing outside a systemd service."""
 
 import os
 import socket

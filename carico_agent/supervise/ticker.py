@@ -5,6 +5,10 @@ Late ticks are skipped and counted, never caught up in a burst.
 Why a thread that sleeps and not the event loop: a thread keeps its time while the loop serves a slow request, and it
 alone can be real time. CPU decides little: the same reads by an asyncio timer cost 1.1 to 1.3 times as much on a busy
 machine (`make bench`, "timer").
+
+Why the loop is written out: a process that sleeps for 0.1 s finds its caches cold, and every call then costs
+microseconds. Reading three files takes 63 µs in C, 90 µs with a plain Python loop around it, 15 µs more when it waits
+for a lock instead of sleeping, and 25 µs more when deadlines, lateness and failures are functions of their own.
 """
 
 import logging
@@ -18,38 +22,52 @@ from carico_agent.supervise.tasks import guard_call
 log = logging.getLogger(__name__)
 
 LATENESS_BOUNDS_S = (0.0005, 0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1)
+WORK_BOUNDS_S = (0.0001, 0.0002, 0.0003, 0.0004, 0.0005, 0.0007, 0.001, 0.002, 0.005, 0.01)
+SLEEPS_MOST_S = 0.25
+"""Longer waits are for a lock, so that `stop` ends them."""
 
 
-class Lateness:
-    """A histogram of how late ticks began, in constant memory."""
+class TimeHistogram:
+    """How long something took, in constant memory; `bounds_s` are the upper bounds of the buckets."""
 
-    def __init__(self) -> None:
-        self.counts = [0] * (len(LATENESS_BOUNDS_S) + 1)
-        self.ticks = 0
-        self.missed = 0
+    def __init__(self, bounds_s: tuple[float, ...]) -> None:
+        self.bounds_s = bounds_s
+        self.counts = [0] * (len(bounds_s) + 1)
         self.sum_s = 0.0
         self.most_s = 0.0
 
-    def record(self, late_s: float) -> None:
-        self.counts[bisect_left(LATENESS_BOUNDS_S, late_s)] += 1
-        self.ticks += 1
-        self.sum_s += late_s
-        self.most_s = max(self.most_s, late_s)
+    def record(self, took_s: float) -> None:
+        self.counts[bisect_left(self.bounds_s, took_s)] += 1
+        self.sum_s += took_s
+        if took_s > self.most_s:
+            self.most_s = took_s
 
     def quantile_s(self, q: float) -> float:
         """An upper bound of the q-quantile: the bound of the bucket it falls into.
 
-        >>> late = Lateness()
+        >>> late = TimeHistogram(LATENESS_BOUNDS_S)
         >>> for s in [0.0004] * 98 + [0.003, 0.5]: late.record(s)
         >>> late.quantile_s(0.5), late.quantile_s(0.99), late.quantile_s(1.0)
         (0.0005, 0.005, 0.5)
         """
-        wanted, seen = q * self.ticks, 0
-        for bound_s, count in zip(LATENESS_BOUNDS_S, self.counts, strict=False):
+        wanted, seen = q * sum(self.counts), 0
+        for bound_s, count in zip(self.bounds_s, self.counts, strict=False):
             seen += count
             if seen >= wanted:
                 return min(bound_s, self.most_s)
         return self.most_s
+
+
+class Lateness(TimeHistogram):
+    """How late ticks began, and how many were missed."""
+
+    def __init__(self) -> None:
+        super().__init__(LATENESS_BOUNDS_S)
+        self.missed = 0
+
+    @property
+    def ticks(self) -> int:
+        return sum(self.counts)
 
 
 class Ticker:
@@ -61,33 +79,59 @@ class Ticker:
     def __init__(self, period_s: float, work: Callable[[float], None]) -> None:
         self.period_s = period_s
         self.lateness = Lateness()
+        self.worked = TimeHistogram(WORK_BOUNDS_S)
+        """How long the work of a tick took, from its beginning to the end."""
         self.failures = 0
         self.error: str | None = None
         self._work = work
+        self._deadline_s = 0.0
+        self._stopped = False
         self._going = threading.Lock()  # held while going: waiting for it is one call, where an Event takes a dozen
         self._going.acquire()
 
     def run(self) -> None:
-        deadline_s = time.monotonic() + self.period_s
-        while not self._going.acquire(timeout=max(0.0, deadline_s - time.monotonic())):
-            now_s = time.monotonic()
-            self.lateness.record(max(0.0, now_s - deadline_s))
-            self._guarded(now_s)
-            deadline_s += self.period_s
-            behind = int((time.monotonic() - deadline_s) // self.period_s)
-            if behind > 0:  # whole periods have passed: skip them, say so, keep the phase
-                self.lateness.missed += behind
-                deadline_s += behind * self.period_s
+        self._deadline_s = time.monotonic() + self.period_s
+        while not self._stopped:
+            if error := guard_call("tick", self._tick_until_failure):
+                self._failed(error)
 
-    def _guarded(self, now_s: float) -> None:
-        error = guard_call("tick", self._work, now_s)
-        if error and not self.error:
+    def _tick_until_failure(self) -> None:
+        """Returns when stopped; raises what the work raises."""
+        monotonic, sleep, work = time.monotonic, time.sleep, self._work
+        lateness, worked = self.lateness, self.worked
+        ended_s = monotonic()
+        while True:
+            wait_s, period_s = self._deadline_s - ended_s, self.period_s
+            if wait_s <= -period_s:  # whole periods have passed: skip them, say so, keep the phase
+                behind = int(-wait_s // period_s)
+                lateness.missed += behind
+                self._deadline_s += behind * period_s
+            if wait_s > SLEEPS_MOST_S:
+                self._going.acquire(timeout=wait_s)
+            elif wait_s > 0:
+                sleep(wait_s)
+            if self._stopped:
+                return
+            now_s = monotonic()
+            lateness.record(max(0.0, now_s - self._deadline_s))
+            self._deadline_s += period_s
+            work(now_s)
+            ended_s = monotonic()
+            worked.record(ended_s - now_s)
+            if self.error is not None:
+                self._healed()
+
+    def _failed(self, error: str) -> None:
+        if not self.error:
             log.error("sampling fails: %s", error)
-        elif self.error and not error:
-            log.info("sampling works again after %d failures", self.failures)
-        self.failures += error is not None
+        self.failures += 1
         self.error = error
 
+    def _healed(self) -> None:
+        log.info("sampling works again after %d failures", self.failures)
+        self.error = None
+
     def stop(self) -> None:
+        self._stopped = True
         if self._going.locked():
             self._going.release()

@@ -53,7 +53,7 @@ class Workers:
             self._jobs.get()()
 
     def _settle(self, future: "Future[T]", call: Callable[[], T]) -> None:
-        """The thread is free before its caller hears of the result, who may come back at once."""
+        """The thread is free before its caller gets the result: the caller may come back at once."""
         outcome: Future[T] = Future()
         settle(outcome, call)
         self._idle.release()

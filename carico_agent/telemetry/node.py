@@ -53,7 +53,7 @@ class NodeReader:
         self._pressure = self._have("cpu.pressure", lambda: pressure.open_file(root, "cpu"))
         self._memory = self._have("memory", lambda: meminfo.open_file(root))
         self._zones = self._have("memory.percpu", lambda: zoneinfo.open_file(root))
-        self._zones_due_t = -inf
+        self._zones_due_t = self._more_due_t = -inf
         self._percpu_kb: int | None = None
         self._io_pressure = self._have("io.pressure", lambda: pressure.open_file(root, "io")) if io else None
         self._disks = self._have("io.disks", lambda: DiskReader(root)) if io else None
@@ -83,25 +83,37 @@ class NodeReader:
         counted = self._parsed("cpu", stat.parse, text)
         self.cores = counted.cores if counted else os.cpu_count() or 1
         self._lacks = tuple(self.absent)
+        self._usual = tuple(file for file in (self._stat, self._pressure, self._memory) if file is not None)
 
     def grab(self, t: float) -> Grab:
         """The system calls of one tick, said to be of time `t` [monotonic s]; take `t` right before."""
-        taken = Grab(
-            t,
-            self._text("cpu", self._stat.read) if self._stat else None,
-            self._text("cpu.pressure", self._pressure.read) if self._pressure else None,
-            self._text("memory", self._memory.read) if self._memory else None,
-        )
-        if self._zones is not None and t >= self._zones_due_t:
-            self._zones_due_t = t + zoneinfo.EVERY_S - 0.01
+        try:
+            stat, pressure, memory = self._usual
+            taken = Grab(t, stat.read(), pressure.read(), memory.read())
+        except (OSError, ValueError):  # one of them is missing, or fails at this tick
+            taken = Grab(
+                t,
+                self._text("cpu", self._stat.read) if self._stat else None,
+                self._text("cpu.pressure", self._pressure.read) if self._pressure else None,
+                self._text("memory", self._memory.read) if self._memory else None,
+            )
+        if t >= self._more_due_t:
+            self._grab_more(taken)
+        return taken
+
+    def _grab_more(self, taken: Grab) -> None:
+        """What is not read in every tick, or not on every node."""
+        if self._zones is not None and taken.t >= self._zones_due_t:
+            self._zones_due_t = taken.t + zoneinfo.EVERY_S - 0.01
             taken.zones = self._text("memory.percpu", self._zones.read_records)
         if self._io_pressure is not None:
             taken.io_pressure = self._text("io.pressure", self._io_pressure.read)
         if self._disks is not None:
             taken.disks = self._text("io.disks", self._disks.read)
         if self._links is not None:
-            taken.links = self._parsed("network", self._links.read, t)
-        return taken
+            taken.links = self._parsed("network", self._links.read, taken.t)
+        if self._io_pressure is None and self._disks is None and self._links is None:
+            self._more_due_t = self._zones_due_t if self._zones is not None else inf
 
     def interpret(self, taken: Grab) -> Reading:
         """What the texts say."""

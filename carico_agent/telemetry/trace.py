@@ -25,18 +25,8 @@ from .reading import Reading
 
 VERSION = 1
 FLUSH_S = 1.0
-_COUNTERS = (
-    "cores",
-    "cpu_total",
-    "cpu_idle",
-    "cpu_pressure_usec",
-    "runnable",
-    "memory_total_kb",
-    "memory_available_kb",
-    "memory_percpu_kb",
-    "io_pressure_usec",
-)
 _FIELDS = tuple(item.name for item in fields(Reading))
+_COUNTERS = tuple(item.name for item in fields(Reading) if item.type == int | None)
 _KNOWN = frozenset({*_FIELDS, "pods", "churn", "measured"})
 
 

@@ -39,7 +39,7 @@ from carico_agent.settings import Settings, override
 from lab.bench import throughput
 from lab.bench.extender_nodes import name, node_object
 from lab.support import TREE
-from lab.support.control_plane import free_port, wait_for
+from lab.support.waiting import free_port, wait_for
 
 RESULTS = TREE / "lab/results/extender.md"
 Row = tuple[str, ...]

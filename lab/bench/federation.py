@@ -45,7 +45,7 @@ WARM_S = 8
 
 
 @dataclasses.dataclass
-class Row:
+class LoadRow:
     nodes: int
     sent_per_s: float = 0.0
     pushed_per_s: float = 0.0
@@ -113,15 +113,15 @@ def _openssl(folder: Path, *arguments: str) -> None:
 def load_process(pipe: Connection, address: str, folder: str, first: int, count: int, total: int) -> None:
     """Connect; then for each ("send", seconds, start, count_from) send and report; None ends it."""
     os.environ["GRPC_VERBOSITY"] = "NONE"
-    from lab.bench.federation_load import Fleet, Found
+    from lab.bench.federation_load import LoadResult, NodeConnections
     from lab.bench.federation_nodes import players
 
     async def work() -> None:
-        fleet = Fleet(address, Path(folder), first, total)
+        fleet = NodeConnections(address, Path(folder), first, total)
         await fleet.connect(players(count))
         pipe.send("connected")
         while (order := await asyncio.to_thread(pipe.recv)) is not None:
-            fleet.found = Found()
+            fleet.found = LoadResult()
             await fleet.send(*order)
             pipe.send(fleet.found)
         await fleet.stop()
@@ -159,7 +159,7 @@ class Server:
         await self._child.wait()
 
 
-async def measure(nodes: int, seconds: int) -> Row:
+async def measure(nodes: int, seconds: int) -> LoadRow:
     from carico_agent.federation.status import fetch_status
     from carico_agent.net.tls import TlsFiles
 
@@ -168,7 +168,7 @@ async def measure(nodes: int, seconds: int) -> Row:
     server = Server(folder)
     await server.start()
     await asyncio.sleep(1.0)
-    row, idle_kb = Row(nodes), rss_kb(server.pid)
+    row, idle_kb = LoadRow(nodes), rss_kb(server.pid)
     spawn, pipes, workers = multiprocessing.get_context("spawn"), [], []
     for first in range(0, nodes, NODES_PER_PROCESS):
         mine, theirs = spawn.Pipe()

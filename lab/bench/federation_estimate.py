@@ -30,7 +30,7 @@ class Difference:
     """To one node."""
 
 
-class Cluster:
+class ExchangingCluster:
     """Nodes and their aggregator; `always`: everybody exchanges every second."""
 
     def __init__(self, nodes: int, always: bool) -> None:
@@ -81,7 +81,7 @@ class Cluster:
 
 def compare(nodes: int = 40, seconds: int = 240) -> Difference:
     assert tuple(sorted(RESOURCES)) == RESOURCES  # the order of Sums
-    exact, lazy = Cluster(nodes, always=True), Cluster(nodes, always=False)
+    exact, lazy = ExchangingCluster(nodes, always=True), ExchangingCluster(nodes, always=False)
     found = []
     for second in range(WARM_S + seconds):
         for cluster in (exact, lazy):

@@ -34,7 +34,7 @@ CONNECT_S = 20.0
 
 
 @dataclass
-class Found:
+class LoadResult:
     """What one load process saw."""
 
     answers_s: list[float] = field(default_factory=list)
@@ -46,7 +46,7 @@ class Found:
 
 
 class LoadNode:
-    def __init__(self, number: int, play: Callable[[int], Contribution], fleet: "Fleet") -> None:
+    def __init__(self, number: int, play: Callable[[int], Contribution], fleet: "NodeConnections") -> None:
         self.name = f"node-{number:05d}"
         self._play, self._fleet = play, fleet
         settings = FederationSettings()
@@ -121,13 +121,13 @@ class LoadNode:
         return len(self._due_s)
 
 
-class Fleet:
+class NodeConnections:
     """The nodes of one load process."""
 
     def __init__(self, address: str, certificates: Path, first: int, total: int) -> None:
         self.address, self.total = address, total
         self._certificates, self._first = certificates, first
-        self.found = Found()
+        self.found = LoadResult()
         self.counting = False
         self.handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self.nodes: list[LoadNode] = []

@@ -22,8 +22,8 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.names import RESOURCE, SLOTS, STATUS
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.node_writer import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status, status_of
 from carico_agent.settings import Settings

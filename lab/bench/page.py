@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import psutil
 
-from tests.page.browser import longest_task_cpu_ms, missing, open_browser
+from lab.support.browser import longest_task_cpu_ms, missing, open_browser
 
 TREE = Path(__file__).resolve().parents[2]
 RESULT = TREE / "lab/results/page.md"
@@ -62,7 +62,7 @@ STEPS = {
 
 def frames(nodes: int) -> dict[str, dict[str, float]]:
     """Step → frames: longest, 99th percentile and long tasks [ms]."""
-    command = [sys.executable, "-m", "tests.page.cluster_sample", str(nodes), "0"]
+    command = [sys.executable, "-m", "lab.support.sample_cluster", str(nodes), "0"]
     server = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, text=True)
     assert server.stdout is not None
     address = server.stdout.readline().strip()

@@ -21,14 +21,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from tests.containerd import PrivateContainerd
-from tests.containerd import missing as containerd_missing
-
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.counter_files import CounterFiles
 from carico_agent.runtime.meter import MeasuredPod, PodMeters, open_cgroups
 from carico_agent.runtime.pods import Pod
+from lab.support.containerd import PrivateContainerd
+from lab.support.containerd import missing as containerd_missing
 
 SH = ("/bin/busybox", "sh", "-c")
 LOOP = (*SH, "while :; do :; done")

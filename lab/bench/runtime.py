@@ -50,7 +50,7 @@ async def latency(private: PrivateContainerd, containers: int = 100) -> tuple[li
     own: list[float] = []
     last = 0
 
-    def heard(event: Event) -> None:
+    def received(event: Event) -> None:
         nonlocal last
         now_s = time.time()
         if runtime.count != last:
@@ -58,7 +58,7 @@ async def latency(private: PrivateContainerd, containers: int = 100) -> tuple[li
             own.append(time.monotonic() - event.t)
         last = runtime.count
 
-    runtime.listen(heard)
+    runtime.listen(received)
     task = asyncio.create_task(runtime.run())
     while runtime.source != "containerd":
         await asyncio.sleep(0.01)

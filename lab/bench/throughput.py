@@ -20,8 +20,10 @@ from typing import Any
 
 from lab.bench.extender_nodes import lease_object, name, node_object
 from lab.support import TREE
-from lab.support.control_plane import HOOKS, Plane, wait_for
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.kube_admin import HOOKS
+from lab.support.waiting import wait_for
 from lab.support.webhook import Webhook
 
 Row = tuple[str, ...]

@@ -27,7 +27,7 @@ FOUR = ["sh", "-c", "for i in 1 2 3; do (while :; do :; done) & done; while :; d
 WINDOW_S = 5.0
 
 
-class Observed:
+class ObservedGroup:
     """One group: its pressure alone, and the delay of its threads alone."""
 
     def __init__(self, group: Group, wants: float) -> None:
@@ -55,7 +55,7 @@ class Observed:
         self._delay.close()
 
 
-def observe(observed: list[Observed], seconds: float, step_s: float) -> None:
+def observe(observed: list[ObservedGroup], seconds: float, step_s: float) -> None:
     started_s = now_s = time.monotonic()
     window, steps = round(WINDOW_S / step_s), 0
     while now_s - started_s < seconds:
@@ -79,8 +79,8 @@ def table(loops: int, seconds: float) -> Iterator[str]:
         single = stack.enter_context(processes_in_groups(loops, LOOP, "one"))
         four = stack.enter_context(processes_in_groups(1, FOUR, "four"))
         for step_s in (0.1, WINDOW_S):
-            observed = [Observed(group, 1.0) for group in groups_of(*single)]
-            observed += [Observed(group, 4.0) for group in groups_of(*four)]
+            observed = [ObservedGroup(group, 1.0) for group in groups_of(*single)]
+            observed += [ObservedGroup(group, 4.0) for group in groups_of(*four)]
             observe(observed, seconds, step_s)
             for one in observed:
                 one.close()

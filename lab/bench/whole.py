@@ -175,7 +175,7 @@ def with_containers(window_s: float, count: int) -> list[Row]:
 
 
 def _with_grpc() -> list[Row]:
-    """What can be said without a containerd: the same agent with its client's library loaded."""
+    """What is known without a containerd: the same agent with its client's library loaded."""
     with agent(preload="grpc, google.protobuf.message") as own:
         time.sleep(1.0)
         return [Row("agent with grpc loaded: resident (RSS)", memory_mb(own.pid)["Rss"], "MB", MEMORY_BUDGET_MB)]

@@ -3,9 +3,9 @@
 import numpy as np
 
 from lab.experiments.common import SPREAD_HEAD, Section, pi, runs, seeds, spread
-from lab.sim.cluster import Cluster, Machine
+from lab.sim.cluster import Machine, SimulatedCluster
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import Job, Kind, draw
+from lab.sim.workload import PodBatch, SimulatedKind, draw
 
 MEASURED = {
     0: (0.010, 0.007),
@@ -18,14 +18,14 @@ MEASURED = {
 }
 """Busy loops on the real 2-core node: utilisation and pressure, as measured."""
 
-LOOP = Kind("loop", work_core_s=1e6, work_cv=0.0)
+LOOP = SimulatedKind("loop", work_core_s=1e6, work_cv=0.0)
 
 
 def simulated(loops: int, seed: int = 0) -> tuple[float, float]:
     """The same on the simulated node: mean utilisation and pressure over ten seconds."""
     rng = np.random.default_rng(seed)
-    _, pods = draw([Job(LOOP, max(loops, 1))], (0.0, 0.0), rng)
-    cluster = Cluster(1, Machine(cores=2), pods, rng)
+    _, pods = draw([PodBatch(LOOP, max(loops, 1))], (0.0, 0.0), rng)
+    cluster = SimulatedCluster(1, Machine(cores=2), pods, rng)
     for pod in range(loops):
         cluster.bind(pod, 0)
     readings = []

@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 
 from lab.sim.engine import Result, Setup, run
-from lab.sim.schedulers.base import Scheduler
-from lab.sim.workload import PI, SKLEARN, Job, Kind
+from lab.sim.schedulers.base import SimulatedScheduler
+from lab.sim.workload import PI, SKLEARN, PodBatch, SimulatedKind
 
 TRAINING_SEEDS = range(10, 13)
 """Everything that was chosen was chosen on these (and the core's defaults on seeds below 100)."""
@@ -27,7 +27,7 @@ COLOURS = {
 
 
 @dataclass(frozen=True)
-class Claim:
+class ReportClaim:
     """A sentence that the run either bears out or not. `headline` ones decide the exit status."""
 
     text: str
@@ -39,7 +39,7 @@ class Claim:
 class Section:
     title: str
     text: list[str] = field(default_factory=list)
-    claims: list[Claim] = field(default_factory=list)
+    claims: list[ReportClaim] = field(default_factory=list)
     quick: bool = False
 
     def say(self, *lines: str) -> None:
@@ -51,7 +51,7 @@ class Section:
         self.text.append("")
 
     def claim(self, text: str, holds: bool, headline: bool = True) -> None:
-        self.claims.append(Claim(text, bool(holds), headline))
+        self.claims.append(ReportClaim(text, bool(holds), headline))
 
     def figure(self, name: str, caption: str) -> None:
         if not self.quick:
@@ -68,21 +68,21 @@ def seeds(quick: bool) -> range:
     return QUICK_SEEDS if quick else REPORTED_SEEDS
 
 
-def warm(*kinds: Kind, **changes: object) -> Setup:
+def warm(*kinds: SimulatedKind, **changes: object) -> Setup:
     """A cluster whose agents have seen these Pods before the measured job comes."""
     return Setup(rehearsal=kinds, **changes)  # type: ignore[arg-type]
 
 
-def pi(mcpu: int = 100, pods: int = 1000) -> list[Job]:
-    return [Job(PI.asking(mcpu), pods)]
+def pi(mcpu: int = 100, pods: int = 1000) -> list[PodBatch]:
+    return [PodBatch(PI.asking(mcpu), pods)]
 
 
-def sklearn(mib: int = 750, pods: int = 100) -> list[Job]:
-    return [Job(SKLEARN.asking(200, mib), pods)]
+def sklearn(mib: int = 750, pods: int = 100) -> list[PodBatch]:
+    return [PodBatch(SKLEARN.asking(200, mib), pods)]
 
 
 def runs(
-    make: type[Scheduler] | object, jobs: Sequence[Job], which: Iterable[int], setup: Setup | None = None
+    make: type[SimulatedScheduler] | object, jobs: Sequence[PodBatch], which: Iterable[int], setup: Setup | None = None
 ) -> list[Result]:
     """One run per seed; `make` is called for a new scheduler each time."""
     return [run(make(), jobs, seed, setup) for seed in which]  # type: ignore[operator]

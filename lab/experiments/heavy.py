@@ -9,9 +9,9 @@ from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.oracle import Oracle
-from lab.sim.workload import HEAVY, LIGHT, Job, Kind
+from lab.sim.workload import HEAVY, LIGHT, PodBatch, SimulatedKind
 
-JOBS = [Job(LIGHT, 570, 0.0, 60.0), Job(HEAVY, 400, 60.0)]
+JOBS = [PodBatch(LIGHT, 570, 0.0, 60.0), PodBatch(HEAVY, 400, 60.0)]
 
 PAPER = "paper CARICO"
 
@@ -20,12 +20,12 @@ CAREFUL = PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5)
 
 
 class OneKind(Carico):
-    """carico where heavy Pods cannot be told from light ones by what made them: nobody is unprofiled."""
+    """carico where heavy and light Pods come from the same template: nobody is unprofiled."""
 
     def prior_slots(self) -> float:
         return float("inf")
 
-    def template(self, kind: Kind) -> str:
+    def template(self, kind: SimulatedKind) -> str:
         return "job"
 
 
@@ -84,7 +84,7 @@ def section(quick: bool) -> Section:
         "**Another template.** Unprofiled Pods (of a controller whose Pods have not run on this node for 12 s yet) "
         "count at the prior cost of one core until the node has measured them.",
         "",
-        "**The same template** (a Job whose later Pods get heavier work): nothing tells Pods apart before they run. "
+        "**The same template** (a Job whose later Pods get heavier work): nothing distinguishes Pods before they run. "
         "Two things bound the damage. Few may start at once: Pods that start for 3 s and run for 20 need 13 % of the "
         "slots for it. And a saturated node is full, whatever was predicted from light Pods while Pods come and go. "
         "What is left are the Pods admitted between a heavy Pod's binding and its showing: start (2.3 s), smoothing, "

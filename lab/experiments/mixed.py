@@ -6,7 +6,7 @@ from lab.sim.engine import Result
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.oracle import Oracle
-from lab.sim.workload import PI, SKLEARN, Job
+from lab.sim.workload import PI, SKLEARN, PodBatch
 
 MIX = ((PI, 500), (SKLEARN, 20))
 PAPER = {
@@ -20,7 +20,7 @@ PAPER = {
 def section(quick: bool) -> Section:
     s = Section("Unlike jobs together", quick=quick)
     which = REPORTED_SEEDS[:2] if quick else REPORTED_SEEDS
-    jobs = [Job(kind, pods) for kind, pods in MIX]
+    jobs = [PodBatch(kind, pods) for kind, pods in MIX]
     ours = {"kube-scheduler": runs(Kube, jobs, which), "carico": runs(Carico, jobs, which)}
     if not quick:
         ours["paper CARICO (rehearsed)"] = runs(PaperCarico, jobs, which[:3], warm(PI))
@@ -59,11 +59,11 @@ def _attainable(s: Section, ours: dict[str, list[Result]], which: range) -> None
     kube = ours["kube-scheduler"]
     rows = [(name, *_ratios(results, kube)) for name, results in ours.items()]
     for full in (2.0, 1.5, 1.0):
-        jobs = [Job(kind.asking(round(1000 * kind.threads / full)), pods) for kind, pods in MIX]
+        jobs = [PodBatch(kind.asking(round(1000 * kind.threads / full)), pods) for kind, pods in MIX]
         rows.append((f"true requests, node full at {full:g} × its cores", *_ratios(runs(Kube, jobs, which), kube)))
     s.say(
         "**What is attainable here?** All relative to kube-scheduler with the guessed requests above. *True requests*: "
-        "kube-scheduler told exactly what each kind of Pod uses, with a node called full when its Pods want this many "
+        "kube-scheduler with exactly what each kind of Pod uses, with a node called full when its Pods want this many "
         "times its cores (2 is where the paper's CPU metric, and so carico's number, saturates):"
     )
     s.table(("scheduler", "sklearn PCT", "pi-2000 PCT", "JCT"), rows)
@@ -92,7 +92,7 @@ def _sizes(s: Section, which: range) -> None:
     sizes = ((100, 50), (250, 40), (500, 20), (1000, 20))
     rows = []
     for make in (Kube, Carico):
-        results = [runs(make, [Job(PI, a), Job(SKLEARN, b)], which) for a, b in sizes]
+        results = [runs(make, [PodBatch(PI, a), PodBatch(SKLEARN, b)], which) for a, b in sizes]
         rows.append((make.name, *map(mean_jct, results)))
     s.say("JCT [s] of both jobs together (figure 5.7):")
     s.table(("pi + sklearn Pods", *(f"{a} + {b}" for a, b in sizes)), rows)

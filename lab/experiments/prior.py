@@ -7,7 +7,7 @@ from lab.sim.engine import Result, Setup
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import PI, Job
+from lab.sim.workload import PI, PodBatch
 
 REQUESTS = (100, 150, 200, 250, 300, 400, 500, 600, 800, 1000, 1300, 2000)
 PODS = 1000
@@ -34,16 +34,18 @@ def section(quick: bool) -> Section:
     places: list[tuple[object, ...]] = []
     for threads in (0.5, 2.0):
         kind = replace(PI, name=f"pi-{threads:g}", threads=threads)
-        sweep = {m: runs(Kube, [Job(kind.asking(m), PODS)], which) for m in REQUESTS}
+        sweep = {m: runs(Kube, [PodBatch(kind.asking(m), PODS)], which) for m in REQUESTS}
         for state, setup in (("cold", Setup()), ("warm", Setup(rehearsal=(kind,)))):
-            rows.append(_row(f"{threads:g} cores per Pod", state, runs(Carico, [Job(kind, PODS)], which, setup), sweep))
+            rows.append(
+                _row(f"{threads:g} cores per Pod", state, runs(Carico, [PodBatch(kind, PODS)], which, setup), sweep)
+            )
             worst[state] = max(worst[state], rows[-1][-2])
         if threads == 2.0:
             places = _places(sweep)
-    sweep = {m: runs(Kube, [Job(PI.asking(m), PODS)], which) for m in REQUESTS}
+    sweep = {m: runs(Kube, [PodBatch(PI.asking(m), PODS)], which) for m in REQUESTS}
     for factor in (0.5, 2.0):
         for state, setup in (("cold", Setup()), ("warm", Setup(rehearsal=(PI,)))):
-            mine = runs(lambda factor=factor: with_prior(factor), [Job(PI, PODS)], which, setup)
+            mine = runs(lambda factor=factor: with_prior(factor), [PodBatch(PI, PODS)], which, setup)
             rows.append(_row(f"1 core per Pod, prior × {factor:g}", state, mine, sweep))
             worst[state] = max(worst[state], rows[-1][-2])
     s.table(
@@ -67,7 +69,7 @@ def section(quick: bool) -> Section:
         headline=False,
     )
     s.say(
-        "Where JCT falls short: Pods of two cores run for about 3 s, and take as long to start and to be heard of. "
+        "Where JCT falls short: Pods of two cores run for about 3 s, and take as long to start and to be seen. "
         "While they start they hold a place and no core. 3.98 of them fit, three whole ones; the table shows what any "
         "number of places per node gives *without* learning anything (kube-scheduler, by the request that allows so "
         "many). With three places carico is no slower than that; to come within 5 % of the shortest job a node must "

@@ -5,7 +5,7 @@ import sys
 from lab.experiments.common import Section
 from lab.sim.engine import Setup, run
 from lab.sim.schedulers.carico import Carico
-from lab.sim.workload import PI, Job
+from lab.sim.workload import PI, PodBatch
 
 PODS_PER_NODE = 20
 SIZES = ((100, 60.0), (1000, 60.0), (5000, 15.0))
@@ -18,7 +18,7 @@ def section(quick: bool) -> Section:
     for nodes, until_s in SIZES[:1] if quick else SIZES:
         setup = Setup(nodes=nodes, binds_per_s=4.0 * nodes, warm_s=5.0)
         sys.stderr.write(f"{nodes} nodes\n")
-        r = run(Carico(), [Job(PI, PODS_PER_NODE * nodes)], 1000, setup, progress=True, until_s=until_s)
+        r = run(Carico(), [PodBatch(PI, PODS_PER_NODE * nodes)], 1000, setup, progress=True, until_s=until_s)
         sys.stderr.write(f"{nodes} nodes, {until_s:g} s simulated: took {r.wall_s:.0f} s\n")
         done, per_node = r.pct_s(), r.assigned.max(axis=1).max()
         writes = r.writes / nodes / ((until_s + setup.warm_s) / 60)

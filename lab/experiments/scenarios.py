@@ -1,4 +1,4 @@
-"""Scenarios 3.1 and 3.2 (figures 4.6 and 4.7): a quiet node hears that its peers run a CPU-intense workload."""
+"""Scenarios 3.1 and 3.2 (figures 4.6 and 4.7): a quiet node learns that its peers run a CPU-intense workload."""
 
 import numpy as np
 

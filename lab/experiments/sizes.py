@@ -76,7 +76,7 @@ def _pi(s: Section, which: range) -> None:
         "waits for a Pod to start; the request that does so makes each Pod take much longer. Any scheduler that keeps "
         "to what fits pays for the second wave's start."
     )
-    del lines["kube-scheduler 550m"], lines["kube-scheduler 600m"]  # too near 500m to tell apart
+    del lines["kube-scheduler 550m"], lines["kube-scheduler 600m"]  # too near 500m to distinguish
     _lines("jct_pi.png", sizes, lines)
     s.figure("jct_pi.png", "Job completion of pi-2000 jobs (figure 5.1).")
 
@@ -139,7 +139,7 @@ def _sklearn(s: Section, which: range, quick: bool) -> None:
 
 
 def _told() -> Carico:
-    """Agents that have seen nothing, but are told what an sklearn Pod uses."""
+    """Agents that have seen nothing, but whose settings say what an sklearn Pod uses."""
     return Carico(AgentConfig(model={"prior_cost": {"cpu": SKLEARN.threads / 8}}))
 
 

@@ -15,20 +15,20 @@ from lab.sim.cluster import Machine
 from lab.sim.engine import Setup
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico
-from lab.sim.workload import Job, Kind
+from lab.sim.workload import PodBatch, SimulatedKind
 from lab.synthetic import SCENARIOS
 
-SHORT = Kind("train-short", work_core_s=4.0, work_cv=0.15)
-LONG = Kind("train-long", work_core_s=11.0, work_cv=0.15)
-WIDE = Kind("train-wide", work_core_s=9.0, work_cv=0.15, threads=1.5)
-BRIEF = Kind("train-brief", work_core_s=4.0, work_cv=0.15, threads=1.8)
+SHORT = SimulatedKind("train-short", work_core_s=4.0, work_cv=0.15)
+LONG = SimulatedKind("train-long", work_core_s=11.0, work_cv=0.15)
+WIDE = SimulatedKind("train-wide", work_core_s=9.0, work_cv=0.15, threads=1.5)
+BRIEF = SimulatedKind("train-brief", work_core_s=4.0, work_cv=0.15, threads=1.8)
 WORKLOADS = (
-    (Setup(nodes=12), [Job(SHORT, 600)]),
-    (Setup(nodes=8, machine=Machine(cores=8)), [Job(LONG, 500)]),
-    (Setup(nodes=12), [Job(WIDE, 250), Job(SHORT, 250)]),
-    (Setup(nodes=12), [Job(LONG, 75)]),
-    (Setup(nodes=12, startup_s=(4.0, 7.0)), [Job(SHORT, 400)]),
-    (Setup(nodes=12, rehearsal=(BRIEF,)), [Job(BRIEF, 400)]),
+    (Setup(nodes=12), [PodBatch(SHORT, 600)]),
+    (Setup(nodes=8, machine=Machine(cores=8)), [PodBatch(LONG, 500)]),
+    (Setup(nodes=12), [PodBatch(WIDE, 250), PodBatch(SHORT, 250)]),
+    (Setup(nodes=12), [PodBatch(LONG, 75)]),
+    (Setup(nodes=12, startup_s=(4.0, 7.0)), [PodBatch(SHORT, 400)]),
+    (Setup(nodes=12, rehearsal=(BRIEF,)), [PodBatch(BRIEF, 400)]),
 )
 HELD_OUT = ((Setup(), pi()),)
 NO_LIMIT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
@@ -37,9 +37,9 @@ POLICIES = [NO_LIMIT] + [
     for ratio in (0.4, 0.6, 0.8)
     for headroom in (1.0, 1.25, 1.5)
 ]
-GATES = ((0.1, 0.0), (0.3, 0.1), (0.5, 0.2), (0.3, 0.5))
+THRESHOLDS = ((0.1, 0.0), (0.3, 0.1), (0.5, 0.2), (0.3, 0.5))
 PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_patience_s", "ema_band", "noise_sd", "forget", "halt_most_s")
-Workloads = Iterable[tuple[Setup, list[Job]]]
+Workloads = Iterable[tuple[Setup, list[PodBatch]]]
 
 
 def cost(make: Callable[[], Carico], which: range, workloads: Workloads = WORKLOADS) -> tuple[float, float, float]:
@@ -112,7 +112,7 @@ def _relative(this: tuple[float, float, float], base: tuple[float, float, float]
 def _throttle(s: Section, which: range) -> None:
     s.say("**Hysteresis** of the write throttle, on the same workloads, first training seed:")
     rows, base = [], cost(Carico, which)
-    for rise, fall in GATES:
+    for rise, fall in THRESHOLDS:
         throttle = ThrottleConfig(rise=rise, fall=fall)
         this = cost(lambda throttle=throttle: Carico(AgentConfig(throttle=throttle)), which)  # type: ignore[misc]
         rows.append((f"{rise}, {fall}", *(f"{ratio:.3f}" for ratio in _relative(this, base)), this[2]))

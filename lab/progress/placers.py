@@ -12,10 +12,10 @@ from random import Random
 from carico_agent.runtime.work_left import estimate
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.policies.least_left import LeastLeft
-from lab.progress.workers import THREADS, Job, Worker, shares
+from lab.progress.workers import THREADS, Worker, WorkerJob, shares
 
 LIMIT = 0.9
-Place = Callable[[Sequence[Worker], Job, float, Random], int]
+Place = Callable[[Sequence[Worker], WorkerJob, float, Random], int]
 
 
 def least(values: Sequence[float], rng: Random) -> int:
@@ -24,7 +24,7 @@ def least(values: Sequence[float], rng: Random) -> int:
     return rng.choice([at for at, value in enumerate(values) if value <= best + 1e-9])
 
 
-def at_random(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def at_random(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     return rng.randrange(len(workers))
 
 
@@ -33,11 +33,11 @@ def round_robin() -> Place:
     return lambda workers, job, now_s, rng: next(turn) % len(workers)
 
 
-def least_count(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def least_count(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     return least([len(worker.jobs) for worker in workers], rng)
 
 
-def kube_default(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def kube_default(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """LeastAllocated for Pods without requests: each counts as 100m of 16 cores and 200 MB of 64 GB, scores are whole
     numbers to 100, and equal ones are drawn by lot."""
     scores = []
@@ -51,7 +51,7 @@ def kube_default(workers: Sequence[Worker], job: Job, now_s: float, rng: Random)
 # ---- ProCon
 
 
-def remaining_s(job: Job, share: float) -> float:
+def remaining_s(job: WorkerJob, share: float) -> float:
     """i = f/u·(MAX − P), equation 3."""
     if len(job.reports) < 2 or share <= 0:
         return 0.0
@@ -96,7 +96,7 @@ def expected_contention(worker: Worker) -> tuple[float, float]:
     return contention(found), sum(found)
 
 
-def procon(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def procon(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """Algorithm 2; ties by lot."""
     below = [at for at, worker in enumerate(workers) if is_below_limit(worker)]
     if below:
@@ -104,7 +104,7 @@ def procon(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> in
     return least([expected_contention(worker)[0] for worker in workers], rng)
 
 
-def procon_ties(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def procon_ties(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """The same with ties broken: empty workers first, then the one with less Σi."""
     empty = [at for at, worker in enumerate(workers) if not worker.jobs]
     if empty:
@@ -117,7 +117,7 @@ def procon_ties(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) 
 # ---- ours
 
 
-def least_left(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def least_left(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """The extender's policy over the agent's estimates; workers in an order drawn by lot, as kube-scheduler does with
     equal scores."""
     order = list(range(len(workers)))
@@ -135,13 +135,13 @@ def _state(worker: Worker, now_s: float) -> NodeState:
     )
 
 
-def oracle(workers: Sequence[Worker], job: Job, now_s: float, rng: Random) -> int:
+def oracle(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """Knows the exact work left of all jobs and of the newcomer, and takes the worker on which all of them together end
     soonest; it does not know who comes next."""
     return least([_delay_s(worker, job) for worker in workers], rng)
 
 
-def _delay_s(worker: Worker, job: Job) -> float:
+def _delay_s(worker: Worker, job: WorkerJob) -> float:
     lefts = [one.left_s for one in worker.jobs]
     return total_s([*lefts, job.left_s]) - total_s(lefts)
 

@@ -17,7 +17,7 @@ JITTER = 0.1
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class TrainingModel:
     """A model of the document's table II; `solo_s` is how long it takes alone on a worker."""
 
     name: str
@@ -32,8 +32,8 @@ class Kind:
 
 
 @dataclass(slots=True)
-class Job:
-    kind: Kind
+class WorkerJob:
+    kind: TrainingModel
     arrives_s: float
     worker: int = -1
     used_s: float = 0.0
@@ -64,7 +64,7 @@ class Worker:
     """One worker; time goes on with `advance` only."""
 
     def __init__(self, rng: Random) -> None:
-        self.jobs: list[Job] = []
+        self.jobs: list[WorkerJob] = []
         self.contention = 0.0
         """∫ (jobs − 1) dt while it was busy: the document's contention rate, as it came true."""
         self._now_s, self._rng = 0.0, rng
@@ -85,7 +85,7 @@ class Worker:
             job.ends_s = now_s
             self.jobs.remove(job)
 
-    def _report(self, job: Job, rate: float, step_s: float) -> None:
+    def _report(self, job: WorkerJob, rate: float, step_s: float) -> None:
         """The reports of this stretch; only the last nine matter."""
         per_step = job.kind.work_s / job.kind.steps
         every = max(1, -int(-rate // per_step)) if rate > per_step else 1  # steps between two reports

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.sim.workload import PodTable
+from lab.sim.workload import DrawnPods
 
 STEP_S = 0.1
 WAITING, STARTING, RUNNING, DONE = range(4)
@@ -37,14 +37,14 @@ class Machine:
     """Standard deviation of one 100 ms reading of utilisation and of pressure, away from 0 and 1."""
 
 
-class Cluster:
+class SimulatedCluster:
     """State of all nodes and Pods. `step` advances 100 ms and returns which Pods started, ended and were killed."""
 
     def __init__(
         self,
         nodes: int,
         machine: Machine,
-        pods: PodTable,
+        pods: DrawnPods,
         rng: np.random.Generator,
         sizes: tuple[float, ...] = (),
     ) -> None:
@@ -142,7 +142,3 @@ class Cluster:
         inside = (pressure > 0) & (pressure < 1)
         pressure = np.where(inside, np.clip(pressure + 2 * noise[1], 0, 1), pressure)
         return utilisation, pressure, np.clip(self.memory, 0, 1)
-
-    def slots_true(self, threads: float) -> float:
-        """How many Pods of this kind make the cpu channel exactly full: twice the cores, less the system's share."""
-        return (2 * self.machine.cores - self.machine.base_cpu) / threads

@@ -10,9 +10,9 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from lab.sim.cluster import RUNNING, STEP_S, WAITING, Cluster, Machine
-from lab.sim.schedulers.base import Scheduler
-from lab.sim.workload import Job, Kind, PodTable, draw
+from lab.sim.cluster import RUNNING, STEP_S, WAITING, Machine, SimulatedCluster
+from lab.sim.schedulers.base import SimulatedScheduler
+from lab.sim.workload import DrawnPods, PodBatch, SimulatedKind, draw
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ class Setup:
     most_s: float = 1500.0
     warm_s: float = 10.0
     """Agents run this long before the jobs come, on idle nodes."""
-    rehearsal: tuple[Kind, ...] = ()
+    rehearsal: tuple[SimulatedKind, ...] = ()
     """Before that every node sees bursts of these Pods, placed by hand, up to 1.5 × its cores: no agent begins cold."""
 
 
@@ -40,7 +40,7 @@ class Result:
     """What happened. Times in seconds since the jobs began; the traces have one row per second."""
 
     scheduler: str
-    kinds: list[Kind]
+    kinds: list[SimulatedKind]
     kind: NDArray[np.int64]
     node: NDArray[np.int64]
     created_s: NDArray[np.float64]
@@ -55,7 +55,7 @@ class Result:
     memory: NDArray[np.float64]
     published: NDArray[np.float64]
     machine: Machine = field(default_factory=Machine)
-    scheduler_object: Scheduler | None = None
+    scheduler_object: SimulatedScheduler | None = None
 
     @property
     def finished(self) -> bool:
@@ -71,10 +71,6 @@ class Result:
         names = np.array([k.name for k in self.kinds])[self.kind]
         chosen = np.isfinite(self.end_s) & (names == kind if kind else True)
         return (self.end_s - self.start_s)[chosen]
-
-    def job_jct_s(self, kind: str) -> float:
-        names = np.array([k.name for k in self.kinds])[self.kind]
-        return float(np.max(self.end_s[names == kind]))
 
     def overfill_s(self, slots: float, from_s: float = 20.0, longer_than_s: float = 2.0) -> float:
         """Node-seconds spent with more than slots + 1 Pods assigned, in stretches longer than `longer_than_s`."""
@@ -92,8 +88,8 @@ class Result:
 
 
 def run(
-    scheduler: Scheduler,
-    jobs: Sequence[Job],
+    scheduler: SimulatedScheduler,
+    jobs: Sequence[PodBatch],
     seed: int,
     setup: Setup | None = None,
     progress: bool = False,
@@ -109,7 +105,7 @@ def run(
     if s.rehearsal:
         pods, hand, first_s = rehearse(pods, kinds, s, drawn)
         s = replace(s, warm_s=s.warm_s + first_s)
-    cluster = Cluster(s.nodes, s.machine, pods, noise, s.sizes)
+    cluster = SimulatedCluster(s.nodes, s.machine, pods, noise, s.sizes)
     scheduler.begin(cluster, kinds, choice)
     loop = _Loop(scheduler, cluster, s, hearing, measured, hand)
     most_s = min(s.most_s, until_s or s.most_s)
@@ -154,8 +150,8 @@ Placing = tuple[float, int, int]
 
 
 def rehearse(
-    pods: PodTable, kinds: list[Kind], setup: Setup, rng: np.random.Generator
-) -> tuple[PodTable, list[Placing], float]:
+    pods: DrawnPods, kinds: list[SimulatedKind], setup: Setup, rng: np.random.Generator
+) -> tuple[DrawnPods, list[Placing], float]:
     """Adds the Pods of the rehearsal to the table; returns it, the placings, and how long it takes [s]."""
     cores, hand, now_s, parts = setup.machine.cores, [], 0.0, [pods]
     kinds += [kind for kind in setup.rehearsal if kind not in kinds]
@@ -170,10 +166,10 @@ def rehearse(
             alone_s = kind.work_core_s / kind.threads
             now_s += 12 + setup.startup_s[1] + max(alone_s, most * kind.work_core_s / cores)
         hand += [(at_s, first + i, node) for i, (at_s, _, node) in enumerate(placed)]
-        _, extra = draw([Job(kind, len(placed), at_s=1e9)], setup.startup_s, rng)
+        _, extra = draw([PodBatch(kind, len(placed), at_s=1e9)], setup.startup_s, rng)
         extra.kind[:] = kinds.index(kind)
         parts.append(extra)
-    table = PodTable(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(pods)})
+    table = DrawnPods(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(pods)})
     return table, sorted(hand), now_s
 
 
@@ -182,8 +178,8 @@ class _Loop:
 
     def __init__(
         self,
-        scheduler: Scheduler,
-        cluster: Cluster,
+        scheduler: SimulatedScheduler,
+        cluster: SimulatedCluster,
         setup: Setup,
         rng: np.random.Generator,
         measured: int,
@@ -257,7 +253,7 @@ class _Loop:
                 open_kinds.remove(queue)
 
 
-def _bar(cluster: Cluster, share: float) -> None:
+def _bar(cluster: SimulatedCluster, share: float) -> None:
     busy = int((cluster.phase == RUNNING).sum())
     filled = int(30 * share)
     sys.stderr.write(f"\r[{'#' * filled}{'.' * (30 - filled)}] t={cluster.t:6.1f} s  {busy} Pods running ")

@@ -12,12 +12,12 @@ from carico_agent.federation.moments import Moments
 from carico_agent.federation.queue import Queue
 from carico_agent.kube.kinds import NodeKinds
 from carico_agent.publish.node_kinds import moved, node_kinds
-from carico_agent.publish.node_writer import KINDS_INTERVAL_S
+from carico_agent.publish.node_reasons import KINDS_INTERVAL_S
 from carico_agent.publish.status import AgentFacts, status_of
 from carico_agent.publish.throttle import ThrottleConfig, WriteThrottle
 from carico_agent.telemetry.contention import contention
-from lab.sim.cluster import Cluster
-from lab.sim.meter import PodMeter
+from lab.sim.cluster import SimulatedCluster
+from lab.sim.meter import SimulatedMeter
 
 
 @dataclass(frozen=True)
@@ -47,15 +47,17 @@ class AgentConfig:
 
 SHARE_WEIGHT = 0.5
 
-Hear = Callable[[int, float, float, float, NodeKinds | None], None]
-"""hear(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and kinds)"""
+OnPublished = Callable[[int, float, float, float, NodeKinds | None], None]
+"""on_published(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and kinds)"""
 
 
 class Fleet:
-    """All agents. `tick` every 100 ms; what they publish reaches `hear` after the delay."""
+    """All agents. `tick` every 100 ms; what they publish reaches `on_published` after the delay."""
 
-    def __init__(self, cluster: Cluster, config: AgentConfig, kinds: Sequence[str], hear: Hear) -> None:
-        self.cluster, self.config, self._hear = cluster, config, hear
+    def __init__(
+        self, cluster: SimulatedCluster, config: AgentConfig, kinds: Sequence[str], on_published: OnPublished
+    ) -> None:
+        self.cluster, self.config, self._on_published = cluster, config, on_published
         self._cores = cluster.cores.astype(int).tolist()
         models = [
             ModelConfig(cores=cores, estimator=config.estimator, max_pods=110, **config.model) for cores in self._cores
@@ -68,7 +70,7 @@ class Fleet:
         self._post: list[tuple[float, int, int, float, float, float, NodeKinds | None]] = []
         self._ticks = 0
         measured = config.measured and config.estimator == ModelConfig.estimator
-        self._meter = PodMeter(cluster, kinds) if measured else None
+        self._meter = SimulatedMeter(cluster, kinds) if measured else None
         self._facts = [
             AgentFacts(sizes={"cpu": 2.0 * cores, "memory": mib * 2**20})
             for cores, mib in zip(cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True)
@@ -96,7 +98,7 @@ class Fleet:
         self._deliver(t)
 
     def _share(self, cluster: Moments | Queue) -> None:
-        """Once a second: every node tells its local model and hears the cluster's, at production's default weight."""
+        """Once a second: every node sends its local model and takes the cluster's, at production's default weight."""
         for i, model in enumerate(self.models):
             cost, precision = model.local_cost
             cluster.put(str(i), Contribution(model.resources, model.subspace, 10, cost, precision, model.pods))
@@ -140,4 +142,4 @@ class Fleet:
         while self._post and self._post[0][0] <= t:
             _, _, node, value, published_s, ttl_s, kinds = heapq.heappop(self._post)
             self.published[node] = value
-            self._hear(node, value, published_s, ttl_s, kinds)
+            self._on_published(node, value, published_s, ttl_s, kinds)

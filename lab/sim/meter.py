@@ -11,17 +11,17 @@ from math import nan
 import numpy as np
 
 from carico_agent.core import PodSample
-from lab.sim.cluster import RUNNING, Cluster
+from lab.sim.cluster import RUNNING, SimulatedCluster
 
 PERIOD_S = 5.0
 FIRST_S = (1.0, 2.0, 4.0)
 NOISE = 0.05
 
 
-class PodMeter:
+class SimulatedMeter:
     """The Pods of all nodes. `kinds` are the names of the Pod table's kinds."""
 
-    def __init__(self, cluster: Cluster, kinds: Sequence[str]) -> None:
+    def __init__(self, cluster: SimulatedCluster, kinds: Sequence[str]) -> None:
         self._cluster, self._kinds = cluster, list(kinds)
         self._rng = np.random.default_rng([cluster.n, len(cluster.pods), 14])  # leaves the cluster's own draws alone
         self._latest: dict[int, tuple[float, PodSample]] = {}  # Pod → when it is read again [s], its last reading

@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 
 @dataclass(frozen=True)
-class Kind:
+class SimulatedKind:
     """Pods that are alike. `threads` is how many CPUs one keeps busy while it runs."""
 
     name: str
@@ -23,27 +23,27 @@ class Kind:
     """What its author asks for, or guesses [milliCPU]; only schedulers that believe requests look at it."""
     request_mib: int = 0
 
-    def asking(self, mcpu: int, mib: int | None = None) -> "Kind":
+    def asking(self, mcpu: int, mib: int | None = None) -> "SimulatedKind":
         parts = vars(self) | {"request_mcpu": mcpu, "request_mib": self.request_mib if mib is None else mib}
-        return Kind(**parts)
+        return SimulatedKind(**parts)
 
 
-PI = Kind("pi-2000", work_core_s=5.9, work_cv=0.08)
+PI = SimulatedKind("pi-2000", work_core_s=5.9, work_cv=0.08)
 """Table 5.1: the fastest Pod takes 5 s; 1000 of them keep 76 cores busy for 66 s."""
 
-SKLEARN = Kind(
+SKLEARN = SimulatedKind(
     "sklearn", work_core_s=97.0, threads=3.6, memory_mib=650, memory_ramp_s=5.0, request_mcpu=200, request_mib=750
 )
 """Tables 5.2 and 5.3: 5.3 Pods on 4 cores take 127 s, one alone 22–27 s, so 97 core seconds on ≈3.6 threads."""
 
-LIGHT = Kind("light", work_core_s=4.0, work_cv=0.1, threads=0.2)
-HEAVY = Kind("heavy", work_core_s=20.0, work_cv=0.1, threads=2.0)
+LIGHT = SimulatedKind("light", work_core_s=4.0, work_cv=0.1, threads=0.2)
+HEAVY = SimulatedKind("heavy", work_core_s=20.0, work_cv=0.1, threads=2.0)
 """The workload that suddenly turns heavy (paper 5.9): a tenth of the CPU before, twice a core after."""
 
 
 @dataclass(frozen=True)
-class Job:
-    kind: Kind
+class PodBatch:
+    kind: SimulatedKind
     pods: int
     at_s: float = 0.0
     over_s: float = 0.0
@@ -51,7 +51,7 @@ class Job:
 
 
 @dataclass
-class PodTable:
+class DrawnPods:
     """Every Pod of a run, one row each; drawn in advance, so that all schedulers meet the same Pods."""
 
     kind: NDArray[np.int64]
@@ -66,7 +66,9 @@ class PodTable:
         return len(self.kind)
 
 
-def draw(jobs: Sequence[Job], startup_s: tuple[float, float], rng: np.random.Generator) -> tuple[list[Kind], PodTable]:
+def draw(
+    jobs: Sequence[PodBatch], startup_s: tuple[float, float], rng: np.random.Generator
+) -> tuple[list[SimulatedKind], DrawnPods]:
     """All Pods of all jobs; startup latency is triangular in `startup_s` with its mode at one third (paper: 1–4 s)."""
     kinds = list(dict.fromkeys(job.kind for job in jobs))
     parts = []
@@ -93,4 +95,4 @@ def draw(jobs: Sequence[Job], startup_s: tuple[float, float], rng: np.random.Gen
     )
     # Pods of the same instant come in any order: the controllers of two Jobs work side by side.
     order = np.lexsort((rng.permutation(len(columns[0])), columns[1]))
-    return kinds, PodTable(*(column[order] for column in columns), startup_s=startup)
+    return kinds, DrawnPods(*(column[order] for column in columns), startup_s=startup)

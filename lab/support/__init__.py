@@ -1,4 +1,7 @@
-"""What tests and benchmarks share: a private containerd, a private Kubernetes control plane, processes of ours."""
+"""What tests and benchmarks share: a private containerd, control planes, a browser, invented nodes, our processes.
+
+Tests import from here; nothing in lab/ imports tests.
+"""
 
 from pathlib import Path
 

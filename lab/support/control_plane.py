@@ -9,19 +9,17 @@ import json
 import os
 import re
 import signal
-import socket
 import ssl
 import subprocess
-import time
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-HOOKS = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+from lab.support.kube_admin import Admin, AdminError
+from lab.support.waiting import free_port, wait_for
+
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
 
 USERS = {  # token: user, groups
@@ -47,137 +45,6 @@ def binaries() -> Path:
             return folder
     reason = cache() / "reason"
     raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 8 minutes)")
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
-
-
-class ApiError(Exception):
-    def __init__(self, status: int, body: str) -> None:
-        super().__init__(f"{status} {body[:300]}")
-        self.status = status
-
-
-class Admin:
-    """A plain synchronous client with all rights, independent of the one under test."""
-
-    def __init__(self, server: str, ca: Path, token: str = "admin-token") -> None:
-        self.server, self.token = server, token
-        self._tls = ssl.create_default_context(cafile=str(ca))
-
-    def request(self, method: str, path: str, body: Any = None, kind: str = "application/json") -> Any:
-        data = None if body is None else json.dumps(body).encode()
-        request = urllib.request.Request(
-            self.server + path,
-            data,
-            method=method,
-            headers={"Authorization": f"Bearer {self.token}", "Content-Type": kind, "Accept": "application/json"},
-        )
-        try:
-            with urllib.request.urlopen(request, context=self._tls, timeout=30) as answer:
-                text = answer.read()
-        except urllib.error.HTTPError as error:
-            raise ApiError(error.code, error.read().decode()) from error
-        return json.loads(text) if text[:1] in (b"{", b"[") else text.decode()
-
-    def get(self, path: str) -> Any:
-        return self.request("GET", path)
-
-    def post(self, path: str, body: Any) -> Any:
-        return self.request("POST", path, body)
-
-    def merge(self, path: str, body: Any) -> Any:
-        return self.request("PATCH", path, body, "application/merge-patch+json")
-
-    def delete(self, path: str) -> Any:
-        return self.request("DELETE", path)
-
-    # ---- objects
-
-    def node(self, name: str) -> Any:
-        return self.get(f"/api/v1/nodes/{name}")
-
-    def add_node(self, name: str, cpus: int = 4, pods: int = 110) -> None:
-        have = {"cpu": str(cpus), "memory": "16Gi", "pods": str(pods)}
-        ready = {
-            "type": "Ready",
-            "status": "True",
-            "reason": "KubeletReady",
-            "message": "",
-            "lastHeartbeatTime": None,
-            "lastTransitionTime": None,
-        }
-        self.post(
-            "/api/v1/nodes",
-            {
-                "apiVersion": "v1",
-                "kind": "Node",
-                "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name}},
-                "status": {"capacity": have, "allocatable": have, "conditions": [ready]},
-            },
-        )
-
-    def add_pod(self, name: str, places: int = 1, scheduler: str = "default-scheduler", **extra: Any) -> str:
-        """A Pod that asks for `places` of carico.dev/pods (0: none). Returns its UID."""
-        resources = {"limits": {"carico.dev/pods": str(places)}, "requests": {"carico.dev/pods": str(places)}}
-        container = {"name": "c", "image": "pause", **({"resources": resources} if places else {})}
-        pod = self.post(
-            "/api/v1/namespaces/default/pods",
-            {
-                "apiVersion": "v1",
-                "kind": "Pod",
-                "metadata": {"name": name},
-                "spec": {
-                    "containers": [container],
-                    "schedulerName": scheduler,
-                    "terminationGracePeriodSeconds": 0,
-                    "automountServiceAccountToken": False,
-                    **extra,
-                },
-            },
-        )
-        return str(pod["metadata"]["uid"])
-
-    def pods(self) -> list[Any]:
-        return list(self.get("/api/v1/namespaces/default/pods")["items"])
-
-    def bound(self) -> dict[str, int]:
-        """Pods bound and not finished, per node."""
-        count: dict[str, int] = {}
-        for pod in self.pods():
-            if (node := pod["spec"].get("nodeName")) and pod["status"].get("phase") not in ("Succeeded", "Failed"):
-                count[node] = count.get(node, 0) + 1
-        return count
-
-    def phase(self, name: str, phase: str) -> None:
-        self.merge(f"/api/v1/namespaces/default/pods/{name}/status", {"status": {"phase": phase}})
-
-    def clear(self) -> None:
-        """No Pods, no nodes, no leases, nobody at the webhook, no policy that a test has applied."""
-        self.delete(HOOKS)
-        self._clear_policies()
-        self.delete("/apis/coordination.k8s.io/v1/namespaces/carico/leases")
-        self.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
-        self.delete("/api/v1/nodes")
-        wait_for(lambda: not self.pods(), "the Pods are gone")
-
-    def _clear_policies(self) -> None:
-        """Those of all versions that this server has: a policy that stays would judge the next test's requests."""
-        kinds = ("validatingadmissionpolic", "mutatingadmissionpolic")
-        for version in ("v1", "v1beta1"):
-            root = f"/apis/admissionregistration.k8s.io/{version}"
-            try:
-                names = [one["name"] for one in self.get(root)["resources"]]
-            except ApiError as error:
-                if error.status != 404:
-                    raise
-                continue
-            for name in names:
-                if name.startswith(kinds) and "/" not in name:
-                    self.delete(f"{root}/{name}")
 
 
 class Plane:
@@ -248,7 +115,7 @@ class Plane:
             self._check("kube-apiserver")
             try:
                 return bool(admin.get("/readyz") == "ok" and admin.get("/api/v1/namespaces/default"))
-            except (OSError, ApiError):
+            except (OSError, AdminError):
                 return False
 
         wait_for(ready, "the API server is ready", 120)
@@ -303,7 +170,7 @@ class Plane:
         root = f"/apis/{version}" if "/" in version else f"/api/{version}"
         try:
             kinds = {r["kind"]: r for r in self.admin.get(root)["resources"] if "/" not in r["name"]}
-        except ApiError as error:
+        except AdminError as error:
             if error.status != 404:
                 raise
             kinds = {}
@@ -313,7 +180,7 @@ class Plane:
         where = f"/namespaces/{document['metadata']['namespace']}" if kind["namespaced"] else ""
         try:
             self.admin.post(f"{root}{where}/{kind['name']}", document)
-        except ApiError as error:
+        except AdminError as error:
             if error.status != 409:
                 raise
             self.admin.merge(f"{root}{where}/{kind['name']}/{name}", document)
@@ -468,15 +335,6 @@ def documents(*files: Path) -> list[Any]:
 def _cpu_s(pid: int) -> float:
     user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
-
-
-def wait_for(ready: Callable[[], Any], what: str, timeout_s: float = 60.0, every_s: float = 0.1) -> Any:
-    """Until `ready()` is true; the bound is generous, only a hang reaches it."""
-    deadline_s = time.monotonic() + timeout_s
-    while not (value := ready()):
-        assert time.monotonic() < deadline_s, f"not after {timeout_s:g} s: {what}"
-        time.sleep(every_s)
-    return value
 
 
 def running(folder: Path) -> Iterator[Plane]:

@@ -11,7 +11,7 @@ import urllib.request
 from pathlib import Path
 
 from lab.support import TREE
-from lab.support.control_plane import free_port, wait_for
+from lab.support.waiting import free_port, wait_for
 
 
 class ExtenderProcess:

@@ -11,8 +11,10 @@ from typing import Any
 import yaml
 
 from lab.support import TREE
-from lab.support.control_plane import HOOKS, Plane, free_port
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.kube_admin import HOOKS
+from lab.support.waiting import free_port
 
 
 class Webhook:

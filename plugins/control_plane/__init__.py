@@ -41,7 +41,7 @@ class ControlPlaneSettings:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _WatchedComponent:
     """One component's cgroup. The inode is its identity."""
 
     cgroup: str
@@ -63,7 +63,7 @@ class Plugin(plugin_api.Plugin):
         for component, base in settings.base.items():
             if not 1 <= base <= 10_000:
                 raise Refuse(f"base.{component}: {base} is not between 1 and 10000")
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _WatchedComponent] = {}
         self._missing: dict[str, str] = {}
 
     def start(self, view: View) -> None:
@@ -107,7 +107,7 @@ class Plugin(plugin_api.Plugin):
         if old is None or old.inode != inode:
             stood = writer.original(cgroup, inode, "cpu.weight") or now
             base = self.settings.base.get(component) or int(stood)
-            self._watched[component] = _Watched(cgroup, inode, base, Weight(since_s=view.now_s))
+            self._watched[component] = _WatchedComponent(cgroup, inode, base, Weight(since_s=view.now_s))
 
     def _write(self, writer: Writer) -> None:
         changes, written = [], []

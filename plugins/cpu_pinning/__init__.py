@@ -200,7 +200,7 @@ class Plugin(plugin_api.Plugin):
     def _say(self, pod: PodView, container: ContainerView, cpus: str, why: str, state: str = "") -> None:
         self._decisions.append(_Decision(f"{pod.full_name}/{container.name}", cpus, why, state))
 
-    # -- telling -------------------------------------------------------------------------------------------------------
+    # -- reporting -----------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
         return {

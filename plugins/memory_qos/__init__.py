@@ -82,7 +82,7 @@ class MemoryQosSettings:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _GuardedPod:
     """One Pod by its cgroup's inode: what was seen, decided and suffered."""
 
     pod: str
@@ -110,7 +110,7 @@ class Plugin(plugin_api.Plugin):
         for table in (settings.requests, settings.limits):
             for pattern, text in table.items():
                 _amount(text, pattern)
-        self._watched: dict[int, _Watched] = {}
+        self._watched: dict[int, _GuardedPod] = {}
         self.undone = 0
 
     def start(self, view: View) -> None:
@@ -128,11 +128,11 @@ class Plugin(plugin_api.Plugin):
         for outcome in writer.write(changes):
             self._heard(outcome, writer)
 
-    def _new(self, pod: PodView, view: View) -> _Watched:
+    def _new(self, pod: PodView, view: View) -> _GuardedPod:
         tolerance = Tolerance(self.settings.harm_full_ratio, self.settings.harm_scan_per_s, 0.1)
-        return _Watched(pod.full_name, view.now_s, Guard(tolerance))
+        return _GuardedPod(pod.full_name, view.now_s, Guard(tolerance))
 
-    def _stat(self, view: View, pod: PodView, watched: _Watched) -> Mapping[str, int]:
+    def _stat(self, view: View, pod: PodView, watched: _GuardedPod) -> Mapping[str, int]:
         """memory.stat, not at every tick: the kernel adds it up over all CPUs, which makes it the dearest file here."""
         if view.now_s - watched.stat_s >= STAT_EVERY_S:
             watched.stat, watched.stat_s = parse_flat(view.read(pod.cgroup, "memory.stat")), view.now_s
@@ -142,7 +142,7 @@ class Plugin(plugin_api.Plugin):
 
     # -- what to set -------------------------------------------------------------------------------------------------
 
-    def _wishes(self, view: View, pod: PodView, watched: _Watched, stat: Mapping[str, int]) -> list[Change]:
+    def _wishes(self, view: View, pod: PodView, watched: _GuardedPod, stat: Mapping[str, int]) -> list[Change]:
         watched.notes = []
         watched.sizes = sizes = self._sizes(view, pod, watched)
         if sizes is None:
@@ -170,7 +170,7 @@ class Plugin(plugin_api.Plugin):
             changes.append(Change(pod.cgroup, pod.inode, "memory.high", str(high), reason))
         return changes
 
-    def _sizes(self, view: View, pod: PodView, watched: _Watched) -> Sizes | None:
+    def _sizes(self, view: View, pod: PodView, watched: _GuardedPod) -> Sizes | None:
         """Configuration first, then what the Pod says, then what the kubelet's cgroup says, then what was observed."""
         limit = self._limit(view, pod, watched)
         if (pattern := _named(pod, tuple(self.settings.requests))) is not None:
@@ -184,7 +184,7 @@ class Plugin(plugin_api.Plugin):
         observed = int(watched.peak * (1 + self.settings.margin_ratio))
         return Sizes(min(observed, limit or observed), limit, "observed")
 
-    def _limit(self, view: View, pod: PodView, watched: _Watched) -> int | None:
+    def _limit(self, view: View, pod: PodView, watched: _GuardedPod) -> int | None:
         if (pattern := _named(pod, tuple(self.settings.limits))) is not None:
             return int(parse_quantity(self.settings.limits[pattern]))
         if (note := _says(pod, LIMIT, watched)) is not None:
@@ -202,13 +202,13 @@ class Plugin(plugin_api.Plugin):
             "(force_without_swap = true to set it all the same)"
         )
 
-    def _reclaim(self, pod: PodView, watched: _Watched, high: int) -> list[Change]:
+    def _reclaim(self, pod: PodView, watched: _GuardedPod, high: int) -> list[Change]:
         over = (pod.usage.memory_current or 0) - high
         watched.note = f"{over} bytes above its line" if over > 0 else "below its line"
         step = str(min(over, self.settings.reclaim_step_bytes))
         return [Change(pod.cgroup, pod.inode, "memory.reclaim", step, watched.note)] if over > 0 else []
 
-    def _protection(self, view: View, pod: PodView, watched: _Watched, sizes: Sizes) -> list[Change]:
+    def _protection(self, view: View, pod: PodView, watched: _GuardedPod, sizes: Sizes) -> list[Change]:
         qos: Class = class_of(sizes) if pod.qos == "unknown" else pod.qos
         wanted = protection(sizes, qos, view.node.page_bytes) if sizes.source != "observed" else None
         if wanted is None:
@@ -221,7 +221,7 @@ class Plugin(plugin_api.Plugin):
 
     # -- harm --------------------------------------------------------------------------------------------------------
 
-    def _harmed(self, view: View, pod: PodView, watched: _Watched, writer: Writer) -> bool:
+    def _harmed(self, view: View, pod: PodView, watched: _GuardedPod, writer: Writer) -> bool:
         if watched.high is None:
             return False
         met = parse_flat(view.read(pod.cgroup, "memory.events")).get("high", 0)
@@ -260,7 +260,7 @@ class Plugin(plugin_api.Plugin):
         if outcome.state in ("refused", "failed", "dry-run", "pending"):
             watched.notes.append(f"{outcome.change.key}: {outcome.state}: {outcome.detail}")
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
         return {
@@ -296,7 +296,7 @@ def _named(pod: PodView, patterns: tuple[str, ...]) -> str | None:
     return next((p for p in patterns if fnmatchcase(pod.full_name if "/" in p else pod.name, p)), None)
 
 
-def _says(pod: PodView, key: str, watched: _Watched) -> int | None:
+def _says(pod: PodView, key: str, watched: _GuardedPod) -> int | None:
     """What the Pod's own annotation or label asks for; nonsense there is its problem, not ours."""
     text = pod.annotations.get(key) or pod.labels.get(key)
     try:

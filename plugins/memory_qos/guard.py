@@ -12,7 +12,7 @@ LEAST_S = 2.0
 
 @dataclass(frozen=True, slots=True)
 class Signs:
-    """Counters of one cgroup that tell whether memory.high hurts."""
+    """Counters of one cgroup that show whether memory.high hurts."""
 
     now_s: float
     high_events: int

@@ -34,7 +34,7 @@ class Plugin(plugin_api.Plugin):
     def __init__(self, settings: TemplateSettings) -> None:
         super().__init__(settings)
         self._large: dict[str, int] = {}
-        self._said: list[str] = []
+        self._outcomes: list[str] = []
 
     # 3. start is called once. Say no when this node is not for you, and which knob would help.
     def start(self, view: View) -> None:
@@ -61,11 +61,11 @@ class Plugin(plugin_api.Plugin):
                 for pod in large
             ]
         )
-        self._said = [f"{o.change.cgroup}: {o.state} {o.detail}".rstrip() for o in outcomes]
+        self._outcomes = [f"{o.change.cgroup}: {o.state} {o.detail}".rstrip() for o in outcomes]
 
     # 6. report: what /v1/plugins/template shows. metrics: numbers; the host adds the prefix and the plugin's name.
     def report(self) -> dict[str, Any]:
-        return {"large": self._large, "said": self._said}
+        return {"large": self._large, "outcomes": self._outcomes}
 
     def metrics(self) -> Iterable[Metric]:
         yield Metric("large_pods", len(self._large), {}, "Pods above large_bytes.")

@@ -27,7 +27,7 @@ from carico_agent.plugin_api import (
 )
 
 from . import threads
-from .diagnosis import Case, GroupThrottling, Quota, ThrottlingDiagnosis, diagnose, parse_quota
+from .diagnosis import GroupThrottling, Quota, ThrottledPod, ThrottlingDiagnosis, diagnose, parse_quota
 from .latency import response_ms, serial_ms
 from .window import ThrottleWindow, WindowUsage
 
@@ -54,13 +54,13 @@ class ThrottlingSettings:
 
 
 @dataclass(slots=True)
-class _Watched:
+class _PodHistory:
     """What is remembered about one Pod; the container with most throttling speaks for it."""
 
     pod: PodView
     container: str
     groups: list[GroupThrottling]
-    case: Case
+    case: ThrottledPod
     diagnosis: ThrottlingDiagnosis
     windows: dict[str, WindowUsage]
     counted: threads.Threads | None
@@ -79,7 +79,7 @@ class Plugin(plugin_api.Plugin):
         self._windows_s = (settings.window_s / 6, settings.window_s, settings.window_s * 5)
         self._histories: dict[tuple[str, int], ThrottleWindow] = {}
         self._counts: dict[int, deque[threads.Threads]] = {}
-        self._watched: dict[str, _Watched] = {}
+        self._watched: dict[str, _PodHistory] = {}
 
     def start(self, view: View) -> None:
         if view.read(view.node.cgroup_root, "cgroup.controllers") is None:
@@ -99,7 +99,7 @@ class Plugin(plugin_api.Plugin):
 
     def _look(
         self, view: View, pod: PodView, seen: set[tuple[str, int]], parents: dict[str, GroupThrottling | None]
-    ) -> _Watched | None:
+    ) -> _PodHistory | None:
         members = pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)
         groups = [
             (member, group)
@@ -114,7 +114,7 @@ class Plugin(plugin_api.Plugin):
         case = self._case(view, pod, member, own, above)
         history = self._histories[member.cgroup, member.inode]
         windows = {f"{window_s:g}s": spent for window_s in self._windows_s if (spent := history.over(window_s))}
-        return _Watched(pod, member.name, [own, *above], case, diagnose(case), windows, counted)
+        return _PodHistory(pod, member.name, [own, *above], case, diagnose(case), windows, counted)
 
     def _group(
         self, view: View, cgroup: str, inode: int, usage: CgroupUsage, seen: set[tuple[str, int]]
@@ -164,10 +164,10 @@ class Plugin(plugin_api.Plugin):
         own: GroupThrottling,
         above: tuple[GroupThrottling, ...],
         request_ms: float | None = None,
-    ) -> Case:
+    ) -> ThrottledPod:
         cpus = len(parse_cpus(view.read(member.cgroup, "cpuset.cpus.effective") or "")) or view.node.cores
         whole = own.quota is not None and own.quota.cores >= 1 and own.quota.cores % 1 == 0
-        return Case(
+        return ThrottledPod(
             own,
             above,
             self._parallel(member.inode),
@@ -183,7 +183,7 @@ class Plugin(plugin_api.Plugin):
         busy = [counted.runnable for counted in self._counts.get(inode, ()) if counted.runnable]
         return math.ceil(sum(busy) / len(busy) - 1e-9) if busy else None
 
-    # -- telling -----------------------------------------------------------------------------------------------------
+    # -- reporting ---------------------------------------------------------------------------------------------------
 
     def report(self) -> dict[str, Any]:
         return self.answer({})
@@ -195,11 +195,11 @@ class Plugin(plugin_api.Plugin):
         shown = [self._row(watched, request_ms) for watched in self._watched.values() if _matches(watched.pod, wanted)]
         return {"pods": sorted(shown, key=lambda row: -row["throttled_ratio"]), "window_s": self.settings.window_s}
 
-    def _row(self, watched: _Watched, request_ms: float | None) -> dict[str, Any]:
+    def _row(self, watched: _PodHistory, request_ms: float | None) -> dict[str, Any]:
         case = watched.case
         if request_ms != case.request_ms:
-            fields = {name: getattr(case, name) for name in Case.__dataclass_fields__}
-            case = Case(**{**fields, "request_ms": request_ms})
+            fields = {name: getattr(case, name) for name in ThrottledPod.__dataclass_fields__}
+            case = ThrottledPod(**{**fields, "request_ms": request_ms})
         verdict, quota, spent = diagnose(case), case.own.quota, case.own.spent
         return {
             "pod": watched.pod.full_name,

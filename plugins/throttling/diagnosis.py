@@ -45,7 +45,7 @@ class GroupThrottling:
 
 
 @dataclass(frozen=True, slots=True)
-class Case:
+class ThrottledPod:
     """All that is known about one Pod."""
 
     own: GroupThrottling
@@ -72,7 +72,7 @@ class ThrottlingDiagnosis:
     """With "reduce parallelism": to how many threads."""
 
 
-def diagnose(case: Case) -> ThrottlingDiagnosis:
+def diagnose(case: ThrottledPod) -> ThrottlingDiagnosis:
     own = case.own
     if own.quota and own.spent.throttled_ratio >= case.tolerable_ratio:
         return _own_quota(case, own.quota)
@@ -84,7 +84,7 @@ def diagnose(case: Case) -> ThrottlingDiagnosis:
     return ThrottlingDiagnosis("none", "nothing to do", f"throttled in {own.spent.throttled_ratio:.0%} of its periods")
 
 
-def _own_quota(case: Case, quota: Quota) -> ThrottlingDiagnosis:
+def _own_quota(case: ThrottledPod, quota: Quota) -> ThrottlingDiagnosis:
     """Bursts in parallel are cured by less parallelism; a lack of CPU only by more CPU."""
     spent = case.own.spent
     parallel = min(max(case.parallel or 1, 1), case.cpus)
@@ -114,7 +114,7 @@ def _own_quota(case: Case, quota: Quota) -> ThrottlingDiagnosis:
     )
 
 
-def _order(case: Case, quota: Quota, parallel: int) -> str:
+def _order(case: ThrottledPod, quota: Quota, parallel: int) -> str:
     """Side by side or one after the other (figure 5.15), where the size of a request is known and it matters."""
     if case.request_ms is None or parallel < 2:
         return ""
@@ -128,7 +128,7 @@ def _order(case: Case, quota: Quota, parallel: int) -> str:
     )
 
 
-def _helps(case: Case, quota: Quota, fewer: int) -> bool:
+def _helps(case: ThrottledPod, quota: Quota, fewer: int) -> bool:
     """Would a request of the given size, run with fewer others, no longer wait?"""
     if quota.cores >= 1:
         return True  # as many threads as whole CPUs in the quota are never throttled: t_q ≥ n·t_p in (1.20)
@@ -136,7 +136,7 @@ def _helps(case: Case, quota: Quota, fewer: int) -> bool:
     return response_ms(request_ms, quota.quota_ms, quota.period_ms, fewer) <= WORTH_RATIO * request_ms
 
 
-def _parents_quota(case: Case, parent: GroupThrottling, quota: Quota) -> ThrottlingDiagnosis:
+def _parents_quota(case: ThrottledPod, parent: GroupThrottling, quota: Quota) -> ThrottlingDiagnosis:
     wanted = max(quota.cores * (1 + parent.spent.throttled_ratio), float(min(case.parallel or 1, case.cpus)))
     cores = _round_up(max(wanted, quota.cores + 0.1))
     return ThrottlingDiagnosis(
@@ -148,7 +148,7 @@ def _parents_quota(case: Case, parent: GroupThrottling, quota: Quota) -> Throttl
     )
 
 
-def _contention(case: Case) -> ThrottlingDiagnosis:
+def _contention(case: ThrottledPod) -> ThrottlingDiagnosis:
     return ThrottlingDiagnosis(
         "node contention",
         "pin whole CPUs",

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from carico_agent.plugin_api import Refuse
 
 from . import Plugin, ThrottlingSettings
-from .diagnosis import Case, GroupThrottling, Quota, diagnose
+from .diagnosis import GroupThrottling, Quota, ThrottledPod, diagnose
 from .latency import enough_cores, response_ms, serial_ms
 from .threads import Threads
 from .window import WindowUsage
@@ -70,7 +70,7 @@ def spent(ratio=0.0, used=0.0, waiting=0.0, periods=600):
 
 
 def case(ratio, used, quota, **kw):
-    return Case(GroupThrottling("own", spent(ratio, used), quota), **{"cpus": 8, **kw})
+    return ThrottledPod(GroupThrottling("own", spent(ratio, used), quota), **{"cpus": 8, **kw})
 
 
 @pytest.mark.parametrize(
@@ -84,9 +84,9 @@ def case(ratio, used, quota, **kw):
         (case(0.5, 0.2, Quota(50, 100), parallel=4, request_ms=40), "own quota", "reduce parallelism", None, 1),
         (case(0.5, 0.2, Quota(50, 100), parallel=2, request_ms=80), "own quota", "raise the limit", 1.6, None),
         (case(0.9, 0.5, Quota(50, 100), parallel=64, cpus=4), "own quota", "raise the limit", 4.0, None),
-        (Case(GroupThrottling("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
+        (ThrottledPod(GroupThrottling("own", spent(waiting=0.6))), "node contention", "pin whole CPUs", None, None),
         (
-            Case(
+            ThrottledPod(
                 GroupThrottling("own", spent(waiting=0.6)),
                 (GroupThrottling("pod", spent(0.5), Quota(100, 100)),),
                 parallel=1,
@@ -96,7 +96,7 @@ def case(ratio, used, quota, **kw):
             1.5,
             None,
         ),
-        (Case(GroupThrottling("own", spent())), "none", "nothing to do", None, None),
+        (ThrottledPod(GroupThrottling("own", spent())), "none", "nothing to do", None, None),
     ],
 )
 def test_one_cause_one_remedy(given_, cause, remedy, cores, threads):
@@ -176,7 +176,7 @@ def test_writes_nothing_and_refuses_without_cgroup_v2(node):
     node.pod("web")
     plugin = Plugin(ThrottlingSettings())
     plugin.tick(node.view(0), node.writer)
-    assert not node.cgroups.counts
+    assert not node.cgroups.outcomes.counts
     (node.root / "cgroup.controllers").unlink()
     with pytest.raises(Refuse, match="cgroup v2"):
         plugin.start(node.view(0))

@@ -77,16 +77,16 @@ def test_status(start_agent: Start) -> None:
 
 def test_a_line_per_second_for_humans(start_agent: Start) -> None:
     process = start_agent()
-    process.wait(lambda agent: agent.status()["sequence"] >= 2)
+    process.wait(lambda agent: agent.status()["pod_capacity"] is not None)  # the first may lack a second reading
     process.stop()
-    line = next(line for line in process.log.read_text().splitlines() if "Pod-Capacity" in line)
+    line = next(line for line in process.log.read_text().splitlines() if "Pod-Capacity" in line and "?" not in line)
     for part in ("cpu", "memory", "Pods 0", "learning", "limited by cpu"):
         assert part in line
 
 
 def test_metrics_pass_promtool(start_agent: Start) -> None:
     process = start_agent()
-    process.wait()
+    process.wait(lambda agent: agent.status()["pod_capacity"] is not None)
     curl = ["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"]
     text = subprocess.run(curl, capture_output=True, check=True).stdout
     assert b"carico_pod_capacity " in text
@@ -106,6 +106,7 @@ def test_watch_and_several_clients(start_agent: Start) -> None:
     assert all(client.status()["sequence"] >= sequences[-1] for client in clients)
 
 
+@pytest.mark.alone
 def test_a_reader_who_never_reads_delays_nobody(start_agent: Start) -> None:
     process = start_agent()
     agent = process.wait()

@@ -10,6 +10,7 @@ import pytest
 
 from carico_agent.app import container_history
 from carico_agent.app.container_history import ContainerHistories
+from carico_agent.net.http import ApiError
 from carico_agent.runtime.container_history import ContainerMinute, MinuteData
 from carico_agent.runtime.pods import Pod
 
@@ -33,11 +34,23 @@ def histories(folder: Path) -> ContainerHistories:
 
 async def watch(kept: ContainerHistories, minutes: int) -> dict[str, Any]:
     running = asyncio.create_task(kept.run())
-    while kept._reader.minute < minutes:  # type: ignore[attr-defined]
-        await asyncio.sleep(0.01)
+    async with asyncio.timeout(60):
+        while kept._reader.minute < minutes:  # type: ignore[attr-defined]
+            await asyncio.sleep(0.01)
     running.cancel()
-    answered: Any = await kept.routes()["/v1/history/containers"]["GET"](None)  # type: ignore[arg-type]
-    return dict(json.loads(answered.body))
+    return await ask(kept)
+
+
+async def ask(kept: ContainerHistories) -> dict[str, Any]:
+    """Again, as its answer says, while the last look is under way."""
+    for _ in range(2000):
+        try:
+            answered: Any = await kept.routes()["/v1/history/containers"]["GET"](None)  # type: ignore[arg-type]
+            return dict(json.loads(answered.body))
+        except ApiError as error:
+            assert error.status == 503
+            await asyncio.sleep(0.01)
+    raise AssertionError("the histories are never answered")
 
 
 @pytest.fixture(autouse=True)

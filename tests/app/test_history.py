@@ -5,8 +5,11 @@ import sys
 from collections.abc import Callable
 from math import inf
 
+import pytest
+
 from carico_agent.app.history import StatusHistory
-from carico_agent.publish.status import Status
+from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.publish.status import Status, status_of
 from carico_agent.runtime.events import Event
 from tests.conftest import AgentProcess
 
@@ -75,3 +78,20 @@ def test_a_real_agent_answers_with_its_history(start_agent: Callable[..., AgentP
     assert body["time_s"] == sorted(body["time_s"])
     after = body["time_s"][1]
     assert agent.request("GET", f"/v1/history?after={after}")["time_s"][0] > after
+
+
+def test_an_estimate_is_recorded_as_its_status_would_be() -> None:
+    model = CapacityModel(("cpu", "memory"), ModelConfig(cores=4))
+    bodies = []
+    for samples in (1, 30):
+        for tick in range(samples):
+            model.observe(0.1 * tick + samples, [0.25, float("nan")], pods=2)
+        by_status, by_estimate = StatusHistory(model.resources), StatusHistory(model.resources)
+        estimate = model.estimate()
+        by_status.record(status_of("n", model.resources, estimate, {}))
+        by_estimate.record_estimate(estimate)
+        bodies.append((by_status.body(), by_estimate.body()))
+    for one, other in bodies:
+        for name in ("pod_capacity", "low", "high", "pods"):
+            assert one[name] == pytest.approx(other[name], abs=1e-3)
+        assert one["usage"] == other["usage"] and other["usage"]["memory"] == [None]

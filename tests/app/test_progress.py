@@ -238,7 +238,7 @@ async def test_after_a_restart_a_job_is_known_with_its_next_report(tmp_path: Pat
 
 
 async def test_what_is_published(host: Host) -> None:
-    host.api.status()
+    host.api.look()
     for step in range(4):
         host.use(2_000_000 * step)
         host.api.jobs.report(host.node.pods[UID], 10.0 * step, step, 10)

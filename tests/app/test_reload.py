@@ -22,7 +22,7 @@ def result(process: AgentProcess, text: str) -> str:
         if found := [line for line in process.log.read_text().splitlines() if text in line]:
             return found[-1]
         time.sleep(0.05)
-    raise AssertionError(f"{text!r} was not said:\n{process.log.read_text()}")
+    raise AssertionError(f"{text!r} was not logged:\n{process.log.read_text()}")
 
 
 def test_sighup(start_agent: Start, tmp_path: Path) -> None:
@@ -30,7 +30,8 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     config.write_text("[socket]\nttl_s = 5\n")
     process = start_agent("--config", str(config), "--node", "here")
     agent = process.wait()
-    config.write_text("[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n[aggregator]\nrank=1\n")
+    own, others = "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n", "[aggregator]\nrank=1\n"
+    config.write_text(f"{own}{others}[burst]\nperiod_s = 9.0\n")
     process.process.send_signal(signal.SIGHUP)
     line = result(process, "configuration read again")
     assert "socket.ttl_s: 5.0 → 7.0" in line

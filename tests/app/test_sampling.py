@@ -123,3 +123,8 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
     sampling.catch_up()
     rows.close()
     assert threads == {threading.current_thread().name}
+
+
+def test_no_update_until_the_first_samples_are_apart() -> None:
+    clock = UpdateClock()
+    assert [clock.due(t) for t in (0.0, 0.01, 0.1, 0.2, 1.1)] == [False, False, True, False, True]

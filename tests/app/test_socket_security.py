@@ -18,7 +18,7 @@ from carico_agent.settings import BadSettings, parse
 from tests.conftest import TREE, AgentProcess
 
 Start = Callable[..., AgentProcess]
-NOBODY, OTHER, STRANGER = 65534, 65533, 65532
+NOBODY, OTHER, UNLISTED = 65534, 65533, 65532
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can pose as several users")
 
 BECOME = """
@@ -91,7 +91,7 @@ def test_the_group_reads_and_reserves_but_only_root_reloads(
     assert reload[0] == 403
     assert "for root and the agent's own user only, not for uid 65534" in str(reload[1])
     assert process.client().request("POST", "/v1/reload") == {"taken": [], "needs_restart": []}
-    assert ask(process, STRANGER, ("GET", "/v1/status", None), gid=STRANGER)[0][0] == 0  # cannot even connect
+    assert ask(process, UNLISTED, ("GET", "/v1/status", None), gid=UNLISTED)[0][0] == 0  # cannot even connect
 
 
 @needs_root
@@ -122,7 +122,7 @@ def test_limits_per_user(start_agent: Start, tmp_path: Path, roomy: list[str]) -
     assert [code for code, _ in got] == [200, 200, 429], got
     assert ask(process, OTHER, wish)[0][0] == 200  # another client has its own share
     assert ask(process, OTHER, ("POST", "/v1/reservations", {"pods": 2, "ttl_s": 60}))[0][0] == 429  # Pods are counted
-    codes = [code for code, _ in ask(process, STRANGER, *[("GET", "/v1/status", None)] * 30)]
+    codes = [code for code, _ in ask(process, UNLISTED, *[("GET", "/v1/status", None)] * 30)]
     assert codes[:5] == [200] * 5
     assert 429 in codes
     for _ in range(30):
@@ -247,7 +247,7 @@ def test_tls_with_client_certificates(start_agent: Start, tmp_path: Path) -> Non
         ({"address": "127.0.0.1:80", "tls_ca": "x"}, "both are needed"),
     ],
 )
-def test_plaintext_where_others_can_hear_is_refused(listen: dict[str, str], why: str) -> None:
+def test_plaintext_beyond_loopback_is_refused(listen: dict[str, str], why: str) -> None:
     with pytest.raises(BadSettings, match=why):
         parse({"listen": listen})
 

@@ -87,6 +87,7 @@ def test_the_agent_saves_on_stop_and_resumes(start_agent: Callable[..., AgentPro
     assert "damaged" not in again.log.read_text()
 
 
+@pytest.mark.alone
 def test_a_restarted_agent_is_measured_at_once(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
     """Pods that run already are no churn: the first number counts them, and is a measured one."""
     fake = node_root(tmp_path)

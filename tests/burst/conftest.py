@@ -5,8 +5,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from lab.support.control_plane import binaries, wait_for
-from tests.burst.planes import BurstPlane, two_planes
+from lab.support.burst_planes import BurstPlane, two_planes
+from lab.support.control_plane import binaries
+from lab.support.waiting import wait_for
 from tests.conftest import TREE
 
 

@@ -1,4 +1,4 @@
-"""`carico burst` as a user meets it: wrong usage, settings and kubeconfigs are said at once."""
+"""`carico burst` as a user meets it: wrong usage, settings and kubeconfigs are reported at once."""
 
 import json
 from pathlib import Path

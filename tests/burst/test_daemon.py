@@ -11,10 +11,11 @@ import pytest
 
 from carico_agent.burst.objects import copy_job
 from carico_agent.burst.steps import jobs_path
-from lab.support.control_plane import wait_for
-from tests.burst.daemon import BurstProcess
-from tests.burst.planes import BurstPlane, job_body
-from tests.burst.test_crashes import JOBS, Scene
+from lab.support.burst_planes import BurstPlane, job_body
+from lab.support.burst_process import BurstProcess
+from lab.support.burst_scene import Scene
+from lab.support.waiting import wait_for
+from tests.burst.test_crashes import JOBS
 
 Planes = tuple[BurstPlane, BurstPlane]
 
@@ -62,7 +63,7 @@ async def test_killed_again_and_again(planes: Planes, tmp_path: Path, started: l
         assert {run.cluster for run in scene.runs} == {"home", "cloud"}
 
 
-async def test_a_target_that_is_away_is_said_and_nothing_is_started(
+async def test_a_target_that_is_away_is_reported_and_nothing_is_started(
     planes: Planes, tmp_path: Path, started: list[BurstProcess]
 ) -> None:
     async with Scene(planes) as scene:

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from lab.support.control_plane import wait_for
-from tests.burst.daemon import BurstProcess
-from tests.burst.planes import BurstPlane, Kubelets, job_body
-from tests.burst.test_crashes import Scene
+from lab.support.burst_planes import BurstPlane, Kubelets, job_body
+from lab.support.burst_process import BurstProcess
+from lab.support.burst_scene import Scene
+from lab.support.waiting import wait_for
 from tests.burst.test_daemon import all_done
 from tests.kube import kubelet as real
 

@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from lab.support.control_plane import ApiError, wait_for
-from tests.burst.daemon import BurstProcess
-from tests.burst.planes import BurstPlane
-from tests.burst.test_crashes import Scene
+from lab.support.burst_planes import BurstPlane
+from lab.support.burst_process import BurstProcess
+from lab.support.burst_scene import Scene
+from lab.support.kube_admin import AdminError
+from lab.support.waiting import wait_for
 from tests.burst.test_whole import TwoClusters, daemon, until
 
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/namespaces/default/workloads"
@@ -41,7 +42,7 @@ async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, Bu
     def served() -> bool:
         try:
             return bool(home.admin.get(WORKLOADS))
-        except ApiError:
+        except AdminError:
             return False
 
     await asyncio.to_thread(wait_for, served, "Workloads are served")

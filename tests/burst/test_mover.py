@@ -117,7 +117,7 @@ async def test_what_the_target_lacks_keeps_a_job_at_home(what: str, spec: Object
 
 
 async def test_a_job_with_a_selector_of_its_own_or_of_kueue_stays_at_home() -> None:
-    """Its Pods cannot be told from others; Kueue would start it again while it is away."""
+    """Its Pods cannot be distinguished from others; Kueue would start it again while it is away."""
     stage = Stage()
     selected, queued = fit("selected"), fit("queued")
     selected["spec"]["manualSelector"] = True
@@ -200,7 +200,7 @@ async def test_a_target_that_was_never_seen_is_not_written_to() -> None:
     assert stage.mover.reasons[key] == "cloud is not known yet"
 
 
-async def test_a_target_that_is_not_configured_any_more_is_said() -> None:
+async def test_a_target_that_is_not_configured_any_more_is_reported() -> None:
     stage = Stage()
     key = stage.submit(fit("a"))
     stage.mover.wish(key, Intent.MOVE, "cloud")

@@ -1,6 +1,7 @@
 """The provisioner's contract with real commands: idempotent by request id, a deadline, and never a second order."""
 
 import json
+import shlex
 import stat
 import sys
 from pathlib import Path
@@ -12,8 +13,7 @@ from carico_agent.kube.errors import Refused
 from tests.burst.fake_client import FakeClient
 from tests.burst.model import Cluster
 
-FAKE = """#!{python}
-# A provisioner for tests: keeps its nodes in a file and every request it ever got in another.
+FAKE = """# A provisioner for tests: keeps its nodes in a file and every request it ever got in another.
 import json, pathlib, sys, time
 folder = pathlib.Path({folder!r})
 request = json.load(sys.stdin)
@@ -43,7 +43,10 @@ class Fake:
         (folder / "state").write_text(json.dumps({"nodes": 0, "done": [], "orders": 0}))
         self.mode("fine")
         self.path = folder / "provisioner"
-        self.path.write_text(FAKE.format(python=sys.executable, folder=str(folder)))
+        code = folder / "provisioner.py"
+        code.write_text(FAKE.format(folder=str(folder)))
+        # not Python's path after #!, which ends at a blank
+        self.path.write_text(f"#!/bin/sh\nexec {shlex.quote(sys.executable)} {shlex.quote(str(code))}\n")
         self.path.chmod(self.path.stat().st_mode | stat.S_IXUSR)
 
     def mode(self, name: str) -> None:
@@ -98,7 +101,9 @@ async def test_a_command_that_hangs_is_not_ordered_twice(fake: Fake) -> None:
 
 
 @pytest.mark.parametrize("mode,why", [("crash", "ended with 1: no credit"), ("nonsense", "no report")])
-async def test_a_command_that_fails_is_said_and_tried_again_with_the_same_id(fake: Fake, mode: str, why: str) -> None:
+async def test_a_command_that_fails_is_reported_and_tried_again_with_the_same_id(
+    fake: Fake, mode: str, why: str
+) -> None:
     client = FakeClient(Cluster("home"))
     one = provisioner(fake, client)
     fake.mode(mode)
@@ -126,7 +131,7 @@ async def test_two_leaders_do_not_both_order(fake: Fake) -> None:
     assert other.order == one.order
 
 
-async def test_a_missing_command_is_said() -> None:
+async def test_a_missing_command_is_reported() -> None:
     with pytest.raises(ProvisionerError, match="No such file"):
         await run_command(("/does/not/exist",), {}, 5.0)
 

@@ -10,11 +10,11 @@ from typing import Any
 
 import yaml
 
-from lab.support.control_plane import wait_for
-from tests.burst.planes import BurstPlane
-from tests.burst.test_crashes import Scene
+from lab.support import TREE
+from lab.support.burst_planes import BurstPlane
+from lab.support.burst_scene import Scene
+from lab.support.waiting import wait_for
 from tests.burst.test_daemon import all_done
-from tests.conftest import TREE
 
 PAGE = (TREE / "docs/burst.md").read_text()
 FILES = re.findall(r"`(prices\.toml|burst\.toml|job\.yaml)`[^`]*?\n\n```\w+\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)

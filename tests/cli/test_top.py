@@ -9,6 +9,7 @@ import subprocess
 import sys
 import termios
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -20,17 +21,22 @@ from tests.conftest import TREE, AgentProcess
 KIND = "processes/carico-test-worker"
 
 
-@pytest.fixture
-def agent(tmp_path: Path, start_agent: Callable[..., AgentProcess]) -> Iterator[AgentProcess]:
-    """On a machine without containers, on which one command is a Pod."""
-    config, whose = tmp_path / "c.toml", str(os.getpid())  # other runs of this test have workers, too
+@pytest.fixture(scope="module")
+def agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentProcess]:
+    """On a machine without containers, on which one command is a Pod; for all tests here that only look."""
+    folder = tmp_path_factory.mktemp("agent")
+    config, whose = folder / "c.toml", str(os.getpid())  # other runs of this test have workers, too
     config.write_text(f'[processes]\ncommands = ["* carico-test-worker {whose}"]\n')
     command = [sys.executable, "-c", "input()", "carico-test-worker", whose]
     with subprocess.Popen(command, stdin=subprocess.PIPE) as worker:
-        process = start_agent("--config", str(config))
-        process.wait(lambda one: bool(one.status().get("kinds")))
-        yield process
-        worker.kill()
+        process = AgentProcess(folder, "--config", str(config))
+        try:
+            process.wait(lambda one: bool(one.status().get("kinds")))
+            yield process
+        finally:
+            worker.kill()
+            process.process.kill()
+            process.process.wait()
 
 
 def set_size(terminal: int, columns: int, rows: int) -> None:
@@ -122,12 +128,15 @@ def test_suspended_and_continued(top: TopInTerminal) -> None:
     assert not top.restored()
 
 
-def test_the_agent_stops(top: TopInTerminal, agent: AgentProcess) -> None:
-    top.until("q quit")
-    agent.stop()
-    top.until(LEAVE)
-    assert top.process.wait() == 1
-    assert top.restored()
+def test_the_agent_stops(start_agent: Callable[..., AgentProcess]) -> None:
+    process = start_agent()
+    process.wait()
+    with closing(TopInTerminal(process.socket)) as top:
+        top.until("q quit")
+        process.stop()
+        top.until(LEAVE)
+        assert top.process.wait() == 1
+        assert top.restored()
 
 
 def test_one_view(agent: AgentProcess, capsys: pytest.CaptureFixture[str]) -> None:

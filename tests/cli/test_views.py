@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from carico_agent.cli._screen import PodRates, PodRow, ScreenView, screen
+from carico_agent.cli._screen import PodRates, ScreenPod, ScreenView, screen
 from carico_agent.cli.events import describe as describe_event
 from carico_agent.cli.status import describe
 from carico_agent.publish.line import human_line
@@ -101,7 +101,7 @@ def test_a_fresh_node_says_that_it_learns() -> None:
     assert "the number is a guess" not in describe(MEASURED, 0.5)
 
 
-PODS = [PodRow("shop/web-1", "shop/web", 0.25, 9e6), PodRow("shop/a\x1b[2J", "shop/cache", None, None)]
+PODS = [ScreenPod("shop/web-1", "shop/web", 0.25, 9e6), ScreenPod("shop/a\x1b[2J", "shop/cache", None, None)]
 
 
 def test_top_fits_the_terminal() -> None:
@@ -142,7 +142,7 @@ def test_top_sorts(key: str, kinds: list[str]) -> None:
     ("key", "names"), [("a", ["n/b", "n/c", "n/a"]), ("m", ["n/c", "n/a", "n/b"]), ("n", ["n/a", "n/b", "n/c"])]
 )
 def test_top_sorts_pods(key: str, names: list[str]) -> None:
-    pods = [PodRow("n/a", "k", 0.1, 2e6), PodRow("n/b", "k", 0.9, 1e6), PodRow("n/c", "k", 0.5, 3e6)]
+    pods = [ScreenPod("n/a", "k", 0.1, 2e6), ScreenPod("n/b", "k", 0.9, 1e6), ScreenPod("n/c", "k", 0.5, 3e6)]
     lines = screen(ScreenView(STATUS, 0.5, pods=pods, sort=key), 120, 50)
     assert [line.split()[0] for line in lines if line.startswith("n/")] == names
 

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from dataclasses import replace
 from math import nan
 
 import pytest
@@ -55,6 +56,7 @@ def test_each_kind_has_its_own_number() -> None:
     assert e.low <= web.pod_capacity <= e.high
     assert {k.kind: k.pods for k in e.kinds} == {"shop/web": 3, "shop/cache": 2, "system": 2}
     assert next(k for k in e.kinds if k.kind == "system").arrivals == 0
+    assert m.estimate(kinds=False) == replace(e, kinds=())
 
 
 def test_an_unknown_kind_is_the_prior_and_learning() -> None:

@@ -134,3 +134,22 @@ def test_capacity_fits_exactly(vectors: tuple[np.ndarray, np.ndarray, np.ndarray
 def test_capacity_ignores_unknown_resources() -> None:
     assert capacity([float("nan"), 0.5], np.array([0.1, 0.1]), np.ones(2)) == (5.0, 1)
     assert capacity([float("nan")], np.array([0.1]), np.ones(1)) == (float("inf"), None)
+
+
+def second_moment(s: Subspace) -> np.ndarray:
+    return (s.u * s.sigma**2) @ s.u.T
+
+
+@given(pairs, st.floats(0.001, 0.999), st.sampled_from([None, 1, 2]))
+def test_samples_are_taken_in_like_a_batch(
+    pair: tuple[np.ndarray, np.ndarray], weight: float, rank: int | None
+) -> None:
+    for before in (Subspace.empty(pair[0].shape[0]), Subspace.of_batch(pair[0])):
+        rows, batch = pair[1].T.tolist(), pair[1]
+        whole, expected = before.take_samples(rows, weight), before.take(batch, weight)
+        np.testing.assert_allclose(second_moment(whole), second_moment(expected), atol=1e-12)
+        np.testing.assert_allclose(whole.sigma, expected.sigma, atol=1e-9)
+        np.testing.assert_allclose(whole.u.T @ whole.u, np.eye(whole.rank), atol=1e-9)
+        assert (whole.direction >= 0).all()
+        kept = before.take_samples(rows, weight, rank)
+        np.testing.assert_allclose(kept.sigma, whole.sigma[: kept.rank], atol=1e-12)

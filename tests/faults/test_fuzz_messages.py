@@ -49,7 +49,7 @@ def merge(one: Aggregator) -> None:
         one.render_kinds()
 
 
-def test_what_nodes_tell_an_aggregator() -> None:
+def test_what_nodes_send_to_an_aggregator() -> None:
     one, taken = server(), 0
     for number, raw in enumerate(damaged([contribution("a"), contribution("b")], most=1)):
         taken += not pb.View.FromString(one.exchange(raw, None)).rejected
@@ -71,7 +71,7 @@ def test_what_an_aggregator_tells_nodes() -> None:
     assert 100 < taken < CASES
 
 
-def test_what_aggregators_tell_each_other() -> None:
+def test_what_aggregators_send_each_other() -> None:
     one, other, taken = server(), server("other"), 0
     for number, raw in enumerate(damaged([other.ledger.partial("other").SerializeToString()], most=1)):
         with suppress(Rejected):

@@ -94,7 +94,7 @@ def test_full_disk(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None
                 filler.write(b"x" * 512)
                 filler.flush()
         answers = [agent.request("POST", "/v1/reservations", wish) for _ in range(3)]
-        assert answers[-1]["durable"] is False  # said, and still held in memory
+        assert answers[-1]["durable"] is False  # reported, and still held in memory
         assert len(agent.request("GET", "/v1/reservations")["reservations"]) == 4
         goes_on(process)
         assert [path.name for path in disk.iterdir() if path.name.startswith(".")] == []
@@ -191,9 +191,8 @@ def pod_path(number: int) -> str:
 def test_psi_switched_off(start_agent: Start, tmp_path: Path) -> None:
     fake = node_root(tmp_path)
     process = start_agent(*configured(tmp_path, f'[node]\nroot = "{fake.root}"\n[containerd]\nenabled = false\n'))
-    status = process.wait().status()
+    status = process.wait(lambda agent: agent.status()["usage"]["cpu"] is not None).status()
     assert "psi=1" in status["absent"]["cpu.pressure"]
-    assert status["usage"]["cpu"] is not None
     goes_on(process)
 
 
@@ -286,7 +285,7 @@ def start_limited(folder: Path, descriptors: int) -> AgentProcess:
     return process
 
 
-def test_a_client_of_a_stopped_agent_is_told(start_agent: Start) -> None:
+def test_a_client_of_a_stopped_agent_gets_an_error(start_agent: Start) -> None:
     process = start_agent()
     process.wait()
     process.stop(signal.SIGKILL)

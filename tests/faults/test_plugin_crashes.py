@@ -23,7 +23,8 @@ from carico_agent.plugin_host import cgroupfs
 from carico_agent.plugin_host import writer as writers
 from carico_agent.plugin_host.restore import restore_all
 from carico_agent.plugin_host.runner import Runner
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
+from carico_agent.plugin_host.write_rate import WriteLimits
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 from plugins import control_plane, cpu_pinning, memory_qos
 from plugins.conftest import FakeNode
 from tests.faults.damage import SEED

@@ -46,7 +46,7 @@ class Process:
         assert self.child.stdout is not None and self.child.stderr is not None
         self._log: list[str] = []
         self._logging = asyncio.create_task(self._read_log(self.child.stderr))
-        line = (await asyncio.wait_for(self.child.stdout.readline(), 30)).decode().split()
+        line = (await asyncio.wait_for(self.child.stdout.readline(), 60)).decode().split()
         if line[:1] != ["ready"]:
             await self.child.wait()
             await self._logging
@@ -85,8 +85,9 @@ async def aggregator(prefix: tuple[str, ...] = (), **settings: Any):
         await process.stop()
 
 
-async def until(check, seconds: float = 15.0, every: float = 0.05):
-    """Wait for `check()` (a function or a coroutine function) to give something true, and give it back."""
+async def until(check, seconds: float = 60.0, every: float = 0.05):
+    """Wait for `check()` (a function or a coroutine function) to give something true, and give it back. Only a hang
+    reaches the bound."""
     deadline = asyncio.get_running_loop().time() + seconds
     while True:
         value = check()

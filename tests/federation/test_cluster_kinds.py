@@ -12,9 +12,9 @@ from carico_agent.core import KindCost
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation import wire, wire_kinds
 from carico_agent.federation.aggregator import Aggregator
-from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, merge_all
+from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, merge_nodes
 from carico_agent.federation.contribution import Contribution, Rejected
-from carico_agent.federation.kinds import KindFit
+from carico_agent.federation.kinds import KindFit, ReportedKinds
 from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
@@ -24,6 +24,12 @@ TWO = ("cpu", "memory")
 NAN = float("nan")
 TRUTH = {"shop/web": (0.5, 2e8), "shop/cache": (0.1, 3e9), "batch/train": (4.0, 8e9)}
 """Cores and bytes of one Pod."""
+
+
+def merge_all(reports: list[ReportedKinds]) -> ClusterKinds:
+    """All steps of a merge at once."""
+    (result,) = [step for step in merge_nodes(reports) if step is not None]
+    return result
 
 
 def contribution(

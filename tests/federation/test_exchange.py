@@ -42,7 +42,7 @@ def kind(cost: float, pods: int = 5) -> KindCost:
     ],
 )
 def test_what_counts_as_a_change(before, after, changed):
-    assert moved(before, after, tolerance=0.01, ratio=cost_ratio(10)) is changed
+    assert moved(before, after, tolerance=0.01, nodes=10) is changed
 
 
 def test_a_large_cluster_sends_less():

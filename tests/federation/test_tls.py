@@ -112,14 +112,14 @@ async def test_a_certificate_speaks_for_its_own_name_only(authority):
         assert status["rejects"][0]["reason"] == "identity"
 
 
-async def test_strangers_and_plaintext_are_not_served(authority, tmp_path):
+async def test_foreigns_and_plaintext_are_not_served(authority, tmp_path):
     serving = authority.issue("agg", "agg")
     (tmp_path / "other").mkdir()
-    stranger = Authority(tmp_path / "other", "other").issue("node-a", "a")
-    stranger["tls_ca"] = serving["tls_ca"]
+    foreign = Authority(tmp_path / "other", "other").issue("node-a", "a")
+    foreign["tls_ca"] = serving["tls_ca"]
     async with (
         aggregator(**serving) as server,
-        client(fast(server.address, **stranger), "node-a", contributed(0.5)) as one,
+        client(fast(server.address, **foreign), "node-a", contributed(0.5)) as one,
         client(fast(server.address), "node-b", contributed(0.5)) as two,
     ):
         await until(lambda: "does not answer" in one.condition and "does not answer" in two.condition)

@@ -1,6 +1,6 @@
 """Ten nodes in one process: real NodePublishers over real HTTP, and a stand-in for what runs on the nodes.
 
-The stand-in does a kubelet's work: it starts Pods that are bound, ends them after a while, and tells the API server.
+The stand-in does a kubelet's work: it starts Pods that are bound, ends them after a while, and reports both.
 What a node can take changes every second: it goes up and down by `swing` Pods, each node at another time, and jitters
 by `wobble`. judge.py holds every binding against what the node had published at that moment.
 """
@@ -16,7 +16,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_writer import NodeConfig
+from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
@@ -42,7 +42,7 @@ class FakeNode:
     def counted(self) -> dict[str, bool]:
         return dict.fromkeys(self.running, True)
 
-    def tell(self) -> None:
+    def publish(self) -> None:
         """One status, as an agent's board would have it."""
         pods = len(self.running)
         capacity = max(0.0, self.slots - pods)
@@ -82,9 +82,9 @@ class Fleet:
         for name in self.nodes:
             await asyncio.to_thread(self.plane.admin.add_node, name)
         for node in self.nodes.values():
-            node.tell()
+            node.publish()
             self._tasks.append(asyncio.create_task(node.publisher.run()))
-        self._tasks += [asyncio.create_task(self._tell()), asyncio.create_task(self._kubelets())]
+        self._tasks += [asyncio.create_task(self._publish()), asyncio.create_task(self._kubelets())]
         while not all(node.publisher.writer.writes for node in self.nodes.values()):
             await asyncio.sleep(0.05)
         return self
@@ -97,14 +97,14 @@ class Fleet:
             await node.client.close()
         await self.admin.close()
 
-    async def _tell(self) -> None:
+    async def _publish(self) -> None:
         while True:
             await asyncio.sleep(1.0)
             for number, node in enumerate(self.nodes.values()):
                 phase = (time.monotonic() / SWING_S + number / len(self.nodes)) % 1.0
                 trend = self.swing * (4 * abs(phase - 0.5) - 1)
                 node.slots = max(1.0, self._slots + trend + random.uniform(-self.wobble, self.wobble))
-                node.tell()
+                node.publish()
 
     async def _kubelets(self) -> None:
         """Start what is bound."""
@@ -128,12 +128,12 @@ class Fleet:
         uid, name = pod["metadata"]["uid"], pod["metadata"]["name"]
         await asyncio.sleep(random.uniform(0.1, 1.0))
         node.running.add(uid)
-        node.tell()
+        node.publish()
         await self._phase(name, "Running")
         if self.work_s:
             await asyncio.sleep(random.uniform(0.5, 1.5) * self.work_s)
             node.running.discard(uid)
-            node.tell()
+            node.publish()
             await self._phase(name, "Succeeded")
             self.finished += 1
 

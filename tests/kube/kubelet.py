@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from lab.support import containerd
-from lab.support.control_plane import Plane, binaries, free_port, wait_for
+from lab.support.control_plane import Plane, binaries
+from lab.support.waiting import free_port, wait_for
 
 IMAGE = "localhost/busybox:1"
 

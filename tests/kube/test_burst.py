@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 import yaml
 
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.waiting import wait_for
 from lab.support.webhook import Webhook
 from tests.conftest import TREE
 from tests.kube.fleet import Fleet

@@ -25,7 +25,7 @@ from carico_agent.kube.lists import ListReader
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.supervise.backoff import Backoff
-from lab.support.control_plane import free_port
+from lab.support.waiting import free_port
 
 FAST = Backoff(first_s=0.01, factor=2.0, most_s=0.05)
 

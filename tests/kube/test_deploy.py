@@ -13,8 +13,10 @@ import pytest
 import yaml
 
 from carico_agent.settings import BadSettings, parse
-from lab.support.control_plane import Admin, ApiError, Plane, documents, wait_for
+from lab.support.control_plane import Plane, documents
 from lab.support.extender_process import ExtenderProcess
+from lab.support.kube_admin import Admin, AdminError
+from lab.support.waiting import wait_for
 from tests.conftest import TREE
 from tests.kube.schema import SCHEMAS, problems
 
@@ -78,7 +80,7 @@ def test_an_agent_writes_its_own_node_only(cluster: Plane) -> None:
     def refused(node: str) -> bool:
         try:
             agent.merge(f"/api/v1/nodes/{node}/status", patch)
-        except ApiError as error:
+        except AdminError as error:
             return "may write its own node only" in str(error)
         return False
 

@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
 from tests.kube.test_burst import extended
 from tests.kube.test_node import TRACE, published

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
+from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
 from tests.kube import kubelet as real
 from tests.kube.test_node import RESOURCE, amounts, annotations

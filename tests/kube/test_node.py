@@ -16,7 +16,8 @@ import pytest
 
 from carico_agent.cli import main
 from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
+from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
 from tests.kube.conftest import settle
 

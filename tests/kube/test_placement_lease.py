@@ -19,8 +19,8 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Claim, LeaseRecord, Offer, PlacementLeases, lease_record
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.node_writer import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
@@ -141,7 +141,7 @@ class Scene:
             await self.pause()
 
     async def bind_as_a_plain_scheduler(self, number: int) -> None:
-        """It believes what its watch told it, and counts its own Pods at once, as kube-scheduler does."""
+        """It believes its watch, and counts its own Pods at once, as kube-scheduler does."""
         for n in range(STEPS):
             self.pod(uid := f"{number}-{n}")
             await self.pause()

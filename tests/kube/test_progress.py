@@ -13,8 +13,9 @@ from carico_agent.kube.access import Access, from_kubeconfig
 from carico_agent.publish.status import WorkStatus
 from carico_agent.runtime.jobs import Jobs
 from carico_agent.runtime.pods import Pod
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
+from lab.support.waiting import wait_for
 from tests.kube.fleet import FakeNode
 from tests.kube.test_burst import extended
 
@@ -40,10 +41,10 @@ class JobNode(FakeNode):
             self._now_s += 1.0
             self._steps[uid] = done
             self.jobs.report(pods[uid], self._now_s, done, total)
-        self.tell()
+        self.publish()
 
-    def tell(self) -> None:
-        super().tell()
+    def publish(self) -> None:
+        super().publish()
         found = self.jobs.summary(self._now_s)
         work = WorkStatus(found.jobs, found.unknown, found.uncertain, found.total_s, found.longest_s)
         assert self.board.status is not None
@@ -57,7 +58,7 @@ async def nodes(plane: Plane, **slots: float) -> AsyncIterator[dict[str, JobNode
     tasks = []
     for name, node in made.items():
         await asyncio.to_thread(plane.admin.add_node, name)
-        node.tell()
+        node.publish()
         tasks.append(asyncio.create_task(node.publisher.run()))
     try:
         yield made

@@ -12,7 +12,8 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.expired import CALM_S, ExpiredNodes
-from lab.support.control_plane import Plane, wait_for
+from lab.support.control_plane import Plane
+from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
 from tests.kube.test_node import TRACE, amounts
 

@@ -5,7 +5,7 @@ import os
 import numpy as np
 import pytest
 
-from carico_agent.recommend.backtest import Row
+from carico_agent.recommend.backtest import BacktestRow
 from lab.backtest import best_ratio, recorded, run, table, verdict
 from lab.record import KINDS, read
 from lab.simulated import KINDS as SIMULATED
@@ -34,9 +34,9 @@ def test_simulated_series_are_positive_and_change(kind: str) -> None:
 
 
 def test_the_report_says_what_the_rows_say() -> None:
-    rows = [Row("vpa", 1, 9, 4, 100.0, 1, 0), Row("vpa", 2, 9, 2, 200.0, 1, 0)]
-    rows += [Row("walk", 1, 9, 4, 60.0, 1, 0), Row("walk", 2, 9, 2, 120.0, 1, 0)]
-    rows += [Row("arima", 1, 9, 4, 90.0, 1, 0), Row("arima", 2, 9, 2, 180.0, 1, 0)]
+    rows = [BacktestRow("vpa", 1, 9, 4, 100.0, 1, 0), BacktestRow("vpa", 2, 9, 2, 200.0, 1, 0)]
+    rows += [BacktestRow("walk", 1, 9, 4, 60.0, 1, 0), BacktestRow("walk", 2, 9, 2, 120.0, 1, 0)]
+    rows += [BacktestRow("arima", 1, 9, 4, 90.0, 1, 0), BacktestRow("arima", 2, 9, 2, 180.0, 1, 0)]
     assert best_ratio(rows) == ("walk", pytest.approx(0.6))
     result = "\n".join(verdict("here", {"memory": rows, "cpu": rows}))
     assert "walk needs 0.60 × vpa's excess" in result and "0.7 is reached" in result

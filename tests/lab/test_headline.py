@@ -7,15 +7,15 @@ from lab.sim.engine import Setup, run
 from lab.sim.fleet import AgentConfig, Faults
 from lab.sim.schedulers.carico import Carico, PaperCarico, nodes_to_find
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import HEAVY, LIGHT, PI, Job
+from lab.sim.workload import HEAVY, LIGHT, PI, PodBatch
 
 SMALL = Setup(nodes=5)
 
 
 def test_carico_is_between_the_requests_without_knowing_any() -> None:
-    job = [Job(PI, 200)]
+    job = [PodBatch(PI, 200)]
     mine = run(Carico(), job, 3, SMALL)
-    loose, tight = (run(Kube(), [Job(PI.asking(m), 200)], 3, SMALL) for m in (100, 1000))
+    loose, tight = (run(Kube(), [PodBatch(PI.asking(m), 200)], 3, SMALL) for m in (100, 1000))
     assert mine.pct_s().mean() < 0.4 * loose.pct_s().mean()
     assert mine.jct_s < 0.9 * tight.jct_s
     assert mine.overfill_s(7.97) == 0
@@ -23,18 +23,18 @@ def test_carico_is_between_the_requests_without_knowing_any() -> None:
 
 def test_a_silent_node_is_closed_and_the_others_carry_on() -> None:
     faults = Faults(silent=frozenset({2}))
-    r = run(Carico(AgentConfig(faults=faults)), [Job(PI, 60)], 3, SMALL)
+    r = run(Carico(AgentConfig(faults=faults)), [PodBatch(PI, 60)], 3, SMALL)
     assert r.finished and not (r.node == 2).any()
 
 
 def test_old_numbers_do_not_overfill() -> None:
     late = AgentConfig(faults=Faults(delay_s=30.0))
-    r = run(Carico(late), [Job(PI, 150)], 3, Setup(nodes=5, warm_s=40.0))
+    r = run(Carico(late), [PodBatch(PI, 150)], 3, Setup(nodes=5, warm_s=40.0))
     assert r.finished and r.overfill_s(7.97) == 0
 
 
 def test_heavy_unprofiled_pods_are_let_in_slowly() -> None:
-    jobs = [Job(LIGHT, 100, 0.0, 30.0), Job(HEAVY, 80, 30.0)]
+    jobs = [PodBatch(LIGHT, 100, 0.0, 30.0), PodBatch(HEAVY, 80, 30.0)]
     mine, paper = (run(make(), jobs, 4, Setup(nodes=4, rehearsal=(LIGHT,))) for make in (Carico, PaperCarico))
     assert excess(mine).sum() < 0.5 * excess(paper).sum()
 
@@ -53,7 +53,7 @@ def test_nodes_really_share_what_they_know() -> None:
     """An aggregator nobody speaks to gives the same run as none: it would pass for "federation changes nothing"."""
     setup = Setup(nodes=3, rehearsal=(PI,))
     alone, shared = (
-        run(PaperCarico(AgentConfig("paper-dual", None, aggregator=kind)), [Job(PI, 40)], 3, setup)
+        run(PaperCarico(AgentConfig("paper-dual", None, aggregator=kind)), [PodBatch(PI, 40)], 3, setup)
         for kind in (None, Queue)
     )
     fleet = shared.scheduler_object.fleet  # type: ignore[union-attr]

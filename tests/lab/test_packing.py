@@ -5,7 +5,7 @@ import json
 import pytest
 
 from lab.packing import main, simulate
-from lab.packing_table import Cell, measured, reference, report
+from lab.packing_table import TableCell, measured, reference, report
 
 CELLS = {(c.generator, c.d, c.a, c.policy): c for c in reference()}
 
@@ -46,7 +46,7 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_a_report_names_what_is_outside() -> None:
-    cells = [Cell(c.generator, c.d, c.a, c.policy, c.source, c.source, 0.1) for c in CELLS.values()]
-    cells[0] = Cell(cells[0].generator, cells[0].d, cells[0].a, cells[0].policy, 100.0, 101.0, 0.1)
+    cells = [TableCell(c.generator, c.d, c.a, c.policy, c.source, c.source, 0.1) for c in CELLS.values()]
+    cells[0] = TableCell(cells[0].generator, cells[0].d, cells[0].a, cells[0].policy, 100.0, 101.0, 0.1)
     text = report(cells, 100, 1)
     assert f"{len(cells) - 1} of {len(cells)} cells" in text and "(+10.0 σ)" in text

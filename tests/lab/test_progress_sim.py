@@ -24,10 +24,10 @@ from lab.progress.placers import (
     total_s,
 )
 from lab.progress.report import RESULTS, page
-from lab.progress.workers import THREADS, Job, Kind, Worker, shares
+from lab.progress.workers import THREADS, TrainingModel, Worker, WorkerJob, shares
 from lab.progress_sim import BIRNN, SCHEDULES, simulate, table
 
-SIX = Kind("six", 6, 60.0)
+SIX = TrainingModel("six", 6, 60.0)
 
 
 def test_the_fixed_schedule_of_the_document() -> None:
@@ -37,14 +37,14 @@ def test_the_fixed_schedule_of_the_document() -> None:
     assert run.contention == pytest.approx([1320.0] * 4, rel=0.01)
 
 
-def reported(*points: tuple[float, float], kind: Kind = SIX) -> Job:
+def reported(*points: tuple[float, float], kind: TrainingModel = SIX) -> WorkerJob:
     """A job that reported (time, done)."""
-    job = Job(kind, 0.0)
+    job = WorkerJob(kind, 0.0)
     job.reports.extend(Point(t, done, 0.0) for t, done in points)
     return job
 
 
-def worker(*jobs: Job) -> Worker:
+def worker(*jobs: WorkerJob) -> Worker:
     made = Worker(Random(1))
     made.jobs = list(jobs)
     return made
@@ -81,22 +81,22 @@ def test_literal_procon_by_hand() -> None:
     two = worker(reported((0, 1), (10, 2)), reported((0, 2), (10, 3)))
     one = worker(reported((0, 0), (1000, 1)))
     assert not is_below_limit(two)
-    assert procon([two, one], Job(SIX, 0.0), 0.0, Random(1)) == 1
+    assert procon([two, one], WorkerJob(SIX, 0.0), 0.0, Random(1)) == 1
 
 
 def test_its_flaw_and_the_mended_tie() -> None:
     """One job with a step left and one with five: both have c = 0. The literal one draws lots, the mended one none."""
     short, long = worker(reported((0, 4), (10, 5))), worker(reported((0, 0), (10, 1)))
-    drawn = {procon([long, short], Job(SIX, 0.0), 0.0, Random(seed)) for seed in range(20)}
+    drawn = {procon([long, short], WorkerJob(SIX, 0.0), 0.0, Random(seed)) for seed in range(20)}
     assert drawn == {0, 1}
-    assert {procon_ties([long, short], Job(SIX, 0.0), 0.0, Random(seed)) for seed in range(20)} == {1}
+    assert {procon_ties([long, short], WorkerJob(SIX, 0.0), 0.0, Random(seed)) for seed in range(20)} == {1}
 
 
 def test_a_worker_below_its_limit_is_taken_whatever_its_contention() -> None:
-    light = Kind("light", 6, 60.0, threads=2.0)
+    light = TrainingModel("light", 6, 60.0, threads=2.0)
     idle = worker(reported((0, 1), (10, 2), kind=light), reported((0, 1), (10, 2), kind=light))
     assert is_below_limit(idle)
-    assert procon([worker(reported((0, 4), (10, 5))), idle], Job(SIX, 0.0), 0.0, Random(1)) == 1
+    assert procon([worker(reported((0, 4), (10, 5))), idle], WorkerJob(SIX, 0.0), 0.0, Random(1)) == 1
 
 
 @given(st.lists(st.floats(0.1, 20.0), min_size=1, max_size=10))
@@ -110,7 +110,7 @@ def test_shares_are_fair_and_whole(wanted: list[float]) -> None:
 
 @given(st.lists(st.floats(10.0, 5000.0), min_size=1, max_size=6))
 def test_completion_times_in_closed_form_are_those_of_the_simulation(lefts: list[float]) -> None:
-    jobs = [Job(Kind("k", 10, left / THREADS), 0.0) for left in lefts]
+    jobs = [WorkerJob(TrainingModel("k", 10, left / THREADS), 0.0) for left in lefts]
     run = simulate(jobs, 1, PLACERS["least count"], 1)
     assert total_s(lefts) == pytest.approx(run.mean_s * len(jobs), rel=1e-6)
 
@@ -124,7 +124,7 @@ def test_work_is_neither_lost_nor_made() -> None:
 
 
 def test_reports_come_at_most_once_a_second_and_in_order() -> None:
-    one = worker(Job(BIRNN, 0.0))
+    one = worker(WorkerJob(BIRNN, 0.0))
     for now_s in (5.0, 9.5, 30.0, 100.0):
         one.advance(now_s)
         times = [point.t for point in one.jobs[0].reports]

@@ -14,10 +14,10 @@ from lab.experiments.headline import _table
 from lab.sim.engine import Setup, run
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import HEAVY, LIGHT, PI, Job
+from lab.sim.workload import HEAVY, LIGHT, PI, PodBatch
 
 s, small = Section("small"), Setup(nodes=4, rehearsal=(LIGHT,))
-jobs = [Job(LIGHT, 30, 0.0, 10.0), Job(HEAVY, 20, 10.0), Job(PI, 60)]
+jobs = [PodBatch(LIGHT, 30, 0.0, 10.0), PodBatch(HEAVY, 20, 10.0), PodBatch(PI, 60)]
 _table(s, {100: [run(Kube(), jobs, 7, small)]}, {m.name: [run(m(), jobs, 7, small)] for m in (Carico, PaperCarico)})
 for text in (s.text, scenarios.section(True).text, calibration.section(True).text):
     print("\\n".join(text))

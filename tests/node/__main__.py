@@ -1,6 +1,6 @@
 """Boots a virtual cgroup v2 node and runs guests there, one after the other: `python -m tests.node [GUEST.py …]`.
 
-Unless told otherwise: a new user's first minutes and the service (tests/service), then the plugins (tests/node).
+Unless files are named: a new user's first minutes and the service (tests/service), then the plugins (tests/node).
 
 The image is built once into ~/.cache/carico/node (or $CARICO_CACHE/node), the wheels are fetched once into the same
 place; each run starts from the same disk. No KVM, no network in the guest. Without QEMU or mmdebstrap it says

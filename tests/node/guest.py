@@ -391,7 +391,7 @@ def restores():
     check("after pip uninstall and kill -9: the zipapp has put the old values back", until(original, 60), now())
     sh("systemctl", "stop", "carico-agent", ok=False)
     kinds = [json.loads(line)["kind"] for line in JOURNAL.read_text().splitlines()]
-    check("the journal tells the whole story", {"intent", "applied", "closed"} <= set(kinds), f"{len(kinds)} lines")
+    check("the journal has every step", {"intent", "applied", "closed"} <= set(kinds), f"{len(kinds)} lines")
     remove("cache-keep", "keep-pinned")
 
 

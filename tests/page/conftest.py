@@ -6,11 +6,13 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from tests.conftest import TREE
+from tests.page.browser import errors, open_browser
 
 
 class Sample:
@@ -21,7 +23,7 @@ class Sample:
         self.process: subprocess.Popen[bytes] | None = None
 
     def start(self, *arguments: str) -> None:
-        command = [sys.executable, "-m", "tests.page.sample", self.socket, *arguments]
+        command = [sys.executable, "-m", "lab.support.sample_node", self.socket, *arguments]
         self.process = subprocess.Popen(command, cwd=TREE)
         client = AgentClient(self.socket)
         for _ in range(600):
@@ -67,3 +69,22 @@ def open_page() -> Iterator[OpenPage]:
     for process in started:
         process.kill()
         process.wait()
+
+
+@pytest.fixture(scope="session")
+def one_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
+        yield driver
+
+
+@pytest.fixture
+def browser(one_browser: Any) -> Any:
+    """A new tab with an empty console: screen size, scripts and what the page remembers belong to the tab."""
+    last = one_browser.current_window_handle
+    one_browser.switch_to.new_window("tab")
+    new = one_browser.current_window_handle
+    one_browser.switch_to.window(last)
+    one_browser.close()
+    one_browser.switch_to.window(new)
+    errors(one_browser)
+    return one_browser

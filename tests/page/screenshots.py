@@ -6,7 +6,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from tests.page.browser import missing, open_browser, screen, whole_page
+from lab.support.browser import missing, open_browser, screen, whole_page
 from tests.page.conftest import Sample
 
 
@@ -21,7 +21,7 @@ def take_node(folder: Path, work: Path) -> None:
 
 
 def take_cluster(folder: Path, work: Path) -> None:
-    command = [sys.executable, "-m", "tests.page.cluster_sample", "600", "0"]
+    command = [sys.executable, "-m", "lab.support.sample_cluster", "600", "0"]
     picture(command, folder / "cluster.png", work / "cluster", height=620)
 
 

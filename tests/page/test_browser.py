@@ -3,16 +3,16 @@
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lab.support.browser import errors, missing, open_browser, screen, serious_findings
+from lab.support.sample_node import HOSTILE
 from tests.conftest import AgentProcess
-from tests.page.browser import errors, missing, open_browser, screen, serious_findings
 from tests.page.conftest import OpenPage, Sample
-from tests.page.sample import HOSTILE
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 
@@ -24,12 +24,6 @@ new MutationObserver((_, watcher) => {
 }).observe(document, {subtree: true, childList: true, characterData: true});
 """
 """In the page before its own scripts: when the first number stood there, since the navigation began."""
-
-
-@pytest.fixture
-def browser(tmp_path: Path) -> Iterator[Any]:
-    with open_browser(tmp_path / "profile") as driver:
-        yield driver
 
 
 def wait(condition: Callable[[], Any], timeout_s: float = 60.0) -> Any:
@@ -83,6 +77,7 @@ def test_everything_is_shown(browser: Any, sample: Sample, open_page: OpenPage) 
     assert errors(browser) == []
 
 
+@pytest.mark.alone
 def test_the_first_number_comes_within_a_second(browser: Any, sample: Sample, open_page: OpenPage) -> None:
     """The best of five: what the page needs, not what a busy test machine adds."""
     sample.start()

@@ -1,4 +1,4 @@
-"""The cluster's page in a real Chromium, in front of an invented cluster (cluster_sample.py)."""
+"""The cluster's page in a real Chromium, in front of an invented cluster (lab/support/sample_cluster.py)."""
 
 import re
 import subprocess
@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from lab.support.browser import errors, missing, open_browser, screen, serious_findings
+from lab.support.sample_node import HOSTILE
 from tests.conftest import TREE
-from tests.page.browser import errors, missing, open_browser, screen, serious_findings
-from tests.page.sample import HOSTILE
 from tests.page.test_browser import text, wait
 
 pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
@@ -19,26 +19,12 @@ pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
 StartCluster = Callable[..., tuple[str, subprocess.Popen[str]]]
 
 
-@pytest.fixture(scope="module")
-def shared_browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    with open_browser(tmp_path_factory.mktemp("profile")) as driver:
-        yield driver
-
-
-@pytest.fixture
-def browser(shared_browser: Any) -> Any:
-    """On a blank page, with an empty console: the last test's page has asked its server until now."""
-    shared_browser.get("about:blank")
-    errors(shared_browser)
-    return shared_browser
-
-
 @pytest.fixture
 def start_cluster() -> Iterator[StartCluster]:
     started: list[subprocess.Popen[str]] = []
 
     def start(nodes: int, port: int = 0, *arguments: str) -> tuple[str, subprocess.Popen[str]]:
-        command = [sys.executable, "-m", "tests.page.cluster_sample", str(nodes), str(port), *arguments]
+        command = [sys.executable, "-m", "lab.support.sample_cluster", str(nodes), str(port), *arguments]
         process = subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, text=True)
         started.append(process)
         assert process.stdout is not None

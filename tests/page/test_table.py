@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 
 from carico_agent.page.table import plain_page
 from carico_agent.publish.status import Status, as_json
-from tests.page.sample import HOSTILE, SampleNode
+from lab.support.sample_node import HOSTILE, SampleNode
 
 
 class Tags(HTMLParser):

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 
-from carico_agent.plane.allocation import Component, Scheduler, calmer, split
+from carico_agent.plane.allocation import Component, SchedulerLoad, split
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.queueing import Load
 from carico_agent.plane.sizing import size
@@ -12,7 +12,7 @@ from carico_agent.plane.weights import ANSWERING, OTHERS, Throttled, adjusted
 
 API = Component(Load(6000, 60, 60), Curve.of([(0, 0.1), (1, 0.9), (4, 2.8), (20, 4)]))
 ETCD = Component(Load(9000, 30, 60), Curve.of([(0, 0), (8, 8)]))
-SCHEDULER = Scheduler(Load(600, 40, 60), pending=3000)
+SCHEDULER = SchedulerLoad(Load(600, 40, 60), pending=3000)
 
 
 def cost(a: float, e: float, s: float) -> float:
@@ -42,10 +42,6 @@ def test_one_component_alone_gets_what_answers_fastest() -> None:
 def test_without_enough_for_all_everybody_catches_up_equally_fast() -> None:
     (a, e), s = split([API, ETCD], SCHEDULER, 1.3, 0.999)
     assert (a, e, s) == pytest.approx((0.6, 0.3, 0.4))
-
-
-def test_other_requests_cost_as_much_each() -> None:
-    assert calmer(API, 3000).load == Load(3000, 30, 60)
 
 
 def test_throttling_moves_cores_and_weights() -> None:

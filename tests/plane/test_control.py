@@ -6,7 +6,7 @@ import pytest
 
 from carico_agent.plane.control import decide
 from carico_agent.plane.recommend import SeatRecommendation
-from carico_agent.plane.seats import NAME, SHARES, Levels, Ours, read_levels, spec_of
+from carico_agent.plane.seats import NAME, SHARES, Levels, ReserveObject, read_levels, spec_of
 from carico_agent.plane.shares import ServerSeats, least_seats, reserve_for, seats_of
 
 DEFAULTS = {
@@ -79,9 +79,9 @@ def test_shares_not_applied_yet_say_nothing() -> None:
     assert not known.known
 
 
-OURS = Ours("7", reserve_for(600, DEFAULTS, 20))
-FEW = Ours("7", 10)
-EDITED = Ours("7", 5, "somebody changed it")
+OURS = ReserveObject("7", reserve_for(600, DEFAULTS, 20))
+FEW = ReserveObject("7", 10)
+EDITED = ReserveObject("7", 5, "somebody changed it")
 
 
 @pytest.mark.parametrize(
@@ -139,7 +139,7 @@ def test_the_object_is_its_own_record(version: str) -> None:
         {"metadata": {"name": "exempt"}, "spec": {"type": "Exempt"}},
     ]
     found = read_levels([*others, item(99)], version)
-    assert found == Levels({"system": 30}, Ours("5", 99))
+    assert found == Levels({"system": 30}, ReserveObject("5", 99))
     assert found.all_shares == {"system": 30, NAME: 99}
     changed = item(99)
     changed["spec"]["limited"][key] = 7  # type: ignore[index]

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 import yaml
 
-from carico_agent.app.plane import address
+from carico_agent.app.plane import listen_address
 from carico_agent.cli import parser
 from carico_agent.settings import parse
 from tests.conftest import TREE
@@ -22,7 +22,7 @@ def test_configuration_and_arguments() -> None:
     config, deployment = documents("20-plane.yaml")
     settings = parse(tomllib.loads(config["data"]["config.toml"]))
     assert settings.plane.seats == "recommend", "writing is a decision of whoever installs it"
-    assert address(settings.plane.listen, settings.plane.allow_plaintext)[1] == 9760
+    assert listen_address(settings.plane.listen, settings.plane.allow_plaintext)[1] == 9760
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert parser().parse_args(container["args"]).serve
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
@@ -53,7 +53,7 @@ def test_kustomization_has_every_file() -> None:
 @pytest.mark.parametrize("listen", ["0.0.0.0:9760", "nonsense", "127.0.0.1", "127.0.0.1:x"])
 def test_addresses_that_are_refused(listen: str) -> None:
     with pytest.raises(ValueError, match=r"plane\.listen"):
-        address(listen)
+        listen_address(listen)
 
 
 def test_the_drop_in_names_the_unit() -> None:

@@ -19,7 +19,9 @@ import pytest
 from carico_agent.plane.exposition import read
 from carico_agent.plane.seats import NAME
 from carico_agent.plane.shares import seats_of
-from lab.support.control_plane import ApiError, Plane, binaries, free_port, running, wait_for
+from lab.support.control_plane import Plane, binaries, running
+from lab.support.kube_admin import AdminError
+from lab.support.waiting import free_port, wait_for
 from tests.conftest import TREE
 
 pytestmark = pytest.mark.kube
@@ -135,7 +137,7 @@ LIMIT = "apiserver_flowcontrol_request_concurrency_limit"
 def missing(plane: Plane, path: str) -> bool:
     try:
         plane.admin.get(path)
-    except ApiError as error:
+    except AdminError as error:
         assert error.status == 404
         return True
     return False

@@ -39,7 +39,7 @@ def test_in_words(table: Path, capsys) -> None:
     assert capsys.readouterr().out.startswith("seats 9, queue 24: a request takes 8.863 ms")
 
 
-def test_unsteady_is_said(table: Path, capsys) -> None:
+def test_unsteady_is_reported(table: Path, capsys) -> None:
     assert solve(table, "--json", cores="4") == 0
     caught = capsys.readouterr()
     result = json.loads(caught.out)
@@ -49,7 +49,7 @@ def test_unsteady_is_said(table: Path, capsys) -> None:
     assert "5 cores are needed, 4 can be used" in caught.err
 
 
-def test_a_table_without_its_beginning_is_said(tmp_path: Path, capsys) -> None:
+def test_a_table_without_its_beginning_is_reported(tmp_path: Path, capsys) -> None:
     (tmp_path / "late.csv").write_text("5,4\n9,8\n")
     assert solve(tmp_path / "late.csv") == 0
     assert "begins at x = 5" in capsys.readouterr().err

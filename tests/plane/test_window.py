@@ -76,7 +76,7 @@ def test_a_reset_is_unknown(old: Scrape, new: Scrape) -> None:
     assert between(old, new) is None
 
 
-def test_one_process_is_said() -> None:
+def test_one_process_is_reported() -> None:
     k3s = window(scheduler_schedule_attempts_total=5.0)
     assert one_process(k3s)
     assert not one_process(window())
@@ -117,7 +117,7 @@ def test_one_remedy(throttled, found, says: str) -> None:
 
 def test_nothing_to_say_without_metrics() -> None:
     seen = diagnose({}, {API: "no answer"}, {}, 2.0, "unknown", [])
-    assert seen.remedy == "nothing can be said: no answer"
+    assert seen.remedy == "not known: no answer"
 
 
 # ---- what follows from it

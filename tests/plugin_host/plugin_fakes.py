@@ -1,4 +1,4 @@
-"""A cgroup tree made of ordinary files, a kernel that can be told to fail, and a journal whose power can be cut."""
+"""A cgroup tree made of ordinary files, a kernel that fails on demand, and a journal whose power can be cut."""
 
 import os
 from collections.abc import Callable, Iterator
@@ -42,7 +42,7 @@ class Fuse:
 
     @contextmanager
     def point(self) -> Iterator[None]:
-        """A fault strikes before the deed or, `after`, when it is done but nobody was told."""
+        """A fault strikes before the deed or, `after`, when it is done but its caller does not know."""
         if self.left is None:
             yield
             return

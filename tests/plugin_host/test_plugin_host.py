@@ -149,7 +149,7 @@ def test_failures_are_backed_off_and_healing_ends_it():
     assert [runner.step() for _ in range(4)] == [1, 2, 4, 8]
     plugin.tick = lambda view, writer: None
     assert runner.step() == plugin.period_s and runner.state == "running"
-    assert (runner.failures, runner.ticks) == (4, 5)
+    assert (runner.counts.failures, runner.counts.ticks) == (4, 5)
 
 
 def test_a_failing_start_is_started_again():
@@ -171,7 +171,7 @@ def test_a_slow_tick_counts_as_failure():
     plugin = Plain(Nothing())
     plugin.tick = lambda view, writer: time.sleep(0.05)
     runner = Runner(plugin, None, view_of, deadline_s=0.01)
-    assert runner.step() > 1 and runner.overruns == 1 and "more than 0.01 s" in runner.detail
+    assert runner.step() > 1 and runner.counts.overruns == 1 and "more than 0.01 s" in runner.detail
 
 
 def test_a_hanging_plugin_delays_neither_others_nor_samples_nor_stop(tmp_path):
@@ -187,7 +187,7 @@ def test_a_hanging_plugin_delays_neither_others_nor_samples_nor_stop(tmp_path):
     sampling = threading.Thread(target=ticker.run)
     sampling.start()
     made.start()
-    eventually(lambda: made.runners["plain"].ticks > 5 and ticker.lateness.ticks > 20)
+    eventually(lambda: made.runners["plain"].counts.ticks > 5 and ticker.lateness.ticks > 20)
     row = made.overview()["plugins"][0]
     assert row["name"] == "hanging" and row["in_tick_s"] > 0 and row["ticks"] == 0
     assert made.answer("hanging", {"pod": "x"})["report"] == {}

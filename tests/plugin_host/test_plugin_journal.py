@@ -141,7 +141,7 @@ def test_restore_puts_back_what_is_ours_and_only_that(tmp_path):
     journal.close()
     (tmp_path / "foreign/memory.high").write_text("4096\n")
     (tmp_path / "already/memory.high").write_text("max\n")
-    (tmp_path / "reborn").rename(tmp_path / "grave")
+    (tmp_path / "reborn").rename(tmp_path / "removed")
     make_cgroup(tmp_path / "reborn", memory_high="8192")
     (tmp_path / "gone").rename(tmp_path / "grave2")
     done = {(r.entry.knob.cgroup.rpartition("/")[2], r.entry.knob.key): r.how for r in restore(path, kernel)}

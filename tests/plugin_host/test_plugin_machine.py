@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from carico_agent.plugin_api import Change
 from carico_agent.plugin_host import writer as writers
 from carico_agent.plugin_host.restore import restore_all
-from carico_agent.plugin_host.writer import CgroupWriter, WriteLimits
+from carico_agent.plugin_host.write_rate import WriteLimits
+from carico_agent.plugin_host.writer import CgroupWriter
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, make_cgroup, no_sync, value_of
 
@@ -48,13 +49,13 @@ class Agent(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="carico-machine-", dir=MEMORY))
-        self.tree, self.grave = self.folder / "cgroup", self.folder / "grave"
-        self.grave.mkdir()
+        self.tree, self.removed_folder = self.folder / "cgroup", self.folder / "removed"
+        self.removed_folder.mkdir()
         self.fuse, self.clock_s = Fuse(), 0.0
         self.kernel = FakeKernel(self.fuse)
         self.inodes: dict[str, int] = {}
         self.baseline: dict[tuple[str, str], str] = {}
-        self.buried: list[tuple[Path, dict[str, str]]] = []
+        self.removed: list[tuple[Path, dict[str, str]]] = []
 
     @initialize()
     def boot(self) -> None:
@@ -167,11 +168,11 @@ class Agent(RuleBasedStateMachine):
         group = os.path.relpath(knob.cgroup, self.tree)
         self.somebody_else_writes(group, knob.key, n)
 
-    @precondition(lambda self: self.buried)
+    @precondition(lambda self: self.removed)
     @rule(where=st.lists(st.tuples(groups, keys, st.integers(0, 2)), min_size=1, max_size=2))
     def a_wish_for_a_cgroup_that_was_reborn(self, where) -> None:
-        """The plugin has not noticed yet: it names the old inode, which lives on in the grave."""
-        old = self.buried[-1][0].stat().st_ino
+        """The plugin has not noticed yet: it names the old inode, which lives on among the removed ones."""
+        old = self.removed[-1][0].stat().st_ino
         outcomes = self.writer.write(
             "machine",
             [
@@ -185,9 +186,9 @@ class Agent(RuleBasedStateMachine):
     def die_and_be_reborn(self, group, ours) -> None:
         """Somebody may even give it, at birth, the very value that we had written."""
         for name in [g for g in GROUPS if g == group or g.startswith(group + "/")][::-1]:
-            grave = self.grave / f"{len(self.buried)}"
-            (self.tree / name).rename(grave)  # kept, so that its inode is not given out again
-            self.buried.append((grave, {key: value_of(grave, key) for key in OURS}))
+            gone = self.removed_folder / f"{len(self.removed)}"
+            (self.tree / name).rename(gone)  # kept, so that its inode is not given out again
+            self.removed.append((gone, {key: value_of(gone, key) for key in OURS}))
         for name in [g for g in GROUPS if g == group or g.startswith(group + "/")]:
             self._born(name, {key: values[0] for key, values in OURS.items()} if ours else {})
 
@@ -208,8 +209,8 @@ class Agent(RuleBasedStateMachine):
     def _check(self) -> None:
         for (group, key), wanted in self.baseline.items():
             assert value_of(self.tree / group, key) == wanted, (group, key)
-        for grave, values in self.buried:
-            assert {key: value_of(grave, key) for key in OURS} == values, "a dead cgroup was written"
+        for gone, values in self.removed:
+            assert {key: value_of(gone, key) for key in OURS} == values, "a dead cgroup was written"
 
     def teardown(self) -> None:
         if self.inodes:

@@ -3,12 +3,14 @@
 import ast
 import configparser
 import importlib
+import re
 from pathlib import Path
 
 import pytest
 from setuptools import find_packages
 
 from carico_agent.plugin_api import Plugin
+from carico_agent.plugin_host import knobs
 from carico_agent.settings import build
 
 from .sample import sample
@@ -48,6 +50,20 @@ def test_a_plugin_is_a_folder(name):
 def test_the_sample_configuration_is_printed_from_the_declaration(name):
     """To write it anew: python -m tests.plugin_host.sample NAME"""
     assert (ROOT / "plugins" / name / "config.toml").read_text() == sample(name)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_plugin_is_in_the_list_of_plugins(name):
+    assert f"| `{name}` |" in (ROOT / "docs/plugins.md").read_text()
+
+
+def test_the_manual_names_every_file_that_can_be_written():
+    (line,) = re.findall(
+        r"^Files that can be written: (.*)\.$", (ROOT / "plugins/template/README.md").read_text(), re.M
+    )
+    settings, actions = (set(part.split(", ")) for part in line.split("; once: "))
+    assert settings == {key for key in knobs.KNOBS if knobs.is_setting(key)}
+    assert actions == {key for key in knobs.KNOBS if knobs.is_action(key)}
 
 
 CODE = [path for path in (ROOT / "plugins").rglob("*.py") if not path.name.startswith(("test_", "conftest"))]

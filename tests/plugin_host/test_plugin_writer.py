@@ -8,7 +8,8 @@ import time
 import pytest
 
 from carico_agent.plugin_api import Change
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter, WriteLimits
+from carico_agent.plugin_host.write_rate import WriteLimits
+from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 from carico_agent.supervise.ticker import Ticker
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, make_cgroup, value_of
@@ -106,7 +107,7 @@ def test_refused_files_and_values(bench, key, value, why):
     assert state == "refused" and why in detail and bench.kernel.log == []
 
 
-def test_a_missing_controller_is_said(bench):
+def test_a_missing_controller_is_reported(bench):
     (bench.make("pod") / "memory.high").unlink()
     assert "controller is not enabled" in bench.write(("pod", "memory.high", "4096"))[0][1]
 
@@ -115,7 +116,7 @@ def test_a_reborn_cgroup_is_left_alone(bench):
     old = bench.make("pod")
     bench.write(("pod", "memory.high", "8192"))
     inode = bench.inodes["pod"]
-    old.rename(bench.folder / "grave")
+    old.rename(bench.folder / "removed")
     new = bench.make("pod")
     bench.inodes["pod"] = inode
     assert bench.states(("pod", "memory.high", "16384")) == ["gone"]
@@ -176,7 +177,7 @@ def test_what_somebody_else_wrote_is_theirs_from_then_on(bench, theirs):
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EIO, errno.EBUSY, errno.EINVAL])
-def test_a_failing_write_is_said_and_leaves_nothing_open(bench, number):
+def test_a_failing_write_is_reported_and_leaves_nothing_open(bench, number):
     pod = bench.make("pod")
     bench.kernel.fuse.arm(2, OSError(number, os.strerror(number)))  # after the look and the look again
     [(state, detail)] = bench.write(("pod", "memory.high", "8192"))
@@ -186,7 +187,7 @@ def test_a_failing_write_is_said_and_leaves_nothing_open(bench, number):
 
 def test_a_file_that_vanishes_while_we_write(bench):
     pod = bench.make("pod")
-    bench.kernel.hook = lambda *_: pod.rename(bench.folder / "grave")
+    bench.kernel.hook = lambda *_: pod.rename(bench.folder / "removed")
     assert bench.states(("pod", "memory.high", "8192")) == ["gone"]
     assert not bench.journal.entries
 
@@ -257,7 +258,7 @@ def test_after_stop_nothing_is_written(bench):
 
 
 class Hanging:
-    """A kernel that hangs in write until told to go on."""
+    """A kernel that hangs in write until it is released."""
 
     def __init__(self, bench, key="memory.high"):
         self.go, self.entered = threading.Event(), threading.Event()
@@ -313,6 +314,7 @@ def test_too_many_hanging_writes_hold_everything(tmp_path):
     eventually(lambda: not bench.writer._flying)
 
 
+@pytest.mark.alone
 def test_a_write_that_blocks_for_five_seconds_delays_no_sample(tmp_path):
     """A 10 Hz ticker, as the sampler's, beside a write that blocks for 5 s: every tick comes, none is late by it."""
     bench = Bench(tmp_path, WriteLimits(write_deadline_s=10.0, rewrite_after_s=0, min_step_ratio=0))

@@ -67,3 +67,18 @@ async def test_a_number_from_before_a_suspend_is_void(monkeypatch: pytest.Monkey
     assert not board.fresh
     assert board.age_s >= 3600
     assert boottime_s() >= 3600
+
+
+def test_a_status_is_made_once_and_only_if_somebody_reads_it() -> None:
+    board, made = StatusBoard(5.0), []
+
+    def make() -> Status:
+        made.append(board.sequence)
+        return Status(pods=board.sequence)
+
+    for _ in range(3):
+        board.publish(make)
+    assert made == [] and board.made.pods == 0
+    assert (board.status.pods, board.status.sequence, board.made.pods) == (3, 3, 3)
+    assert b'"pods":3' in board.encoded()
+    assert made == [3]

@@ -1,4 +1,4 @@
-"""What a node tells about kinds: in cores and bytes, bounded, without what is reserved."""
+"""What a node publishes about kinds: in cores and bytes, bounded, without what is reserved."""
 
 from math import nan
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carico_agent.recommend.backtest import Row, backtest, excess_at, ratio_to
+from carico_agent.recommend.backtest import BacktestRow, backtest, excess_at, ratio_to
 
 MIB = 2**20
 
@@ -12,7 +12,7 @@ def noisy(seed: int, n: int = 200) -> np.ndarray:
     return np.abs(np.random.default_rng(seed).normal(200, 20, n)) * MIB
 
 
-def rows_of(rows: list[Row], method: str) -> list[Row]:
+def rows_of(rows: list[BacktestRow], method: str) -> list[BacktestRow]:
     return [row for row in rows if row.method == method]
 
 
@@ -55,9 +55,9 @@ def test_what_cannot_be_fitted_is_counted() -> None:
 
 
 def test_equal_shortages() -> None:
-    rows = [Row("vpa", 1, 10, 4, 100.0, 1, 0), Row("vpa", 2, 10, 2, 200.0, 1, 0)]
-    rows += [Row("walk", 1, 10, 5, 20.0, 1, 0), Row("walk", 2, 10, 1, 100.0, 1, 0)]
-    rows += [Row("walk", 9, 10, 1, 500.0, 1, 0)]  # more safety that bought nothing does not count against it
+    rows = [BacktestRow("vpa", 1, 10, 4, 100.0, 1, 0), BacktestRow("vpa", 2, 10, 2, 200.0, 1, 0)]
+    rows += [BacktestRow("walk", 1, 10, 5, 20.0, 1, 0), BacktestRow("walk", 2, 10, 1, 100.0, 1, 0)]
+    rows += [BacktestRow("walk", 9, 10, 1, 500.0, 1, 0)]  # more safety that bought nothing does not count against it
     assert excess_at(rows, "walk", 3) == pytest.approx(60.0) and excess_at(rows, "walk", 9) == 20.0
     assert excess_at(rows, "walk", 0) is None
     assert ratio_to(rows, "walk") == pytest.approx((40 / 100 + 80 / 200) / 2)

@@ -51,7 +51,7 @@ async def rounds(expired: ExpiredNodes, count: int = 3) -> None:
         await expired.round(time.monotonic() + CALM_S + 5.0 * number)
 
 
-async def test_what_nobody_holds_is_taken_back_and_said_once() -> None:
+async def test_what_nobody_holds_is_taken_back_and_logged_once() -> None:
     server = Server()
     await rounds(await silent_node(server, 200.0))
     assert server.nodes["a"]["status"] == {"capacity": {RESOURCE: "2"}, "allocatable": {RESOURCE: "2"}}

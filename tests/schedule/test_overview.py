@@ -9,7 +9,7 @@ from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import overview
 from carico_agent.schedule.cluster import Cluster, PublishedNode
-from tests.page.cluster_sample import sample_cluster
+from lab.support.sample_cluster import sample_cluster
 
 WEB = {"shop/web": KindOnNode((0.5, 1e8, nan, nan), pods=2)}
 

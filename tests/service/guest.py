@@ -1,6 +1,6 @@
 """Runs inside a virtual machine with systemd, python3 and pip only: a new user's first minutes, and the service.
 
-/payload holds the wheel and what it needs: the guest has no network, so pip is told to look there (--no-index) and not
+/payload holds the wheel and what it needs: the guest has no network, so pip looks there (--no-index) and not
 at PyPI; and it does not compile, which takes minutes in an emulated machine. Prints a line per check; the last one is
 RESULT PASSED or RESULT FAILED.
 """
@@ -125,7 +125,7 @@ def first_minutes():
         agent.terminate()
         result = agent.communicate(timeout=120)[0]
     check(
-        "it ends when told to, and printed a line a second",
+        "it ends by SIGTERM, and printed a line a second",
         agent.returncode == 0 and "Pod-Capacity" in result,
         result.splitlines()[-1:],
     )
@@ -162,10 +162,10 @@ def service():
 def rights():
     code, result = sh(f"stat -c '%U:%G %a' {SOCKET}")
     check("the socket is the group's", result.strip() == "carico:carico 660", result)
-    sh("useradd -m -G carico friend; useradd -m stranger")
+    sh("useradd -m -G carico friend; useradd -m other")
     code, result = sh(f"su friend -c '{CARICO} status'")
     check("the group may ask", code == 0 and "room for" in result, result.splitlines()[:1])
-    check("others may not", sh(f"su stranger -c '{CARICO} status'")[0] == 1)
+    check("others may not", sh(f"su other -c '{CARICO} status'")[0] == 1)
     Path("/tmp/reload.py").write_text(
         "from carico_agent.client import AgentClient; AgentClient().request('POST', '/v1/reload')"
     )
@@ -289,8 +289,8 @@ def tuning():
     )
     code, result = sh(f"systemd-analyze security --no-pager {UNIT} | tail -1")
     check("exposure at most 1.9", code == 0 and float(result.split(":")[1].split()[0]) <= 1.9, result)
-    heard = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
-    check("containerd is heard", heard, ask().get("runtime"))
+    seen = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
+    check("containerd is watched", seen, ask().get("runtime"))
     CONFIG.write_text(TUNING + "[containerd]\nenabled = false\n")  # the Pod below is the tree's, not containerd's
     sh(f"systemctl restart {UNIT}")
     quiet = pod("sleep", "9999")

@@ -3,13 +3,14 @@
 import tomllib
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, get_args, get_type_hints
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent import settings
+from carico_agent.core.estimators import ESTIMATORS
 from carico_agent.settings.declare import field_docs
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
@@ -51,13 +52,13 @@ def test_every_setting_is_documented() -> None:
 
 
 @pytest.mark.parametrize("content", [b"[", b"\xff\xfe", b"a = ", b"[sampling]\n[sampling]\n"])
-def test_what_is_not_toml_is_said(content: bytes, tmp_path: Path) -> None:
+def test_what_is_not_toml_is_reported(content: bytes, tmp_path: Path) -> None:
     (tmp_path / "c.toml").write_bytes(content)
     with pytest.raises(settings.BadSettings, match="not TOML"):
         settings.load(tmp_path / "c.toml")
 
 
-def test_a_missing_file_is_said(tmp_path: Path) -> None:
+def test_a_missing_file_is_reported(tmp_path: Path) -> None:
     with pytest.raises(settings.BadSettings, match="No such file"):
         settings.load(tmp_path / "none.toml")
 
@@ -82,3 +83,8 @@ def test_any_table_is_parsed_or_refused(table: dict[str, Any]) -> None:
         settings.parse(table)
     except settings.BadSettings as bad:
         assert bad.errors
+
+
+def test_every_estimator_can_be_chosen() -> None:
+    """The names stand in the settings once more, so that reading a configuration does not load numpy."""
+    assert list(get_args(get_type_hints(settings.ModelSettings)["estimator"])) == list(ESTIMATORS)

@@ -32,7 +32,7 @@ def test_down_to_once_a_second_and_no_further() -> None:
     assert "50.0% of a core" in pace.why
 
 
-def test_each_reason_is_said() -> None:
+def test_each_reason_is_reported() -> None:
     for measured, word in [
         ({"cpu_ratio": 0.2}, "of a core"),
         ({"resident_bytes": 500e6}, "500 MB"),

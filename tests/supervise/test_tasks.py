@@ -17,7 +17,7 @@ async def until(condition) -> None:  # type: ignore[no-untyped-def]
             await asyncio.sleep(0.001)
 
 
-async def test_a_failing_task_is_restarted_and_said_once(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_failing_task_is_restarted_and_logged_once(caplog: pytest.LogCaptureFixture) -> None:
     supervisor, runs = Supervisor(SOON), 0
 
     async def fails() -> None:
@@ -44,7 +44,7 @@ async def test_a_failing_task_is_restarted_and_said_once(caplog: pytest.LogCaptu
     await supervisor.stop()
 
 
-async def test_healing_is_said_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_healing_is_logged_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("carico_agent.supervise.tasks.HEALED_AFTER_S", 0.05)
     supervisor, runs = Supervisor(SOON), 0
 
@@ -82,7 +82,7 @@ def test_guarded_calls_return_their_failure() -> None:
 
 def test_backoff_grows_is_bounded_and_jitters() -> None:
     exact = Backoff(first_s=0.5, factor=2, most_s=30, jitter_ratio=0)
-    assert exact.delays_s(8) == [0.5, 1, 2, 4, 8, 16, 30, 30]
+    assert [exact.delay_s(n) for n in range(1, 9)] == [0.5, 1, 2, 4, 8, 16, 30, 30]
     assert exact.delay_s(100_000) == 30
     jittered = {Backoff(jitter_ratio=0.2).delay_s(3) for _ in range(50)}
     assert all(2 * 0.8 <= delay <= 2 * 1.2 for delay in jittered)

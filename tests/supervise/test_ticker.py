@@ -82,3 +82,24 @@ def test_stop_is_prompt_even_with_a_long_period() -> None:
     thread.join(20)
     assert not thread.is_alive()
     ticker.stop()  # twice is fine
+
+
+def test_how_long_the_work_took_is_recorded() -> None:
+    done = threading.Event()
+    ticks = 0
+
+    def work(now_s: float) -> None:
+        nonlocal ticks
+        ticks += 1
+        if ticks == 2:
+            time.sleep(0.02)
+        if ticks == 5:
+            done.set()
+
+    ticker = Ticker(0.01, work)
+    thread = run(ticker)
+    assert done.wait(20)
+    ticker.stop()
+    thread.join(20)
+    assert sum(ticker.worked.counts) == ticks
+    assert ticker.worked.most_s >= 0.02

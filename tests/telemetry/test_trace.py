@@ -1,6 +1,6 @@
 import gzip
 import json
-from dataclasses import replace
+from dataclasses import fields, replace
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -32,6 +32,15 @@ def test_round_trip(tmp_path, name, rows):
     header, _ = read_trace(tmp_path / name)
     assert (header.node, header.cores, header.resources) == ("n1", 2, ("cpu", "memory"))
     assert as_rows(tmp_path / name) == rows
+
+
+def test_every_counter_of_a_reading_comes_back(tmp_path):
+    """Also one that was added after this test was written."""
+    counters = {field.name: 7 + n for n, field in enumerate(fields(Reading)) if field.type == int | None}
+    reading = Reading(1.0, **counters)
+    record(tmp_path / "a", [(reading, 1, False)])
+    assert as_rows(tmp_path / "a") == [(reading, 1, False)]
+    assert {field.name for field in fields(Reading)} - counters.keys() == {"t", "disks", "links", "lacks"}
 
 
 SECONDS = [(Reading(float(t) / 10, cores=2, cpu_total=t), 1, False) for t in range(100)]

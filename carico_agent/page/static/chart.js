@@ -1,7 +1,6 @@
 // A line chart over the last minutes as SVG: lines, a band, marks of container events, a cursor for pointer and keys.
 import { clock, known } from "./format.js";
 import { el, svg } from "./dom.js";
-import { SPAN_S } from "./timeline.js";
 
 const HEIGHT = 190, LEFT = 44, RIGHT = 8, TOP = 16, BOTTOM = 22;
 const GAP_S = 5; // a line is not drawn across a gap: nothing is known of that time
@@ -31,13 +30,13 @@ export class Chart {
   draw() {
     const width = this.svg.clientWidth;
     if (!this.timeline?.points.length || !width) return;
-    const { points, last_s } = this.timeline;
+    const { points, last_s, span_s } = this.timeline;
     this.width = width;
-    this.x = (t) => LEFT + (width - LEFT - RIGHT) * (1 - (last_s - t) / SPAN_S);
+    this.x = (t) => LEFT + (width - LEFT - RIGHT) * (1 - (last_s - t) / span_s);
     const lines = this.series(this.timeline);
     const top = ceiling(Math.max(this.least, this.#highest(points, lines)));
     this.y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(Math.max(value, 0), top) / top);
-    const parts = [...this.#grid(top, last_s), ...this.#marks()];
+    const parts = [...this.#grid(top), ...this.#marks()];
     if (this.band) parts.push(svg("path", { class: "band", d: this.#area(points) }));
     lines.forEach((line, i) => parts.push(svg("path", { class: `line l-${i}`, d: this.#line(points, line.of) })));
     parts.push(...this.#cursor());
@@ -54,15 +53,15 @@ export class Chart {
     return Math.max(line, Math.min(highest(points.map((point) => point[this.band[1]])), 2 * line));
   }
 
-  #grid(top, last_s) {
-    const parts = [];
+  #grid(top) {
+    const parts = [], { last_s, span_s } = this.timeline, minutes = span_s / 60;
     for (let i = 0; i <= 4; i++) {
       const value = (top * i) / 4, y = this.y(value);
       parts.push(svg("line", { class: "grid", x1: LEFT, x2: this.width - RIGHT, y1: y, y2: y }));
       parts.push(svg("text", { x: LEFT - 6, y: y + 4, "text-anchor": "end" }, this.format(value)));
     }
-    for (let minute = 0; minute <= 15; minute += 5) {
-      const anchor = minute === 0 ? "end" : minute === 15 ? "start" : "middle";
+    for (let minute = 0; minute <= minutes; minute += minutes > 5 ? 5 : 1) {
+      const anchor = minute === 0 ? "end" : minute === minutes ? "start" : "middle";
       const text = minute === 0 ? "now" : `${minute} min${this.width < 480 ? "" : " ago"}`;
       parts.push(svg("text", { x: this.x(last_s - 60 * minute), y: HEIGHT - 5, "text-anchor": anchor }, text));
     }
@@ -116,7 +115,7 @@ export class Chart {
 
   #describe(points, lines) {
     const now = lines.map((line) => `${line.name} ${this.#show(line.of(points.at(-1)))}`);
-    this.svg.setAttribute("aria-label", `${this.name}: ${now.join(", ")} now. Arrow keys move through the last 15 minutes; the table below has the numbers.`);
+    this.svg.setAttribute("aria-label", `${this.name}: ${now.join(", ")} now. Arrow keys move through the last minutes; the table below has the numbers.`);
     const names = lines.map((line) => line.name).join("|") + this.timeline.events.length;
     if (this.legend.dataset.names === names) return;
     this.legend.dataset.names = names;
@@ -131,8 +130,8 @@ export class Chart {
 
   #point(x) {
     if (!this.x || !this.timeline?.points.length) return;
-    const { points, last_s } = this.timeline;
-    const t = last_s - SPAN_S * (1 - (x - LEFT) / (this.width - LEFT - RIGHT));
+    const { points, last_s, span_s } = this.timeline;
+    const t = last_s - span_s * (1 - (x - LEFT) / (this.width - LEFT - RIGHT));
     this.#move(points.reduce((best, point) => (Math.abs(point.t - t) < Math.abs(best.t - t) ? point : best)).t);
   }
 

@@ -2,7 +2,7 @@
 import { amount, known, percent, resourceName, capital } from "./format.js";
 import { byId, el, fillTable, setText } from "./dom.js";
 
-const MOST_KINDS = 6; // colours that can be told apart; what is beyond them is one part
+const MOST_KINDS = 6; // colours that can be distinguished; what is beyond them is one part
 
 export function showRoom(status) {
   const names = topKinds(status);

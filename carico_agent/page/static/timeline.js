@@ -1,6 +1,7 @@
 // The last 15 minutes as points: from /v1/history when the page opens or was away, then one per status.
 
-export const SPAN_S = 900;
+const SPAN_S = 900;
+const SPANS_S = [120, 300, SPAN_S]; // of the charts: an agent that has just started fills them, too
 
 export class Timeline {
   points = []; // {t, pod_capacity, low, high, pods, usage: {resource: share}}
@@ -8,6 +9,12 @@ export class Timeline {
 
   get last_s() {
     return this.points.at(-1)?.t ?? 0;
+  }
+
+  // How much time the charts show: the least that holds all points.
+  get span_s() {
+    const seen_s = this.last_s - (this.points[0]?.t ?? this.last_s);
+    return SPANS_S.find((span_s) => seen_s <= span_s) ?? SPAN_S;
   }
 
   // Rows of /v1/history. What is older than they stays: after a restart the agent's own history is empty.

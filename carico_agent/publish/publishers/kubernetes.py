@@ -1,7 +1,8 @@
 """The node's number on its Node object: annotations for those who read them, an extended resource for everybody else.
 
-Three parts: a mirror of what the API server says (node_mirror.py), pure functions from status and held Pods to the
-offer (node_offer.py), and a writer (node_writer.py).
+Its parts: a mirror of what the API server says (node_mirror.py), the offer as pure functions of status and held Pods
+(node_offer.py), what would be written now (node_draft.py), why it should be (node_reasons.py, throttle.py), and the
+writer (node_writer.py).
 """
 
 import asyncio
@@ -17,8 +18,9 @@ from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.metrics import Family
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.identity import agent_identity
+from carico_agent.publish.node_draft import Counted, NodeConfig
 from carico_agent.publish.node_mirror import NodeMirror
-from carico_agent.publish.node_writer import Counted, NodeConfig, NodeWriter
+from carico_agent.publish.node_writer import NodeWriter
 from carico_agent.publish.own_lease import OwnLease
 from carico_agent.publish.pace import follow_size
 from carico_agent.publish.publisher import PublisherContext

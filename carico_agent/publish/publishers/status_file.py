@@ -32,7 +32,7 @@ class StatusFilePublisher:
         return self._context.settings().socket.status_file
 
     async def run(self) -> None:
-        async for _ in self._context.board.updates():
+        async for _ in self._context.board.sequences():
             if self._path:
                 await self._write(Path(self._path), self._context.board.encoded() + b"\n")
 

@@ -1,20 +1,20 @@
-"""What every simulated scheduler is: it hears (late) of starts and ends, and picks a node for a Pod."""
+"""What every simulated scheduler is: it sees starts and ends (late), and picks a node for a Pod."""
 
 from abc import ABC, abstractmethod
 from typing import ClassVar
 
 import numpy as np
 
-from lab.sim.cluster import Cluster
-from lab.sim.workload import Kind
+from lab.sim.cluster import SimulatedCluster
+from lab.sim.workload import SimulatedKind
 
 
-class Scheduler(ABC):
-    """One run's scheduler. `begin` once, `tick` every 100 ms, `pick` per Pod; the rest is what the API server tells."""
+class SimulatedScheduler(ABC):
+    """One run's scheduler. `begin` once, `tick` every 100 ms, `pick` per Pod; the rest comes from the API server."""
 
     name: ClassVar[str]
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         self.cluster, self.kinds, self.rng = cluster, kinds, rng
 
     def tick(self) -> None:

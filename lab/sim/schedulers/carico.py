@@ -14,10 +14,10 @@ from carico_agent.schedule.placement.lifecycle import PodEvent
 from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.policy import Policy
-from lab.sim.cluster import Cluster
+from lab.sim.cluster import SimulatedCluster
 from lab.sim.fleet import AgentConfig, Fleet
-from lab.sim.schedulers.base import Scheduler
-from lab.sim.workload import Kind
+from lab.sim.schedulers.base import SimulatedScheduler
+from lab.sim.workload import SimulatedKind
 
 FEW_NODES = 100
 """Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
@@ -31,20 +31,20 @@ def nodes_to_find(n: int) -> int:
     return n if n <= FEW_NODES else max(FEW_NODES, n * max(5, 50 - n // 125) // 100)
 
 
-class Extended(Scheduler):
+class Extended(SimulatedScheduler):
     """kube-scheduler with our extender: filter, prioritize, ties at random. What it counts is up to the subclass."""
 
     def __init__(self, agents: AgentConfig, policy: Policy[Any] | None = None) -> None:
         self.agents, self.policy = agents, policy or PodCapacity()
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         self.states = [NodeState(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
         self.table, self.ledger = NodeTable(cluster.n), Ledger()
         for state in self.states:
             self.table.put(state)
         names = [self.template(kind) for kind in kinds]
-        self.fleet = Fleet(cluster, self.agents, names, self.hear)
+        self.fleet = Fleet(cluster, self.agents, names, self.on_published)
         self._from = 0
         self._pods = [PendingPod("", name) for name in names]
         self._costs = ClusterCosts()
@@ -56,7 +56,7 @@ class Extended(Scheduler):
     def prior_slots(self) -> float:
         return inf
 
-    def template(self, kind: Kind) -> str:
+    def template(self, kind: SimulatedKind) -> str:
         """The name under which Pods of this kind are known."""
         return kind.name
 
@@ -72,7 +72,7 @@ class Extended(Scheduler):
                     self._pods[number] = replace(pod, elsewhere=cost)
                     self._open[number] = True
 
-    def hear(self, node: int, value: float, published_s: float, ttl_s: float, kinds: NodeKinds | None) -> None:
+    def on_published(self, node: int, value: float, published_s: float, ttl_s: float, kinds: NodeKinds | None) -> None:
         state = self.states[node]
         state.slots, state.published_s, state.ttl_s, state.kinds = value, published_s, ttl_s, kinds
         self._costs.put(state.name, kinds)

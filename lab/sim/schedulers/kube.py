@@ -2,16 +2,16 @@
 
 import numpy as np
 
-from lab.sim.cluster import Cluster
-from lab.sim.schedulers.base import Scheduler
-from lab.sim.workload import Kind
+from lab.sim.cluster import SimulatedCluster
+from lab.sim.schedulers.base import SimulatedScheduler
+from lab.sim.workload import SimulatedKind
 
 MOST_PODS = 110
 DEFAULT_MCPU, DEFAULT_MIB = 100, 200
 """What scoring assumes of a Pod that asks for nothing (schedutil.DefaultMilliCPURequest, DefaultMemoryRequest)."""
 
 
-class Kube(Scheduler):
+class Kube(SimulatedScheduler):
     """`system_mcpu` is what the node's own Pods request. 0: in the paper 100m let 40 Pods onto a node of 4000m."""
 
     name = "kube-scheduler"
@@ -19,7 +19,7 @@ class Kube(Scheduler):
     def __init__(self, system_mcpu: float = 0.0) -> None:
         self.system_mcpu = system_mcpu
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         self.size = np.array([cluster.cores * 1000.0, cluster.memory_mib])
         self.used = np.zeros((2, cluster.n))  # for fitting

@@ -3,10 +3,10 @@
 import numpy as np
 
 from lab.sim.cluster import RUNNING, STARTING
-from lab.sim.schedulers.base import Scheduler
+from lab.sim.schedulers.base import SimulatedScheduler
 
 
-class Oracle(Scheduler):
+class Oracle(SimulatedScheduler):
     """Binds a Pod so that it starts the moment its cores become free; prefers the node with most free cores then."""
 
     name = "oracle"

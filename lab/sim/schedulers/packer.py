@@ -8,10 +8,10 @@ from carico_agent.schedule.nodes import PendingPod
 from carico_agent.schedule.placement.lifecycle import PodEvent
 from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.policy import Policy
-from lab.sim.cluster import Cluster
+from lab.sim.cluster import SimulatedCluster
 from lab.sim.schedulers.carico import Carico
 from lab.sim.schedulers.kube import DEFAULT_MCPU, DEFAULT_MIB
-from lab.sim.workload import Kind
+from lab.sim.workload import SimulatedKind
 
 MIB = 1024.0**2
 
@@ -23,7 +23,7 @@ class Packer(Carico):
         super().__init__(policy=policy)
         self.name = policy.name  # type: ignore[misc]
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         for state, cores, mib in zip(self.states, cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True):
             state.cpu, state.memory, state.prior_slots = cores, mib * MIB, 2.0 * cores

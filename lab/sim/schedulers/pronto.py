@@ -2,10 +2,10 @@
 
 import numpy as np
 
-from lab.sim.cluster import Cluster
-from lab.sim.schedulers.base import Scheduler
+from lab.sim.cluster import SimulatedCluster
+from lab.sim.schedulers.base import SimulatedScheduler
 from lab.sim.schedulers.kube import MOST_PODS
-from lab.sim.workload import Kind
+from lab.sim.workload import SimulatedKind
 
 WINDOW = 50
 FORGET = 0.9
@@ -13,12 +13,12 @@ DEVIATIONS = 2.0
 THRESHOLD = 0.5
 
 
-class Pronto(Scheduler):
+class Pronto(SimulatedScheduler):
     """Random among nodes that do not reject. The signal knows nothing of Pods on their way."""
 
     name = "PRONTO"
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         n = cluster.n
         self.mean = np.zeros((n, 3))

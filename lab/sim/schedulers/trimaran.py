@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from lab.sim.cluster import Cluster
+from lab.sim.cluster import SimulatedCluster
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import Kind
+from lab.sim.workload import SimulatedKind
 
 TARGET = 40.0
 MULTIPLIER = 1.5
@@ -20,7 +20,7 @@ class TargetLoadPacking(Kube):
         super().__init__()
         self.period_s = period_s
 
-    def begin(self, cluster: Cluster, kinds: list[Kind], rng: np.random.Generator) -> None:
+    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         self.load = np.zeros(cluster.n)  # by the last fetch [% of the node]
         self.expected = np.zeros(cluster.n)  # Pods assigned since, by their requests [% of the node]

@@ -17,8 +17,8 @@ from carico_agent.net.metrics import render
 from carico_agent.net.times import parse_rfc3339, rfc3339
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.identity import agent_identity
+from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.node_writer import NodeConfig
 from carico_agent.publish.publishers.kubernetes import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
@@ -62,7 +62,7 @@ class Bench:
         self.publisher.mirror.pods_synced.set()
         self.publisher.mirror.change_node(False, NodeFacts("a"))
 
-    def tell(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
+    def publish(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
         slots = None if capacity is None else capacity + pods
         self.board.publish(
             Status(
@@ -94,7 +94,7 @@ class Bench:
         self.publisher.mirror.change_pod(True, facts({"metadata": {"uid": uid}}))
 
     async def step(self, seconds: float = 0.0, silent: bool = False) -> str | None:
-        """Time passes, the agent goes on telling the same unless it is silent; why it was written, if it was."""
+        """Time passes, the agent goes on publishing the same unless it is silent; why it was written, if it was."""
         self.now_s += seconds
         if not silent:
             self.board.publish(self.board.status)
@@ -127,37 +127,37 @@ class Bench:
 
 async def test_a_bound_pod_that_has_not_started_makes_no_new_places() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     assert await bench.step() == "first"
     assert bench.amount == 8
     bench.bind(*"12345678")  # the scheduler fills it; none has started
     assert await bench.step(6) is None
     bench.counted = dict.fromkeys("1234", True)  # half of them run
-    bench.tell(4.4, pods=4)
+    bench.publish(4.4, pods=4)
     assert await bench.step(6) is None
     bench.counted = dict.fromkeys("12345678", True)
-    bench.tell(0.4, pods=8)
+    bench.publish(0.4, pods=8)
     assert await bench.step(6) is None
     bench.end("1")
     bench.counted.pop("1")
-    bench.tell(1.4, pods=7)
+    bench.publish(1.4, pods=7)
     assert await bench.step(6) is None
     assert bench.amount == 8
 
 
 async def test_never_below_what_is_held() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     bench.bind("1", "2", "3", places=2)
     bench.counted = dict.fromkeys("123", True)
-    bench.tell(0.0, pods=3)  # overloaded: nothing is left, and slots are below what is held
+    bench.publish(0.0, pods=3)  # overloaded: nothing is left, and slots are below what is held
     assert await bench.step(6)
     assert bench.amount == 6
     assert bench.annotations["carico.dev/pod-capacity"] == "0.00"
     bench.end("2")
     bench.counted.pop("2")
-    bench.tell(0.0, pods=2)
+    bench.publish(0.0, pods=2)
     await bench.step(6)
     assert bench.amount == 4
 
@@ -168,7 +168,7 @@ async def test_pods_that_hold_nothing_take_places_too() -> None:
     bench.publisher.mirror.list_pods(
         [facts({"metadata": {"uid": uid}, "spec": {"nodeName": "a"}}) for uid in bench.counted]
     )
-    bench.tell(5.2, pods=3)  # one is known to the API server, two are not (ctr, a replay)
+    bench.publish(5.2, pods=3)  # one is known to the API server, two are not (ctr, a replay)
     await bench.step()
     assert bench.amount == 5
     status = json.loads(bench.annotations["carico.dev/status"])
@@ -181,15 +181,15 @@ async def test_a_number_that_jumps_publishes_its_low_side() -> None:
     bench = Bench(min_interval_s=1.0)
     written = []
     for second in range(60):
-        bench.tell((8.4, 11.4, 5.4)[second % 3])
+        bench.publish((8.4, 11.4, 5.4)[second % 3])
         await bench.step(1)
         written.append(bench.amount)
     assert set(written[3:]) == {5}
     for second in range(10):
-        bench.tell(9.4)
+        bench.publish(9.4)
         await bench.step(1)
         assert bench.amount == (5 if second < 2 else 9)
-    bench.tell(4.4)
+    bench.publish(4.4)
     await bench.step(1)
     assert bench.amount == 4
 
@@ -198,27 +198,27 @@ async def test_an_end_that_the_server_knows_first_is_no_dip() -> None:
     bench = Bench(min_interval_s=1.0)
     bench.bind("1", "2")
     bench.counted = dict.fromkeys("12", True)
-    bench.tell(6.4, pods=2)
+    bench.publish(6.4, pods=2)
     await bench.step()
     bench.end("1")  # here it is still counted, and in Pod-Capacity
     await bench.step(1)
     assert bench.amount == 8
     bench.counted.pop("1")
-    bench.tell(7.4, pods=1)
+    bench.publish(7.4, pods=1)
     await bench.step(1)
     assert bench.amount == 8
 
 
 async def test_stale_is_withdrawn() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     bench.bind("1")
     assert await bench.step(5.5, silent=True) == "slots 8 -> unknown"  # the board's TTL is 5 s
     assert bench.amount == 1
     assert bench.annotations["carico.dev/slots"] is None
     assert json.loads(bench.annotations["carico.dev/status"])["mode"] == "stale"
-    bench.tell(8.4)
+    bench.publish(8.4)
     assert await bench.step(0.1) is None
     assert await bench.step(5.0) == "slots unknown -> 8"
 
@@ -227,12 +227,12 @@ async def test_without_a_lease_quiet_is_once_a_minute_and_noise_at_most_every_fi
     bench = Bench()
     writes = 0
     for second in range(600):
-        bench.tell(8.0 + 0.05 * (-1) ** second)
+        bench.publish(8.0 + 0.05 * (-1) ** second)
         writes += bool(await bench.step(1))
     assert writes <= 11
     bench, writes = Bench(), 0
     for second in range(600):
-        bench.tell(20.0 * (second % 2))
+        bench.publish(20.0 * (second % 2))
         writes += bool(await bench.step(1))
     assert writes <= 121 + 6  # and what falls took in advance
 
@@ -240,7 +240,7 @@ async def test_without_a_lease_quiet_is_once_a_minute_and_noise_at_most_every_fi
 async def test_a_quiet_node_writes_its_lease_and_not_its_node() -> None:
     bench = Bench(lease=True)
     for second in range(599):
-        bench.tell(8.0 + 0.05 * (-1) ** second)
+        bench.publish(8.0 + 0.05 * (-1) ** second)
         await bench.step(1)
     assert (len(bench.client.patches), bench.publisher.lease.writes) == (1, 2 + 9)
     spec = bench.server.leases["a"]["spec"]
@@ -253,10 +253,10 @@ async def test_a_quiet_node_writes_its_lease_and_not_its_node() -> None:
 async def test_a_fall_is_written_at_once_however_large_the_cluster() -> None:
     bench = Bench(lease=True)
     bench.publisher.writer.size(5000)
-    bench.tell(9.4)
+    bench.publish(9.4)
     await bench.step()
     for slots in (8.4, 7.4, 6.4, 5.4, 4.4, 3.4):
-        bench.tell(slots)
+        bench.publish(slots)
         await bench.step(1)
         assert bench.amount == int(slots)
         assert lease_record(bench.server.leases["a"]).offered == Offer(int(slots), int(slots))
@@ -265,11 +265,11 @@ async def test_a_fall_is_written_at_once_however_large_the_cluster() -> None:
 async def test_a_rise_waits_for_the_clusters_pace_and_must_have_held() -> None:
     bench = Bench(lease=True)
     bench.publisher.writer.size(5000)
-    bench.tell(5.4)
+    bench.publish(5.4)
     await bench.step()
     rose = []
     for second in range(1, 400):
-        bench.tell(9.4 if second % 100 > 60 else 7.4)
+        bench.publish(9.4 if second % 100 > 60 else 7.4)
         if await bench.step(1):
             rose.append((second, bench.amount))
     assert rose == [(60, 7)]  # 9 holds for 40 s at a time
@@ -277,14 +277,14 @@ async def test_a_rise_waits_for_the_clusters_pace_and_must_have_held() -> None:
 
 async def test_a_number_that_cannot_be_corrected_gets_no_heartbeats() -> None:
     bench = Bench(lease=True)
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     bench.client.error = Refused(403, "missing right: x")
-    bench.tell(3.4)
+    bench.publish(3.4)
     await bench.step(1)
     before = bench.publisher.lease.writes
     for _ in range(20):
-        bench.publisher.writer.retry_at_s = bench.now_s + 100.0
+        bench.publisher.writer.retries.at_s = bench.now_s + 100.0
         assert not bench.publisher.writer.renewal_due()
         bench.now_s += 30.0
     assert bench.publisher.lease.writes == before
@@ -328,7 +328,7 @@ async def test_the_second_agent_of_a_node_notices_the_first(age_s: float) -> Non
     await leases.offer("a", Offer(8, 8), 150.0, [], "another")
     bench.server.leases["a"]["spec"]["renewTime"] = rfc3339(time.time() - age_s, "microseconds")
     assert await bench.publisher.lease.other_agent() == ("another" if age_s < 150 else "")
-    bench.tell(8.4)
+    bench.publish(8.4)
     running = asyncio.create_task(bench.publisher.writer.run())
     bench.publisher.mirror.node_synced.set()
     async with asyncio.timeout(20):
@@ -338,9 +338,9 @@ async def test_the_second_agent_of_a_node_notices_the_first(age_s: float) -> Non
     assert bool(bench.client.patches) == (age_s > 150)
 
 
-async def test_a_clock_that_is_off_is_said() -> None:
+async def test_a_clock_that_is_off_is_reported() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     assert bench.publisher.condition == "published"
     bench.client.clock_skew_s = -40.0
@@ -350,7 +350,7 @@ async def test_a_clock_that_is_off_is_said() -> None:
 
 async def test_an_agent_is_not_in_its_own_way() -> None:
     bench = Bench(lease=True)
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     assert await bench.publisher.lease.other_agent() == ""
     await bench.publisher.writer.withdraw()
@@ -367,7 +367,7 @@ def test_an_identity_survives_a_restart_and_a_damaged_file(tmp_path: Path) -> No
 
 async def test_foreign_writes_are_answered() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     mine = bench.annotations["carico.dev/status"]
     for foreign in (
@@ -386,7 +386,7 @@ async def test_foreign_writes_are_answered() -> None:
 async def test_without_the_right_to_see_pods_only_annotations_are_published() -> None:
     bench = Bench()
     bench.publisher.mirror.pods_synced.clear()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     assert "status" not in bench.client.patches[0]
     assert json.loads(bench.annotations["carico.dev/status"])["places"] is None
@@ -395,11 +395,11 @@ async def test_without_the_right_to_see_pods_only_annotations_are_published() ->
 async def test_a_refused_write_is_tried_less_and_less_often(caplog: pytest.LogCaptureFixture) -> None:
     bench = Bench()
     bench.client.error = Refused(403, "missing right: x")
-    bench.tell(8.4)
+    bench.publish(8.4)
     delays = []
     for _ in range(8):
         await bench.step()
-        delays.append(bench.publisher.writer.retry_at_s - bench.now_s)
+        delays.append(bench.publisher.writer.retries.at_s - bench.now_s)
     assert 0.8 <= delays[0] <= 1.2
     assert 48 <= delays[-1] <= 72
     assert [record.message for record in caplog.records] == ["Kubernetes node a: missing right: x"]
@@ -408,7 +408,7 @@ async def test_a_refused_write_is_tried_less_and_less_often(caplog: pytest.LogCa
 
 async def test_the_servers_return_is_answered_at_once() -> None:
     bench = Bench()
-    bench.tell(8.4)
+    bench.publish(8.4)
     await bench.step()
     bench.publisher.health.bad("/api/v1/nodes", Unreachable("gone"))
     assert await bench.step(30) is None

@@ -80,7 +80,8 @@ def longest_task_cpu_ms(driver: Any) -> float:
     machine is not in it. The main thread is the one that fires animation frames. NaN: the trace has no such task."""
     messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
     events = [one["params"] for one in messages if one["method"] == "Tracing.dataCollected"]
-    main = {(one["pid"], one["tid"]) for one in events if one.get("name") == "FireAnimationFrame"}
+    frames = ("FireAnimationFrame", "AnimationFrame")  # by which a main thread is known: older and newer Chromium
+    main = {(one["pid"], one["tid"]) for one in events if one.get("name") in frames}
     tasks = [one for one in events if one.get("name", "").endswith("RunTask") and (one["pid"], one["tid"]) in main]
     return max((one["tdur"] / 1000.0 for one in tasks if "tdur" in one), default=nan)
 

@@ -1,7 +1,7 @@
 """How fast 90 waiting Jobs move between two real control planes, how many requests each takes, and how soon the
 service and `carico burst status` say that a target does not answer (killed, and stopped as a process).
 
-    python -m lab.bench_burst [--jobs N] [--write]
+    python -m lab.bench.burst [--jobs N] [--write]
 
 Needs the control plane of `make test-kube`. From the start of `carico burst` (its watches included) to the release of
 the last copy; requests are counted by the service itself, events included.
@@ -17,11 +17,11 @@ import tempfile
 import time
 from pathlib import Path
 
-from lab.support.control_plane import wait_for
-from tests.burst.daemon import BurstProcess
-from tests.burst.planes import BurstPlane, job_body, two_planes
-from tests.burst.test_crashes import Scene
-from tests.conftest import TREE
+from lab.support import TREE
+from lab.support.burst_planes import BurstPlane, job_body, two_planes
+from lab.support.burst_process import BurstProcess
+from lab.support.burst_scene import Scene
+from lab.support.waiting import wait_for
 
 RESULTS = TREE / "lab/results/burst_bench.json"
 

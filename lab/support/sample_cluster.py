@@ -1,6 +1,6 @@
 """The cluster's page in front of an invented cluster: the extender's own tables and the real server, no API server.
 
-`python -m tests.page.cluster_sample NODES PORT [--hostile]` prints its address and serves until it is terminated.
+`python -m lab.support.sample_cluster NODES PORT [--hostile]` prints its address and serves until it is terminated.
 Every second a twentieth of the nodes publishes again. One node of twenty is stale, one of fifty never publishes.
 """
 
@@ -18,7 +18,7 @@ from carico_agent.kube.pods import PodFacts
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.schedule.cluster import Cluster, PublishedNode
 from carico_agent.settings import ClusterPageSettings
-from tests.page.sample import HOSTILE
+from lab.support.sample_node import HOSTILE
 
 NAN = float("nan")
 DAEMON = "kube-system/kube-proxy"

@@ -10,8 +10,9 @@ import urllib.request
 from pathlib import Path
 from typing import Any
 
-from lab.support.control_plane import Plane, free_port, wait_for
-from tests.conftest import TREE
+from lab.support import TREE
+from lab.support.control_plane import Plane
+from lab.support.waiting import free_port, wait_for
 
 PRICES = "[machines.west]\nbig = 0.68\n"
 

@@ -1,6 +1,6 @@
 """What recommendations cost: a minute of 330 containers' history, and one ARIMA fit. Prints JSON.
 
-python -m lab.bench_recommend
+python -m lab.bench.recommend
 """
 
 import json

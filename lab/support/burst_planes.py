@@ -15,7 +15,8 @@ from carico_agent.kube.access import from_kubeconfig
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError
 from carico_agent.net.buckets import TokenBucket
-from lab.support.control_plane import Plane, free_port, wait_for
+from lab.support.control_plane import Plane
+from lab.support.waiting import free_port, wait_for
 
 CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 """Without the node lifecycle controller: pretended nodes have no heartbeat."""
@@ -71,7 +72,7 @@ class BurstPlane(Plane):
 
 
 @dataclass
-class Run:
+class PodRun:
     """One Pod's containers: of which origin, where, from when to when (monotonic [s]), and how it ended."""
 
     origin: str
@@ -91,11 +92,11 @@ class Kubelets:
 
     name: str
     plane: BurstPlane
-    runs: list[Run]
+    runs: list[PodRun]
     nodes: int = 2
     places: int = 3
     period_s: float = 0.1
-    live: dict[str, Run] = field(default_factory=dict)
+    live: dict[str, PodRun] = field(default_factory=dict)
     _tasks: list[asyncio.Task[None]] = field(default_factory=list)
     _client: KubeClient | None = None
 
@@ -136,7 +137,7 @@ class Kubelets:
                 writes.append(self._remove(pod))
             elif phase == "Pending" and uid not in self.live:
                 job = str((meta.get("labels") or {}).get("controller-uid", ""))
-                self.live[uid] = Run(origin_of(pod), self.name, uid, now_s, name=meta["name"], job=job)
+                self.live[uid] = PodRun(origin_of(pod), self.name, uid, now_s, name=meta["name"], job=job)
                 self.live[uid].end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
                 self.runs.append(self.live[uid])
                 writes.append(self._phase(pod, "Running"))
@@ -179,7 +180,7 @@ def origin_of(pod: Object) -> str:
     return str(labels.get("carico.dev/burst-origin") or labels.get("controller-uid") or pod["metadata"]["uid"])
 
 
-def overlaps(runs: list[Run]) -> list[tuple[Run, Run]]:
+def overlaps(runs: list[PodRun]) -> list[tuple[PodRun, PodRun]]:
     """Pairs of runs of one origin in two clusters at the same time."""
     found = []
     for index, one in enumerate(runs):
