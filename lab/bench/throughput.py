@@ -116,11 +116,11 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
     if "admit" in verbs:
         asked = Webhook(plane, folder)
     log = AuditLog(plane)
-    before = _state(plane, asked)
+    before = _counters(plane, asked)
     plane.start_scheduler(config)
     try:
         wait_for(lambda: log.bindings() >= pods, "all Pods are bound", 900, every_s=0.5)
-        after = _state(plane, asked)
+        after = _counters(plane, asked)
         times_s = sorted(log.times_s)
         run = Run((pods - 1) / (times_s[-1] - times_s[0]))
         if asked is not None:
@@ -169,7 +169,7 @@ class AuditLog:
 
 
 @dataclass(frozen=True)
-class State:
+class Counters:
     """All counters at one moment."""
 
     cpu_s: dict[str, float]
@@ -180,13 +180,13 @@ class State:
     """How many reviews had been answered within so many seconds, by the API server."""
 
 
-def _state(plane: Plane, asked: ExtenderProcess | Webhook | None) -> State:
+def _counters(plane: Plane, asked: ExtenderProcess | Webhook | None) -> Counters:
     cpu_s, text, requests = plane.cpu_s(), "", 0.0
     if asked is not None:
         text = asked.metrics()
         rows = _rows(text)
         cpu_s["extender"], requests = rows["process_cpu_seconds_total"], rows["carico_extender_requests_total"]
-    return State(cpu_s, text, requests, _reviews(plane) if isinstance(asked, Webhook) else {})
+    return Counters(cpu_s, text, requests, _reviews(plane) if isinstance(asked, Webhook) else {})
 
 
 def _rows(text: str) -> dict[str, float]:
