@@ -39,12 +39,15 @@ from carico_agent.runtime.watch import discover
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.settings import Settings
 from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.memory import give_back
 from carico_agent.supervise.pulse import Pulse
 from carico_agent.supervise.tasks import Supervisor
 from carico_agent.supervise.workers import Workers
 
 log = logging.getLogger(__name__)
 
+STARTED_S = 15.0
+"""After this long all parts have started, containers were listed, and their files are open."""
 MOST_DISK_CALLS = 4
 """Threads that may wait for a disk at a time: reservations, status file, state, configuration."""
 
@@ -135,6 +138,7 @@ class Agent:
             await self._progress.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
+        asyncio.get_running_loop().call_later(STARTED_S, give_back)
         log.info("carico agent on %s: socket %s", self._node, self._configuration.current().socket_path)
         try:
             await self._stopping.wait()

@@ -20,7 +20,7 @@ from carico_agent.app.state import set_aside
 from carico_agent.net.http import ApiError, Handler, answer
 from carico_agent.recommend.history import BadHistory, MinuteSample
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
-from carico_agent.runtime.container_history import ContainerMinute, ContainerReader, ContainerTotals
+from carico_agent.runtime.container_history import LOOK_S, ContainerMinute, ContainerReader, ContainerTotals
 from carico_agent.runtime.watch import Runtime, Sleep
 from carico_agent.supervise.files import replace_file
 from carico_agent.supervise.workers import Workers, WorkersBusy
@@ -28,7 +28,6 @@ from carico_agent.telemetry.containers import ContainerReading, PodsRow
 
 log = logging.getLogger(__name__)
 
-LOOK_S = 1.0
 SAVE_S = 600.0
 """Saving 330 containers takes 0.14 s of CPU: every ten minutes that is 0.02 % of a core."""
 ANSWER_S = 5.0

@@ -58,8 +58,10 @@ class SampleQueue(Generic[T]):
 
     def put(self, sample: T) -> None:
         """Producer."""
-        self.dropped += self.full
-        self._waiting.append(sample)
+        waiting = self._waiting
+        if len(waiting) == waiting.maxlen:
+            self.dropped += 1
+        waiting.append(sample)
 
     @property
     def full(self) -> bool:

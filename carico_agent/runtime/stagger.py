@@ -1,7 +1,7 @@
 """Whose turn it is: each of many is due once in a period, and no tick takes more than its share. No clock.
 
 A tick's allowance is its share of the period, half as much again to catch up, and one: what is late waits for the next
-tick. Time missed in a pause longer than a second stays missed; there is no burst afterwards.
+tick. Time missed in a pause longer than the longest tick stays missed; there is no burst afterwards.
 """
 
 import heapq
@@ -14,7 +14,7 @@ FIRST_STEP_S = 0.1
 
 
 class Stagger:
-    """Keys with due times. `period_s`: the usual time between two turns of one key.
+    """Keys with due times. `period_s`: usual time between two turns of one key; `longest_tick_s`: between two ticks.
 
     >>> turns = Stagger(10.0)
     >>> turns.keep({"a"}, 0.0)
@@ -23,8 +23,8 @@ class Stagger:
     [(0.0, 'a'), (1.0,)]
     """
 
-    def __init__(self, period_s: float) -> None:
-        self.period_s = period_s
+    def __init__(self, period_s: float, longest_tick_s: float = LONGEST_TICK_S) -> None:
+        self.period_s, self._longest_tick_s = period_s, longest_tick_s
         self.at_start: frozenset[str] = frozenset()
         """Keys that were there at the first look."""
         self._next_s: dict[str, float] = {}
@@ -48,7 +48,7 @@ class Stagger:
 
     def take(self, now_s: float) -> Iterator[str]:
         """Those whose turn it is; each is due again a period later unless `line_up` says otherwise."""
-        elapsed_s = min(now_s - self._last_s, LONGEST_TICK_S)
+        elapsed_s = min(now_s - self._last_s, self._longest_tick_s)
         self._allowance = 1.0 + CATCH_UP * len(self._next_s) * elapsed_s / self.period_s
         self._last_s = now_s
         while self._due and self._due[0][0] <= now_s and self._allowance > 0:

@@ -24,7 +24,7 @@ from carico_agent.kube.pods import facts
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status, status_of
 from carico_agent.settings import Settings
 from carico_agent.telemetry import read_trace

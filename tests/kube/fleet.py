@@ -17,7 +17,7 @@ from carico_agent.kube.errors import KubeError
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from lab.support.control_plane import Plane

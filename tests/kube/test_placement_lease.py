@@ -21,7 +21,7 @@ from carico_agent.kube.pods import facts
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster, read_heartbeat, read_node

@@ -19,7 +19,7 @@ from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.identity import agent_identity
 from carico_agent.publish.node_draft import NodeConfig
 from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.publishers.kubernetes import NodePublisher
+from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from tests.kube.small_server import SmallServer

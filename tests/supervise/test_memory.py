@@ -1,0 +1,25 @@
+"""Memory that is free goes back to the kernel."""
+
+import platform
+import subprocess
+import sys
+
+import pytest
+
+PROBE = """
+from carico_agent.supervise.memory import give_back
+def resident():
+    with open("/proc/self/statm") as statm: return int(statm.read().split()[1]) * 4096
+kept = [bytes(100_000) for _ in range(800)]  # below malloc's threshold for maps of their own
+last = bytes(100_000)  # above them: the heap cannot simply end lower
+del kept
+before = resident()
+give_back()
+print(before - resident())
+"""
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="malloc_trim is glibc's")
+def test_holes_in_the_heap_are_given_back() -> None:
+    answer = subprocess.run([sys.executable, "-c", PROBE], capture_output=True, text=True, check=True)
+    assert int(answer.stdout) >= 20_000_000
