@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
+from lab.support.browser import errors, open_browser
 from tests.conftest import TREE
-from tests.page.browser import errors, open_browser
 
 
 class Sample:
