@@ -65,7 +65,8 @@ class Intake:
         if churn or self.unsettled or pods != self.counted:
             self.count(t, pods, churn)  # before the sample is taken in, which may hold a newcomer's start already
         smoothed = self._ema.update(elapsed_s, sample)
-        self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
+        if (together := sum(sample)) != together or any(self._seen_s):  # one is unknown, or was
+            self._seen_s = [0.0 if x == x else s + elapsed_s for x, s in zip(sample, self._seen_s, strict=True)]
         self._smoothed.append(list(smoothed))
         self._raw.append(sample)
         self._batch_pods += pods
@@ -109,12 +110,13 @@ class Intake:
             raise ValueError(f"time went backwards: {t} after {self.t}")
         if pods != int(pods) or pods < 0:
             raise ValueError(f"pods: {pods} is not a count")
-        sample = []
-        for name, value in zip(self._resources, usage, strict=True):
-            if value == value and not -ROUNDING <= value <= 1 + ROUNDING:
-                raise ValueError(f"{name}: usage {value} is not in [0, 1]")
-            sample.append(min(max(float(value), 0.0), 1.0) if value == value else nan)
-        return sample
+        return [float(y) if 0.0 <= y <= 1.0 else self._bounded(i, y) for i, y in enumerate(usage)]
+
+    def _bounded(self, i: int, value: float) -> float:
+        """Unknown, or what rounding put outside."""
+        if value == value and not -ROUNDING <= value <= 1 + ROUNDING:
+            raise ValueError(f"{self._resources[i]}: usage {value} is not in [0, 1]")
+        return min(max(float(value), 0.0), 1.0) if value == value else nan
 
     def _open(self, t: float) -> None:
         self._smoothed: list[list[float]] = []  # for the subspace

@@ -1,4 +1,4 @@
-"""Settings of federation: the node's side and the aggregator. Read through settings.py, like all others."""
+"""Settings of federation: the node's side and the aggregator."""
 
 from dataclasses import dataclass
 from typing import Annotated, Literal

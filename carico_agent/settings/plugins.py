@@ -1,4 +1,4 @@
-"""Settings of the plugin host. Read through settings.py, like all others; a plugin's own are declared by the plugin."""
+"""Settings of the plugin host. A plugin's own are declared by the plugin."""
 
 from dataclasses import dataclass, field
 from typing import Annotated, Any

@@ -52,7 +52,7 @@ class PodMeasurements:
     """Share of the time in which quotas stopped them, summed over Pods."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)  # not frozen: see Reading
 class TraceRow:
     reading: Reading
     pods: int

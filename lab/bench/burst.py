@@ -64,14 +64,14 @@ def away(service: BurstProcess, cloud: BurstPlane) -> dict[str, float]:
     def answers() -> bool:
         return bool(service.status()["targets"]["cloud"]["answers"])
 
-    def said_after_s() -> float:
+    def reported_after_s() -> float:
         began_s = time.monotonic()
         wait_for(lambda: not answers(), "the service says it", 60, 0.05)
         return time.monotonic() - began_s
 
     cloud.signal_api(signal.SIGSTOP)
     try:
-        stopped_s = said_after_s()
+        stopped_s = reported_after_s()
         began_s = time.monotonic()
         assert "does not answer" in service.command("status").stdout
         command_s = time.monotonic() - began_s
@@ -79,8 +79,8 @@ def away(service: BurstProcess, cloud: BurstPlane) -> dict[str, float]:
         cloud.signal_api(signal.SIGCONT)
     wait_for(answers, "it answers again", 60)
     cloud.stop_api()
-    killed_s = said_after_s()
-    return {"stopped_said_s": stopped_s, "killed_said_s": killed_s, "command_s": command_s}
+    killed_s = reported_after_s()
+    return {"stopped_reported_s": stopped_s, "killed_reported_s": killed_s, "command_s": command_s}
 
 
 def number(service: BurstProcess, name: str) -> float:

@@ -32,19 +32,28 @@ def measure(window_s: float) -> list[Row]:
         after = {kind: ticks(own) for kind, own in agents.items()}
     rows = []
     for kind in KINDS:
-        rows += _rows(kind, {key: after[kind][key] - before[kind][key] for key in after[kind]}, loops)
+        rows += _rows(kind, between(before[kind], after[kind]), loops)
     return rows
 
 
-def ticks(own: OwnAgent) -> Counts:
-    """Ticks so far by upper bound of their lateness [s], and those missed."""
+def ticks(own: OwnAgent, family: str = "carico_tick_lateness_seconds") -> Counts:
+    """Ticks so far by upper bound of their lateness [s], or of another histogram, and those missed."""
     counts: Counts = {}
     for line in Http(own.path).get("/metrics").decode().splitlines():
-        if line.startswith("carico_tick_lateness_seconds_bucket"):
+        if line.startswith(f"{family}_bucket"):
             counts[line.split('"')[1]] = float(line.rsplit(" ", 1)[1])
         elif line.startswith("carico_missed_ticks_total"):
             counts["missed"] = float(line.rsplit(" ", 1)[1])
     return counts
+
+
+def took(own: OwnAgent) -> Counts:
+    """The same by how long they took."""
+    return ticks(own, "carico_tick_seconds")
+
+
+def between(before: Counts, after: Counts) -> Counts:
+    return {key: after[key] - before[key] for key in after}
 
 
 def quantile_ms(counts: Counts, q: float) -> float:
