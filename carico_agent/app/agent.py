@@ -100,6 +100,7 @@ class Agent:
             float(memory_bytes()),
             settings.state_path / "containers.json",
             self._pulse.sleep,
+            self._source.record_pods,
         )
         self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))

@@ -1,4 +1,5 @@
-"""Every container's recent past, kept for `carico recommend`: one reading a minute each, staggered.
+"""Every container's recent past, kept for `carico recommend`: one reading a minute each, staggered. With `--record`
+the readings go into the trace, too.
 
 All of it happens in one thread of its own: reading the cgroups, taking the minutes in, answering and saving. The event
 loop only awaits it.
@@ -7,7 +8,9 @@ loop only awaits it.
 import asyncio
 import json
 import logging
+import math
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,10 +20,11 @@ from carico_agent.app.state import set_aside
 from carico_agent.net.http import ApiError, Handler, answer
 from carico_agent.recommend.history import BadHistory, MinuteSample
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
-from carico_agent.runtime.container_history import LOOK_S, ContainerMinute, ContainerReader
+from carico_agent.runtime.container_history import LOOK_S, ContainerMinute, ContainerReader, ContainerTotals
 from carico_agent.runtime.watch import Runtime, Sleep
 from carico_agent.supervise.files import replace_file
 from carico_agent.supervise.workers import Workers, WorkersBusy
+from carico_agent.telemetry.containers import ContainerReading, PodsRow
 
 log = logging.getLogger(__name__)
 
@@ -40,14 +44,15 @@ class ContainerHistories:
         memory_bytes: float,
         path: Path,
         sleep: Sleep = asyncio.sleep,
+        record: Callable[[PodsRow], None] | None = None,
     ) -> None:
-        """`sleep` passes the time between two looks."""
+        """`sleep` passes the time between two looks. `record`, in the event loop, gets what was read in each."""
         self._runtime, self._node, self._size, self._path = runtime, node, (cores, memory_bytes), path
         self._reader: ContainerReader = runtime.container_reader()
         self._store = HistoryStore()
         self._workers = Workers("container history", 1)
         self._saved_s = time.monotonic()
-        self._trouble, self._sleep = "", sleep
+        self._trouble, self._sleep, self._record = "", sleep, record
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/history/containers": {"GET": self._answer}}
@@ -57,7 +62,9 @@ class ContainerHistories:
         while True:
             await self._sleep(LOOK_S)
             if self._runtime.pods or self._store.histories:
-                await self._workers.run(self._look, time.monotonic(), time.time())
+                row = await self._workers.run(self._look, time.monotonic(), time.time())
+                if self._record is not None and row.containers:
+                    self._record(row)
 
     async def save_last(self) -> None:
         """At the end: what was seen since the last ten minutes."""
@@ -78,12 +85,16 @@ class ContainerHistories:
 
     # ---- in the thread
 
-    def _look(self, now_s: float, wall_s: float) -> None:
-        pods = self._runtime.pods
-        for minute in self._reader.tick(now_s, wall_s, pods):
-            self._store.observe(self._owner(minute), MinuteSample(*minute.data))
+    def _look(self, now_s: float, wall_s: float) -> PodsRow:
+        readings = []
+        for minute in self._reader.tick(now_s, wall_s, self._runtime.pods):
+            owner = self._owner(minute)
+            self._store.observe(owner, MinuteSample(*minute.data))
+            if self._record is not None:
+                readings.append(_reading(owner, minute.totals))
         if now_s - self._saved_s >= SAVE_S:
             self._save()
+        return PodsRow(now_s, wall_s, tuple(readings))
 
     def _owner(self, minute: ContainerMinute) -> ContainerOwner:
         pod = self._runtime.pods.get(minute.pod)
@@ -110,6 +121,21 @@ class ContainerHistories:
         if trouble and trouble != self._trouble:
             log.warning("histories of containers cannot be saved: %s", trouble)
         self._trouble = trouble
+
+
+def _reading(owner: ContainerOwner, totals: ContainerTotals) -> ContainerReading:
+    """As a trace holds it."""
+    return ContainerReading(
+        owner.namespace,
+        owner.pod,
+        owner.container,
+        workload=owner.workload or None,
+        cpu_usage_usec=totals.cpu_usec,
+        memory_bytes=int(totals.memory_bytes) if math.isfinite(totals.memory_bytes) else None,
+        oom_kills=totals.oom_kills,
+        nr_periods=totals.periods,
+        nr_throttled=totals.throttled,
+    )
 
 
 def _object(data: bytes) -> dict[str, Any]:

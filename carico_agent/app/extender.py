@@ -31,6 +31,7 @@ from carico_agent.schedule.explain import explained
 from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.slice import ask_for_short_slices
 from carico_agent.supervise.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -113,6 +114,7 @@ class ExtenderServer:
     async def run(self) -> None:
         for number in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        ask_for_short_slices()
         api = HttpServer(self.routes(), RateLimiter(SCHEDULER_LIMITS), read_bytes=READ_BYTES)
         await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MOST_REVIEW_BYTES)
@@ -276,4 +278,6 @@ def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
     waiting Pod for some seconds."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
-    return server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))
+    context = server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))
+    context.num_tickets = 0  # an API server resumes no session, and more than 25 connections it does not keep
+    return context

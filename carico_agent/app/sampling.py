@@ -27,6 +27,7 @@ from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker, TimeHistogram
 from carico_agent.telemetry import Grab, NodeReader, PodMeasurements, TraceRow, TraceWriter, Usage
+from carico_agent.telemetry.containers import PodsRow
 
 log = logging.getLogger(__name__)
 
@@ -253,6 +254,11 @@ class LiveRows:
             row = TraceRow(self._reader.interpret(sample.grab), sample.pods, sample.churn, sample.measured)
             self._record(row)
             yield row
+
+    def record_pods(self, row: PodsRow) -> None:
+        """Containers, about once a minute each; in the thread that calls for the samples."""
+        if self._recorder is not None:
+            self._recorder.write_pods(row)
 
     def _record(self, row: TraceRow) -> None:
         if self._recorder is None:

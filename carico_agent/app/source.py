@@ -19,6 +19,7 @@ from carico_agent.settings import Settings
 from carico_agent.supervise.budget import Allowance, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.telemetry import NodeReader, Root, TraceRow, TraceWriter, read_trace
+from carico_agent.telemetry.containers import PodsRow
 
 log = logging.getLogger(__name__)
 
@@ -48,6 +49,8 @@ class Source:
     absent: dict[str, str] = field(default_factory=dict)
     """Signal → why this node does not offer it."""
     close: Callable[[], None] = lambda: None
+    record_pods: Callable[[PodsRow], None] | None = None
+    """Keeps what was read about containers in the trace that is being recorded."""
 
     @property
     def replaying(self) -> bool:
@@ -109,7 +112,17 @@ def open_live(
         sampling.memory,
         in_loop(on_update),
     )
-    return Source(reader.resources, reader.cores, sampling, live, queue, pace, reader.absent, rows.close)
+    return Source(
+        reader.resources,
+        reader.cores,
+        sampling,
+        live,
+        queue,
+        pace,
+        reader.absent,
+        rows.close,
+        rows.record_pods if record else None,
+    )
 
 
 def meters_of(settings: Settings, runtime: Runtime, reader: NodeReader) -> Meters | None:

@@ -52,6 +52,8 @@ class NodeKinds:
     kinds: Mapping[str, KindOnNode] = field(default_factory=dict)
     other: int = 0
     """Pods of kinds that are not listed, in `room` like those that are."""
+    used: Amounts = UNKNOWN
+    """What everything on the node takes, as measured when this was written."""
 
 
 def encode(given: NodeKinds) -> str:
@@ -64,7 +66,8 @@ def encode(given: NodeKinds) -> str:
     other = given.other + sum(kind.pods for name, kind in given.kinds.items() if name not in rows)
     while True:
         body: dict[str, Any] = {"room": _named(given.room), "next": _named(given.next), "kinds": rows}
-        text = json.dumps(body | ({"other": other} if other else {}), separators=(",", ":"))
+        more = ({"other": other} if other else {}) | ({"used": used} if (used := _named(given.used)) else {})
+        text = json.dumps(body | more, separators=(",", ":"))
         if len(text) <= MOST_BYTES or not rows:
             return text
         other += rows.popitem()[1]["pods"]
@@ -86,7 +89,7 @@ def decode(text: str) -> NodeKinds | None:
         if len(kinds) > MOST_KINDS:
             return None
         room, following = _read(body.get("room", {})), _read(body.get("next", {}))
-        return NodeKinds(room, following, kinds, _count(body.get("other", 0)))
+        return NodeKinds(room, following, kinds, _count(body.get("other", 0)), _read(body.get("used", {})))
     except (ValueError, TypeError, AttributeError, RecursionError):
         return None
 

@@ -67,8 +67,10 @@ def node_kinds(status: Status, pods: Mapping[str, int]) -> NodeKinds | None:
     listed = sorted(matter, key=weight, reverse=True)[:MOST_KINDS]
     rows = {kind.kind: _on_node(kind, status.sizes, pods.get(kind.kind, 0)) for kind in listed}
     other = sum(count for name, count in pods.items() if name not in rows)
-    room, following = _absolute(status.room, status.sizes), _absolute(status.cost_vector, status.sizes)
-    return NodeKinds(room, following, rows, other)
+    room, following, used = (
+        _absolute(shares, status.sizes) for shares in (status.room, status.cost_vector, status.usage)
+    )
+    return NodeKinds(room, following, rows, other, used)
 
 
 def moved(old: NodeKinds | None, new: NodeKinds | None) -> str | None:

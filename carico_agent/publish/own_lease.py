@@ -49,6 +49,7 @@ class OwnLease:
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._expiry = ClaimExpiry(CLAIM_VALID_S)
         self._seen_bound: dict[str, None] = {}
+        self._unpublished: dict[str, Claim] = {}  # claims at the last lowering, until that is published
         self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
         self._written_s = -inf
         self._named = False  # whether the Lease, as we wrote it, names us its holder
@@ -103,11 +104,16 @@ class OwnLease:
         being bound and are not `here` yet, and what they hold. Nothing is offered while the Lease's content is unknown.
 
         An offer that is nowhere lower than the last one needs no write here: whoever has claimed was limited by that
-        one. Except when some were `awaited`: whether they are still on their way only the Lease says.
+        one. Except when some were `awaited`: whether they are still on their way only the Lease says. A lower offer
+        that could not be published then is tried again with the claims of that time: to write the Lease again would
+        be a heartbeat for a number that is not corrected.
         """
         if self._offered is not None and self._offered.least(offer) == self._offered and not awaited:
-            return 0, 0
-        claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
+            if not (claims := self._unpublished):
+                return 0, 0
+        else:
+            claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
+            self._unpublished = claims
         valid = self._expiry.valid(claims, self._clock())
         in_flight = {uid: claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here}
         self._seen_bound = {uid: None for uid in self._seen_bound if uid in claims}
@@ -127,6 +133,7 @@ class OwnLease:
 
     async def raise_(self, offer: Offer, owner: list[Object]) -> None:
         """After `offer` has been published: all of it may be claimed."""
+        self._unpublished = {}
         if self._offered is not None and self._offered != offer:
             await self._write(offer, owner)
 

@@ -46,6 +46,19 @@ class MinuteData(NamedTuple):
     """Of them, in how many it used up its quota."""
 
 
+@dataclass(slots=True)
+class ContainerTotals:
+    """Counters since the container's start, and its working set."""
+
+    t: float
+    cpu_usec: int | None
+    memory_bytes: float
+    """NaN: unknown."""
+    oom_kills: int
+    periods: int
+    throttled: int
+
+
 @dataclass(frozen=True, slots=True)
 class ContainerMinute:
     """What one container did, and whose it is."""
@@ -56,16 +69,7 @@ class ContainerMinute:
     """Its name in the Pod's template; its id where only that is known."""
     container_id: str
     data: MinuteData
-
-
-@dataclass(slots=True)
-class _Totals:
-    t: float
-    cpu_usec: int | None
-    memory_bytes: float
-    oom_kills: int
-    periods: int
-    throttled: int
+    totals: ContainerTotals
 
 
 @dataclass(slots=True)
@@ -73,7 +77,7 @@ class _Known:
     pod: Pod
     member: Member
     group: Group
-    last: _Totals | None = None
+    last: ContainerTotals | None = None
 
 
 class ContainerReader:
@@ -157,16 +161,16 @@ class ContainerReader:
             max(now.throttled - last.throttled, 0),
         )
         pod, member = known.pod, known.member
-        return ContainerMinute(pod.key, pod.kind, member.name, member.id, data)
+        return ContainerMinute(pod.key, pod.kind, member.name, member.id, data, now)
 
 
-def _cores(last: _Totals, now: _Totals) -> float:
+def _cores(last: ContainerTotals, now: ContainerTotals) -> float:
     if last.cpu_usec is None or now.cpu_usec is None or now.cpu_usec < last.cpu_usec:
         return nan
     return (now.cpu_usec - last.cpu_usec) / 1e6 / (now.t - last.t)
 
 
-def _totals(group: Group, now_s: float) -> _Totals:
+def _totals(group: Group, now_s: float) -> ContainerTotals:
     v1, v2 = group.controllers, group.unified
     if not v1:
         cpu, memory = _flat(f"{v2}/cpu.stat"), v2
@@ -177,7 +181,7 @@ def _totals(group: Group, now_s: float) -> _Totals:
         usage_usec = int(read_once(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
         current = "memory.usage_in_bytes"
         kills = _flat(f"{memory}/memory.oom_control", missing=True).get("oom_kill", 0) if memory else 0
-    return _Totals(
+    return ContainerTotals(
         now_s,
         usage_usec,
         _working_set(memory, current),

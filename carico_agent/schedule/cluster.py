@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import islice
 from math import inf, isfinite, nan
 
@@ -16,7 +16,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.kinds import UNKNOWN, Amounts, NodeKinds, decode
 from carico_agent.kube.names import KINDS, SLOTS, STATUS
-from carico_agent.kube.placement_lease import MALFORMED, lease_record
+from carico_agent.kube.placement_lease import MALFORMED, LeaseRecord, lease_record
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
@@ -29,7 +29,9 @@ from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.train_jobs import TrainWork
 
 NODES_PER_ROUND = 100
-"""Nodes with unprofiled or starting Pods that are refreshed in one go (0.1 s apart)."""
+"""Nodes with unprofiled or starting Pods that are refreshed in one go, at most."""
+LEAST_PER_ROUND = 10
+"""As many are, if there are so many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,13 +108,15 @@ class Heartbeat:
     node: str
     age_s: float = inf
     ttl_s: float = 0.0
+    record: LeaseRecord = field(default_factory=LeaseRecord)
+    """All of it."""
 
 
 def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
     """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
     record = lease_record(lease)
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
-    return Heartbeat(lease["metadata"]["name"], age_s, record.ttl_s)
+    return Heartbeat(lease["metadata"]["name"], age_s, record.ttl_s, record)
 
 
 def _work(status: Object) -> tuple[int, float]:
@@ -154,6 +158,8 @@ class Cluster:
         self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
         self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
+        self._leases: dict[str, LeaseRecord] = {}
+        self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
         self._leases_watch = (
             ResourceWatch(
                 client,
@@ -181,7 +187,7 @@ class Cluster:
             self.pods_listed,
             self.pod_changed,
             self.health,
-            f"spec.nodeName!=,{UNFINISHED}",
+            UNFINISHED,
         )
 
     async def run(self) -> None:
@@ -254,11 +260,19 @@ class Cluster:
         name, now_s = heartbeat.node, time.monotonic()
         if gone:
             self._heartbeats.pop(name, None)
+            self._leases.pop(name, None)
         else:
             self._heartbeats[name] = (now_s - heartbeat.age_s, heartbeat.ttl_s)
+            self._leases[name] = heartbeat.record
         if (state := self.nodes.get(name)) is not None:
             self._date(state)
             self.table.put(state)
+
+    def lease(self, node: str) -> LeaseRecord | None:
+        """The node's placement Lease as the watch shows it, an empty record if there is none; None: nobody watches."""
+        if self._leases_watch is None or not self._leases_watch.synced.is_set():
+            return None
+        return self._leases.get(node) or LeaseRecord()
 
     def _date(self, state: NodeState) -> None:
         """The younger of both says how old the number is."""
@@ -268,12 +282,24 @@ class Cluster:
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
         now_s = time.monotonic()
-        self.ledger.listed(((pod.uid, _place(pod), pod.running) for pod in pods), now_s)
+        self._waiting = {pod.uid: pod for pod in pods if not pod.node}
+        self.ledger.listed(((pod.uid, _place(pod), pod.running) for pod in pods if pod.node), now_s)
         self._refresh_changed(now_s)
 
     def pod_changed(self, gone: bool, pod: PodFacts) -> None:
+        if not pod.node:
+            if gone or pod.finished:
+                self._waiting.pop(pod.uid, None)
+            else:
+                self._waiting[pod.uid] = pod
+            return
+        self._waiting.pop(pod.uid, None)
         seen = PodEvent.SEEN_RUNNING if pod.running else PodEvent.SEEN_BOUND
         self._apply(PodEvent.GONE if gone or pod.finished else seen, pod.uid, _place(pod))
+
+    def waiting(self, uid: str) -> PodFacts | None:
+        """A Pod that waits for a node, as the watch shows it; None: it does not, or is too new."""
+        return self._waiting.get(uid)
 
     # ---- places taken before a watch shows them
 
@@ -327,13 +353,21 @@ class Cluster:
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
 
     def expire(self, now_s: float) -> None:
-        """Often, and a little each time: release places that nobody confirmed, see which kinds are profiled now.
+        """Ten times a second, and a little each time: release places that nobody confirmed, see which kinds are
+        profiled now. A tenth of the nodes where that may be is looked at, so each once a second.
 
         Why not all nodes at once: with 27,000 Pods that takes 11 ms, and nobody gets an answer meanwhile.
         """
         self.ledger.expire(now_s)
         self._refresh_changed(now_s)
-        for name in list(islice(self._unsettled, NODES_PER_ROUND)):
+        self._look_again(min(NODES_PER_ROUND, max(LEAST_PER_ROUND, len(self._unsettled) // 10)), now_s)
+
+    def settle(self, now_s: float) -> None:
+        """See which kinds are profiled by then, on all nodes at once."""
+        self._look_again(len(self._unsettled), now_s)
+
+    def _look_again(self, count: int, now_s: float) -> None:
+        for name in list(islice(self._unsettled, count)):
             del self._unsettled[name]
             self._refresh(name, now_s)
 

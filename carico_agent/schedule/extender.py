@@ -68,7 +68,7 @@ class Extender:
     def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy[Any], config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
         leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
-        self._claims = None if leases is None else LeaseClaims(leases, config.claim_s)
+        self._claims = None if leases is None else LeaseClaims(leases, config.claim_s, cluster.lease)
         self.refused_binds = 0
         self.refused_admissions = 0
         self._admissions = RateLimiter(Limits(0, config.admissions_per_s))
@@ -141,6 +141,9 @@ class Extender:
         kind, requested = kind_of(meta), has_requests(spec)
         elsewhere = self._cluster.costs.of(kind, time.monotonic())
         pending = PendingPod(str(meta.get("uid", "")), kind, holds, cpu, memory, requested, elsewhere, _full_name(meta))
+        return self._keep(pending)
+
+    def _keep(self, pending: PendingPod) -> PendingPod:
         if pending.uid:
             self._pods[pending.uid] = pending
         if len(self._pods) > MOST_PODS:
@@ -243,10 +246,20 @@ class Extender:
 
     async def _waiting(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that is about to be bound; raises AlreadyBound if it is."""
-        pod = self._pods.get(uid) or await self._ask(namespace, name, uid)
+        pod = self._pods.get(uid) or self._seen_waiting(namespace, name, uid) or await self._ask(namespace, name, uid)
         if where := self._cluster.bound_to(pod.uid):
             raise AlreadyBound(where)
         return pod
+
+    def _seen_waiting(self, namespace: str, name: str, uid: str) -> PendingPod | None:
+        """A Pod that the watch has shown; None: it is newer than that, or not of this name."""
+        pod = self._cluster.waiting(uid)
+        if pod is None or (pod.namespace, pod.name) != (namespace, name):
+            return None
+        elsewhere, full_name = self._cluster.costs.of(pod.kind, time.monotonic()), f"{namespace}/{name}"
+        return self._keep(
+            PendingPod(uid, pod.kind, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
+        )
 
     async def _ask(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has

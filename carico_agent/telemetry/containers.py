@@ -18,6 +18,7 @@ class ContainerReading:
     """One container; None = not known."""
 
     namespace: str
+    """Empty where only the cgroup tree is known, which has no names."""
     pod: str
     container: str
     kind: str | None = None
@@ -72,7 +73,7 @@ def _container(where: str, value: Any) -> ContainerReading:
     if unknown := sorted(value.keys() - _KNOWN):
         raise ValueError(f"{where}: unknown field {unknown[0]}")
     for name in (*_TEXTS, *(name for name in _OPTIONAL_TEXTS if name in value)):
-        if not isinstance(value.get(name), str) or not value[name]:
+        if not isinstance(value.get(name), str) or not (value[name] or name == "namespace"):
             raise ValueError(f"{where}.{name}: a name is expected, not {value.get(name)!r}")
     for name in value.keys() - {*_TEXTS, *_OPTIONAL_TEXTS}:
         if _number(value, name, where + ".") < 0:

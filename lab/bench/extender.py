@@ -1,9 +1,9 @@
-"""What the extender costs: `python -m lab.bench.extender [answers] [policies] [throughput] [--write]`.
+"""What the extender costs: `python -m lab.bench.extender [answers] [policies] [throughput] [--write]
+[--nodes N] [--pods N] [--rounds N]`.
 
 answers: filter + prioritize over HTTP with 5,000 nodes, as kube-scheduler asks (nodeCacheCapable), p50 and p99.
 policies: the same for every policy, with nodes that publish slots and with nodes that also publish their room.
-throughput: Pods per second through a real kube-scheduler on 1,000 nodes, without and with the extender, between the
-first and the last binding by the API server's own clock. Needs the control plane of the tests (tests/kube/build.sh).
+throughput: Pods per second through a real kube-scheduler, without and with the extender (lab/bench/throughput.py).
 --write puts the tables, and under which conditions they were made, into lab/results/extender.md; what was not asked for
 stays there as it was.
 """
@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import partial
@@ -31,19 +30,16 @@ from typing import Any
 
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.kube.kinds import KindOnNode, NodeKinds, encode
-from carico_agent.kube.names import KINDS
 from carico_agent.kube.pods import facts
 from carico_agent.net.http import HttpServer
 from carico_agent.schedule import policies
 from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.settings import Settings, override
+from lab.bench import throughput
+from lab.bench.extender_nodes import name, node_object
 from lab.support import TREE
-from lab.support.control_plane import Plane
-from lab.support.extender_process import ExtenderProcess
-from lab.support.kube_admin import HOOKS
 from lab.support.waiting import free_port, wait_for
-from lab.support.webhook import Webhook
 
 RESULTS = TREE / "lab/results/extender.md"
 Row = tuple[str, ...]
@@ -63,30 +59,6 @@ def kinds_annotation(room_cores: float) -> str:
     kinds = {f"default/app-{i}": KindOnNode((0.2 + 0.1 * i, 1e8, nan, nan), pods=0) for i in range(KINDS_SHOWN - 1)}
     kinds["default/bench"] = KindOnNode((1.0, 2e8, nan, nan), pods=3)
     return encode(NodeKinds((room_cores, 8e9, nan, nan), (1.0, 2e8, nan, nan), kinds))
-
-
-def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
-    now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-    status = json.dumps({"time": now, "ttl_s": 3000, "places": slots, "pods": 0, "mode": "measured"})
-    have = {"cpu": "4", "memory": "16Gi", "pods": "110", "carico.dev/pods": str(slots)}
-    return {
-        "apiVersion": "v1",
-        "kind": "Node",
-        "status": {
-            "capacity": have,
-            "allocatable": have,
-            "conditions": [{"type": "Ready", "status": "True", "reason": "", "message": ""}],
-        },
-        "metadata": {
-            "name": name,
-            "labels": {"kubernetes.io/hostname": name},
-            "annotations": {
-                "carico.dev/slots": str(slots),
-                "carico.dev/status": status,
-                **({KINDS: kinds} if kinds else {}),
-            },
-        },
-    }
 
 
 # ---- answers
@@ -146,10 +118,6 @@ def serve(count: int, port: int, case: Case) -> None:
         await server.extender.expire_loop()
 
     asyncio.run(life())
-
-
-def name(number: int) -> str:
-    return f"ip-10-0-{number // 256}-{number % 256}.eu-west-1.compute.internal"
 
 
 def ask(connection: HTTPConnection, path: str, body: bytes) -> tuple[Any, float]:
@@ -250,103 +218,6 @@ def _up(port: int) -> bool:
         connection.close()
 
 
-# ---- throughput
-
-THROUGHPUT = ("extender", "Pods/s", "each run", "filter [ms]", "prioritize [ms]", "bind [ms]", "admit [ms]")
-CASES = {
-    "none": (),
-    "asked by the API server before each binding": ("admit",),
-    "filter, prioritize": ("filter", "prioritize"),
-    "filter, prioritize, bind": ("filter", "prioritize", "bind"),
-}
-VERBS = ("filter", "prioritize", "bind", "admit")
-
-
-def throughput(nodes: int = 1000, pods: int = 1000, runs: int = 3) -> list[Row]:
-    rows = []
-    with tempfile.TemporaryDirectory() as folder:
-        plane = Plane(Path(folder))
-        try:
-            plane.start()
-            plane.apply(TREE / "deploy/base/00-namespace.yaml", TREE / "deploy/base/10-rbac.yaml")
-            with ThreadPoolExecutor(4) as pool:
-                list(pool.map(lambda n: plane.admin.post("/api/v1/nodes", node_object(name(n), 50)), range(nodes)))
-            for title, verbs in CASES.items():
-                found = [_run(plane, pods, verbs, Path(folder)) for _ in range(runs)]
-                rates, means = [rate for rate, _ in found], [mean for _, mean in found]
-                rows.append(
-                    (
-                        title,
-                        f"{statistics.median(rates):.0f}",
-                        " ".join(f"{rate:.0f}" for rate in rates),
-                        *(_middle([mean[verb] for mean in means if verb in mean]) for verb in VERBS),
-                    )
-                )
-        finally:
-            plane.stop()
-    return rows
-
-
-def _middle(values: list[float]) -> str:
-    return f"{statistics.median(values):.1f}" if values else ""
-
-
-def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> tuple[float, dict[str, float]]:
-    """Pods wait until the scheduler starts. The rate, and what an answer of each verb took [ms]."""
-    asked: ExtenderProcess | Webhook | None = None
-    config = {}
-    if "filter" in verbs:
-        asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
-        config = {
-            "extenders": [
-                {
-                    "urlPrefix": asked.url,
-                    "weight": 5,
-                    "nodeCacheCapable": True,
-                    **{f"{verb}Verb": verb for verb in verbs},
-                }
-            ]
-        }
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
-    if "admit" in verbs:
-        asked = Webhook(plane, folder)
-    before = len(plane.audit())
-    plane.start_scheduler(config)
-    try:
-        wait_for(lambda: len(_bindings(plane, before)) >= pods, "all Pods are bound", 900, every_s=1.0)
-        times_s = sorted(_bindings(plane, before))
-        return (pods - 1) / (times_s[-1] - times_s[0]), _means(asked.metrics()) if asked is not None else {}
-    finally:
-        plane.stop_scheduler()
-        if asked is not None:
-            asked.stop()
-        plane.admin.delete(HOOKS)
-        plane.admin.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
-        wait_for(lambda: not plane.admin.pods(), "the Pods are gone", 300)
-
-
-def _bindings(plane: Plane, before: int) -> list[float]:
-    """When the server received each binding [s since 1970]."""
-    bindings = [entry for entry in plane.audit()[before:] if entry["objectRef"].get("subresource") == "binding"]
-    return [
-        datetime.fromisoformat(entry["requestReceivedTimestamp"]).timestamp()
-        for entry in bindings
-        if entry["responseStatus"]["code"] < 300
-    ]
-
-
-def _means(text: str) -> dict[str, float]:
-    """Mean time of each verb that was asked for [ms], from the extender's own metrics."""
-    rows = dict(line.rsplit(" ", 1) for line in text.splitlines() if not line.startswith("#"))
-    parts = {
-        verb: [float(rows[f"carico_extender_{verb}_seconds_{what}"]) for what in ("sum", "count")]
-        for verb in VERBS
-        if f"carico_extender_{verb}_seconds_sum" in rows
-    }
-    return {verb: 1e3 * total_s / count for verb, (total_s, count) in parts.items() if count}
-
-
 # ---- the report
 
 
@@ -381,13 +252,17 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("parts", nargs="*", metavar="answers|policies|throughput", help="default: all")
     parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.relative_to(TREE)}")
+    size = parser.add_argument_group("throughput")
+    size.add_argument("--nodes", type=int, default=1000)
+    size.add_argument("--pods", type=int, default=1000)
+    size.add_argument("--rounds", type=int, default=3)
     given = parser.parse_args()
     if unknown := set(given.parts) - set(PARTS):
         parser.error(f"{', '.join(sorted(unknown))}: known are {', '.join(PARTS)}")
     for part in given.parts or PARTS:
         before, about = stolen_ticks(), conditions()
         title, text, heads, measure = PARTS[part]
-        rows = measure()
+        rows = measure(given)
         stolen, whole = (now - then for now, then in zip(stolen_ticks(), before, strict=True))
         about = f"{about} The hypervisor gave {stolen / whole:.0%} of this machine's CPU time to others meanwhile."
         section = f"{text}\n\n{about}\n\n{table(heads, rows)}"
@@ -396,26 +271,27 @@ def main() -> None:
             RESULTS.write_text(with_section(RESULTS.read_text() if RESULTS.exists() else "", title, section))
 
 
-PARTS: dict[str, tuple[str, str, Row, Callable[[], list[Row]]]] = {
+PARTS: dict[str, tuple[str, str, Row, Callable[[argparse.Namespace], list[Row]]]] = {
     "answers": (
         "Answers",
         "Over HTTP on loopback, until the last byte is there; CPU is the extender's, for both verbs.",
         ANSWERS,
-        answers,
+        lambda given: answers(),
     ),
     "policies": (
         "Policies",
         "The same for every policy: 5,000 nodes, half of them full by slots. Goal: p99 of filter + prioritize ≤ 15 ms. "
         "On a machine that others use, p99 is also their doing; CPU is the extender's alone.",
         POLICIES,
-        each_policy,
+        lambda given: each_policy(),
     ),
     "throughput": (
         "kube-scheduler's throughput",
-        "1,000 Pods on 1,000 nodes, kube-scheduler 1.20 (or that of KUBEBUILDER_ASSETS) with qps 500 and burst 1000, "
-        "control plane and extender on the same machine; median of three runs, mean time of an answer.",
-        THROUGHPUT,
-        throughput,
+        "1,000 Pods on 1,000 nodes (unless asked otherwise), kube-scheduler 1.20 (or that of KUBEBUILDER_ASSETS) with "
+        "qps 500 and burst 1000, control plane and extender on the same machine; medians of three "
+        "rounds, mean time of an answer.",
+        throughput.HEADS,
+        lambda given: throughput.throughput(given.nodes, given.pods, given.rounds),
     ),
 }
 

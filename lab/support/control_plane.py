@@ -194,6 +194,10 @@ class Plane:
         for name in reversed(list(self._processes)):
             self._end(name, signal.SIGKILL)
 
+    def cpu_s(self) -> dict[str, float]:
+        """CPU time of every process so far [s]."""
+        return {name: _cpu_s(process.pid) for name, process in self._processes.items()}
+
     def _run(self, binary: str, *arguments: str, name: str = "") -> None:
         with (self.folder / f"{name or binary}.log").open("ab") as log:
             self._processes[name or binary] = subprocess.Popen([self.bin / binary, *arguments], stdout=log, stderr=log)
@@ -271,6 +275,16 @@ class Plane:
         )
         self._openssl("genrsa -out sa.key 2048")
 
+    def serving_certificate(self, name: str) -> tuple[Path, Path]:
+        """Of somebody who serves on loopback, as deploy/README.md makes the extender's: with an elliptic curve."""
+        curve = "-newkey ec -pkeyopt ec_paramgen_curve:prime256v1"
+        self._openssl(f"req -new {curve} -nodes -keyout {name}.key -out {name}.csr -subj /CN={name}")
+        self._openssl(
+            f"x509 -req -in {name}.csr -CA ca.crt -CAkey ca.key -CAcreateserial -out {name}.crt -days 2 "
+            "-extfile server.ext"
+        )
+        return self.folder / f"{name}.crt", self.folder / f"{name}.key"
+
     def _openssl(self, command: str) -> None:
         subprocess.run(["openssl", *command.split()], cwd=self.folder, check=True, capture_output=True)
 
@@ -316,6 +330,11 @@ def documents(*files: Path) -> list[Any]:
     """The Kubernetes objects in YAML files; kustomizations are none."""
     found = [document for file in files for document in yaml.safe_load_all(file.read_text()) if document]
     return [document for document in found if document["kind"] != "Kustomization"]
+
+
+def _cpu_s(pid: int) -> float:
+    user, system = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]
+    return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
 def running(folder: Path) -> Iterator[Plane]:

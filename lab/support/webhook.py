@@ -24,6 +24,7 @@ class Webhook:
     def __init__(self, plane: Plane, folder: Path, policy: str = "Fail", token: str = "extender-token") -> None:
         self._plane, self._folder, self._port, self._token = plane, folder, free_port(), token
         self._tls = plane.client_context("webhook")
+        self._certificate, self._key = plane.serving_certificate("extender")
         self.extender = self._start()
         if token == "extender-token":
             self.extender.ready(self._tls)
@@ -34,13 +35,12 @@ class Webhook:
         plane.admin.post(HOOKS, hook)
 
     def _start(self) -> ExtenderProcess:
-        f = self._plane.folder
         return ExtenderProcess(
             self._folder,
             self._plane.kubeconfig(self._token),
             tls_ca=str(self._plane.ca),
-            tls_cert=f"{f}/server.crt",
-            tls_key=f"{f}/server.key",
+            tls_cert=str(self._certificate),
+            tls_key=str(self._key),
             admission_listen=f"127.0.0.1:{self._port}",
         )
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -10,9 +11,11 @@ import pytest
 
 from carico_agent.app import container_history
 from carico_agent.app.container_history import ContainerHistories
+from carico_agent.app.histories import from_traces
 from carico_agent.net.http import ApiError
-from carico_agent.runtime.container_history import ContainerMinute, MinuteData
+from carico_agent.runtime.container_history import ContainerMinute, ContainerTotals, MinuteData
 from carico_agent.runtime.pods import Pod
+from carico_agent.telemetry import TraceWriter
 
 
 class Reader:
@@ -24,7 +27,8 @@ class Reader:
     def tick(self, now_s: float, wall_s: float, pods: Any) -> list[ContainerMinute]:
         self.minute += 1
         data = MinuteData(1.7e9 + 60 * self.minute, 0.5, 2.0**28, 0, 10, 1)
-        return [ContainerMinute("k1", "shop/web", "app", "c1", data)]
+        totals = ContainerTotals(now_s, 30_000_000 * self.minute, 2.0**28, 0, 10 * self.minute, self.minute)
+        return [ContainerMinute("k1", "shop/web", "app", "c1", data, totals)]
 
 
 def histories(folder: Path) -> ContainerHistories:
@@ -68,6 +72,38 @@ async def test_what_was_seen_is_answered_and_survives_a_restart(tmp_path: Path) 
     again = histories(tmp_path)
     await again._workers.run(again._load)
     assert list(again._store.histories) == [("shop", "web-1", "app")]
+
+
+async def test_a_trace_that_is_recorded_gets_the_containers(tmp_path: Path) -> None:
+    """From the reader through the trace to a history, as `carico recommend --trace` reads it."""
+    trace = TraceWriter(tmp_path / "n1.jsonl", node="n1", cores=4, resources=("cpu",))
+    runtime: Any = SimpleNamespace(pods={"k1": Pod("k1", "web-1", "shop", kind="shop/web")}, container_reader=Reader)
+    day = iter(range(1, 1000))
+    kept = ContainerHistories(
+        runtime,
+        "n1",
+        4,
+        2.0**33,
+        tmp_path / "containers.json",
+        record=lambda row: trace.write_pods(replace(row, time_s=60.0 * next(day))),
+    )
+    await watch(kept, 5)
+    trace.close()
+    ((key, history),) = from_traces([str(tmp_path / "n1.jsonl")]).histories.items()
+    assert (key.workload.namespace, key.workload.name, key.pod, key.container) == ("shop", "web", "web-1", "app")
+    assert history.highest["cpu"] == pytest.approx(0.5)
+    assert history.highest["memory"] == 2.0**28
+
+
+async def test_a_trace_of_pods_without_names_can_be_read(tmp_path: Path) -> None:
+    """The cgroup tree knows a Pod by its UID alone."""
+    trace = TraceWriter(tmp_path / "n1.jsonl", node="n1", cores=4, resources=("cpu",))
+    runtime: Any = SimpleNamespace(pods={"k1": Pod("k1", "1111-2222", "")}, container_reader=Reader)
+    path = tmp_path / "containers.json"
+    await watch(ContainerHistories(runtime, "n1", 4, 2.0**33, path, record=trace.write_pods), 3)
+    trace.close()
+    (key,) = from_traces([str(tmp_path / "n1.jsonl")]).histories
+    assert (key.workload.namespace, key.pod) == ("", "1111-2222")
 
 
 async def test_a_damaged_file_is_set_aside(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

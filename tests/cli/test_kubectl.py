@@ -116,6 +116,16 @@ def test_nodes(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
     assert b[3] == "measured"
 
 
+def test_use_is_the_published_one_where_there_is_one(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    """The agent's own limits may be others than the default ones, by which it is derived otherwise."""
+    notes = api.lists["/api/v1/nodes"][0]["metadata"]["annotations"]
+    kinds = json.loads(notes["carico.dev/kinds"]) | {"used": {"cpu": 1.5}}
+    notes["carico.dev/kinds"] = json.dumps(kinds)
+    a = asked(capsys)["nodes"][0]
+    assert (a["cpu_room"], a["cpu_use"]) == (6.0, 1.5)
+    assert a["memory_use"] == pytest.approx(0.85 * 16 * GIB - 8 * GIB)
+
+
 def test_numbers_for_machines(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys)
     a, b, c, d = found["nodes"]

@@ -34,8 +34,12 @@ class SmallServer:
         self.version = 0
         self.webhook: Callable[[str, str, str], Awaitable[str | None]] | None = None  # a webhook: Pod, UID, node
         self.watchers: list[Callable[[Object], None]] = []
+        self.lease_watchers: list[Callable[[Object], None]] = []
+        self.requests: list[str] = []
+        """"GET leases" and so on."""
 
     async def get(self, path: str, params: Object | None = None) -> Object:
+        self.requests.append(f"GET {'leases' if '/leases' in path else 'pods'}")
         await self.pause()
         name = path.rpartition("/")[2]
         if params is not None:
@@ -54,6 +58,7 @@ class SmallServer:
         return found
 
     async def post(self, path: str, body: Object) -> Object:
+        self.requests.append(f"POST {path.rpartition('/')[2]}")
         await self.pause()
         meta = body["metadata"]
         if path.endswith("/binding"):
@@ -64,6 +69,7 @@ class SmallServer:
         return await self._store(self.leases, meta["name"], body)
 
     async def patch(self, path: str, body: Object) -> Object:
+        self.requests.append(f"PATCH {'leases' if '/leases' in path else 'nodes'}")
         await self.pause()
         if "/nodes/" in path:
             return await self._store(self.nodes, path.split("/")[-2], body)
@@ -102,9 +108,8 @@ class SmallServer:
         self.version += 1
         kept: Any = {**body, "metadata": {**body.get("metadata", {}), "resourceVersion": str(self.version)}}
         where[name] = kept
-        if where is not self.leases:
-            for receive in self.watchers:
-                receive(kept)
+        for receive in self.lease_watchers if where is self.leases else self.watchers:
+            receive(kept)
         return await self._answer(kept)
 
 

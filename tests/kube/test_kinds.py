@@ -13,7 +13,7 @@ AMOUNT = st.just(nan) | st.floats(0, 1.0)
 COST = st.tuples(AMOUNT, AMOUNT, AMOUNT, AMOUNT)
 KIND = st.builds(KindOnNode, COST, AMOUNT, st.integers(0, 200))
 NAMES = st.text(st.characters(codec="ascii", categories=["L", "N"]), min_size=1, max_size=128)
-KINDS = st.builds(NodeKinds, COST, COST, st.dictionaries(NAMES, KIND, max_size=30), st.integers(0, 100))
+KINDS = st.builds(NodeKinds, COST, COST, st.dictionaries(NAMES, KIND, max_size=30), st.integers(0, 100), COST)
 
 
 @given(KINDS)
@@ -26,6 +26,7 @@ def test_what_is_written_is_read_and_no_pod_is_lost(given_kinds: NodeKinds) -> N
     pods = given_kinds.other + sum(kind.pods for kind in given_kinds.kinds.values())
     assert found.other + sum(kind.pods for kind in found.kinds.values()) == pods
     assert found.room == pytest.approx(given_kinds.room, rel=1e-3, abs=1e-9, nan_ok=True)
+    assert found.used == pytest.approx(given_kinds.used, rel=1e-3, abs=1e-9, nan_ok=True)
     for name, kind in found.kinds.items():
         assert kind.cost == pytest.approx(given_kinds.kinds[name].cost, rel=1e-3, abs=1e-9, nan_ok=True)
 
@@ -51,6 +52,7 @@ BAD = [
     {"kinds": {"a": 5}},
     {"kinds": {str(n): {} for n in range(17)}},
     {"other": 10**9},
+    {"used": {"memory": "all"}},
 ]
 
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from carico_agent.kube.client import Object
-from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Claim, LeaseRecord, Offer, PlacementLeases, lease_record
 from carico_agent.kube.pods import facts
@@ -24,7 +24,7 @@ from carico_agent.publish.node_mirror import NodeFacts
 from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
-from carico_agent.schedule.cluster import Cluster, read_node
+from carico_agent.schedule.cluster import Cluster, read_heartbeat, read_node
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from tests.kube.small_server import SmallServer
@@ -62,10 +62,10 @@ class Scene:
         for _ in range(self.random.choice((0, 1, 1, 2, 5, 20))):
             await asyncio.sleep(0)
 
-    def watch(self, receive: Callable[[Object], None]) -> None:
+    def watch(self, receive: Callable[[Object], None], leases: bool = False) -> None:
         """Everything in order, later."""
         queue: asyncio.Queue[Object] = asyncio.Queue()
-        self.server.watchers.append(queue.put_nowait)
+        (self.server.lease_watchers if leases else self.server.watchers).append(queue.put_nowait)
 
         async def deliver() -> None:
             while True:
@@ -98,9 +98,14 @@ class Scene:
             self.agent.mirror.change_pod(pod.finished, pod)
 
     def extender(self) -> Extender:
-        """A fresh one: it knows what is listed, and what is watched from then on."""
+        """A fresh one: it knows what a list shows, and sees what changes. Every second one watches no Leases."""
         client: Any = self.server
-        cluster = Cluster(client, RESOURCE)
+        watches = self.random.random() < 0.5
+        cluster = Cluster(client, RESOURCE, "carico" if watches else "")
+        if cluster._leases_watch is not None:
+            cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
+            self.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
+            cluster._leases_watch.synced.set()
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
         listed = [facts(pod, RESOURCE) for pod in self.server.pods.values()]
         cluster.pods_listed([pod for pod in listed if pod.node and not pod.finished])
@@ -272,6 +277,31 @@ async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
     assert (scene.places, scene.amount) == (0, 1)  # one is here and holds one; there is no place for another
     now_s += 5.0
     assert reason(scene) == "the annotations were changed"  # no watch here
+    for task in scene.tasks:
+        task.cancel()
+
+
+async def test_who_is_on_the_way_counts_also_after_a_write_that_failed() -> None:
+    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who had claimed."""
+    scene = Scene(0)
+    scene.server.lose = 0.0
+    leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
+    report(scene, 8.5)
+    await publish(scene)
+    await leases.claim("a", await leases.read("a"), {uid: Claim(1.0, 1) for uid in ("one", "two")})
+    stored = scene.server._store
+
+    async def lose_nodes(where: dict[str, Object], name: str, body: Object) -> Object:
+        if where is scene.server.nodes:
+            raise Unreachable("the request was lost")
+        return await stored(where, name, body)
+
+    scene.server._store = lose_nodes  # type: ignore[method-assign]
+    report(scene, 0.5)
+    await publish(scene)
+    scene.server._store = stored  # type: ignore[method-assign]
+    await publish(scene)
+    assert (scene.places, scene.amount) == (2, 2)
     for task in scene.tasks:
         task.cancel()
 

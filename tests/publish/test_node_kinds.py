@@ -1,5 +1,7 @@
 """What a node publishes about kinds: in cores and bytes, bounded, without what is reserved."""
 
+from math import nan
+
 import pytest
 
 from carico_agent.kube.kinds import MOST_KINDS, decode
@@ -27,8 +29,10 @@ def status(*kinds: KindStatus, **more: object) -> Status:
 
 
 def test_shares_become_cores_and_bytes() -> None:
-    found = node_kinds(status(kind("shop/web")), {"shop/web": 3, "shop/unlisted": 2})
+    given = status(kind("shop/web"), usage={"cpu": 0.25, "memory": None})
+    found = node_kinds(given, {"shop/web": 3, "shop/unlisted": 2})
     assert found is not None
+    assert found.used == pytest.approx((2.0, nan, nan, nan), nan_ok=True)
     assert found.room[:2] == pytest.approx((5.2, 4e8)) and found.next[:2] == pytest.approx((1.0, 6e7))
     web = found.kinds["shop/web"]
     assert (web.cost[:2], web.fits, web.pods, found.other) == (pytest.approx((0.8, 5e7)), 5.2, 3, 2)

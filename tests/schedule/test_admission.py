@@ -64,6 +64,39 @@ async def test_a_place_is_held_for_who_is_let_in() -> None:
     assert webhook.refused_admissions == 1
 
 
+async def test_a_waiting_pod_that_the_watch_has_shown_is_not_asked_about() -> None:
+    server = SmallServer()
+    webhook = extender(server, amount=3)
+    for uid in ("listed", "new", "renamed"):
+        asking(server, uid, 1)
+        server.pods[uid]["metadata"]["namespace"] = "d"
+    webhook._cluster.pods_listed([facts(server.pods["listed"], RESOURCE)])
+    webhook._cluster.pod_changed(False, facts(server.pods["new"], RESOURCE))
+    for uid in ("listed", "new"):
+        assert (await review(webhook, question(uid)))["response"]["allowed"]
+    assert "GET pods" not in server.requests
+    # A review may name anything: the watch's word counts for a Pod of that name only.
+    server.pods["other"] = server.pods["renamed"]
+    webhook._cluster.pod_changed(False, facts(server.pods["renamed"], RESOURCE))
+    asked = question("renamed")
+    asked["request"]["object"]["metadata"]["name"] = "other"
+    assert (await review(webhook, asked))["response"]["allowed"]
+    assert server.requests.count("GET pods") == 1
+
+
+async def test_a_pod_that_is_bound_or_gone_waits_no_more() -> None:
+    server = SmallServer()
+    cluster = extender(server, amount=3)._cluster
+    for uid in "12":
+        asking(server, uid, 1)
+        cluster.pod_changed(False, facts(server.pods[uid], RESOURCE))
+    assert cluster.waiting("1") is not None and len(cluster.ledger) == 0
+    cluster.pod_changed(True, facts(server.pods["1"], RESOURCE))
+    await server.bind("2", "a")
+    cluster.pod_changed(False, facts(server.pods["2"], RESOURCE))
+    assert (cluster.waiting("1"), cluster.waiting("2"), cluster.bound_to("2")) == (None, None, "a")
+
+
 async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
     server = SmallServer()
     webhook = extender(server, amount=0)

@@ -4,7 +4,7 @@ import time
 
 from carico_agent.cli._kubectl.reading import Scope, Seen
 from carico_agent.kube.client import KubeClient
-from carico_agent.schedule.cluster import NODES_PER_ROUND, Cluster, read_node
+from carico_agent.schedule.cluster import Cluster, read_node
 from carico_agent.schedule.placement.tally import PROFILE_S
 
 
@@ -14,6 +14,5 @@ def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:
     cluster.nodes_listed([read_node(node, resource=scope.resource) for node in seen.nodes or ()])
     cluster.heartbeats_listed(list(seen.heartbeats.values()))
     cluster.pods_listed([pod.facts for pod in seen.pods if pod.facts.node])
-    for _ in range(0, len(cluster.nodes), NODES_PER_ROUND):
-        cluster.expire(time.monotonic() + PROFILE_S)
+    cluster.settle(time.monotonic() + PROFILE_S)
     return cluster

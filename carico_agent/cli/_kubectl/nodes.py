@@ -1,8 +1,8 @@
 """Nodes as the plugin shows them: the number, room, what limits, and measured use beside requests.
 
-Measured use is what the agent's ceiling leaves after room: cpu ends at twice the cores (use and waiting together, so
-above 100 % of the cores threads wait), memory at 85 %. These are the agents' defaults (`[node] limits`); annotations do
-not carry them. Room that local reservations hold counts as used.
+Measured use is published with the kinds. cpu is use and waiting together, so above 100 % of the cores threads wait. Of
+agents that do not publish it yet, it is what the default ceilings (`[node] limits`) leave after room: cpu ends at twice
+the cores, memory at 85 %; room that local reservations hold then counts as used.
 
 A number is as old as its annotation or the node's Lease, which the agent renews. Expired means no capacity.
 """
@@ -190,12 +190,14 @@ def _row(node: NodeView, pods: Sequence[PodRow], labels: list[str]) -> TableRow:
     }
     for resource, unit in UNITS.items():
         whole = node.allocatable.of(resource) or None
-        room = node.kinds.room[RESOURCES.index(resource)] if node.kinds and valid else None
+        at, kinds = RESOURCES.index(resource), node.kinds if valid else None
+        room = None if kinds is None else kinds.room[at]
+        used = None if kinds is None else kinds.used[at]
         requests, limits = (sum(amount(pod).of(resource) for pod in pods) for amount in (_requests, _limits))
         cells[f"{resource}-room"] = number(room, unit)
         cells[f"{resource}-requests"] = number(requests, unit, whole)
         cells[f"{resource}-limits"] = number(limits, unit, whole)
-        cells[f"{resource}-use"] = number(_used(room, node, resource), unit, whole)
+        cells[f"{resource}-use"] = number(_used(used, room, node, resource), unit, whole)
     return TableRow(cells)
 
 
@@ -207,7 +209,10 @@ def _limits(pod: PodRow) -> Amount:
     return pod.limits
 
 
-def _used(room: float | None, node: NodeView, resource: str) -> float | None:
+def _used(used: float | None, room: float | None, node: NodeView, resource: str) -> float | None:
+    """As published; of an agent that does not publish it, what its room leaves below the default ceiling."""
+    if used is not None and used == used:
+        return used
     return None if room is None else max(0.0, CEILINGS[resource] * node.capacity.of(resource) - room)
 
 
