@@ -110,9 +110,12 @@ class Kubelets:
     async def __aexit__(self, *error: object) -> None:
         for task in self._tasks:
             task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        ended = await asyncio.gather(*self._tasks, return_exceptions=True)
         assert self._client is not None
         await self._client.close()
+        for failure in ended:
+            if isinstance(failure, Exception):  # a kubelet that stopped working explains whatever else is wrong
+                raise failure
 
     async def _loop(self) -> None:
         while True:
@@ -135,11 +138,9 @@ class Kubelets:
             if meta.get("deletionTimestamp"):
                 self._stop(uid, "killed")
                 writes.append(self._remove(pod))
-            elif phase == "Pending" and uid not in self.live:
-                job = str((meta.get("labels") or {}).get("controller-uid", ""))
-                self.live[uid] = PodRun(origin_of(pod), self.name, uid, now_s, name=meta["name"], job=job)
-                self.live[uid].end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
-                self.runs.append(self.live[uid])
+            elif phase == "Pending":  # or its phase could not be written when it started
+                if uid not in self.live:
+                    self._start(pod, now_s)
                 writes.append(self._phase(pod, "Running"))
             elif uid in self.live and self.live[uid].end_s <= now_s and phase == "Running":
                 failed = "test/fail" in (meta.get("annotations") or {})
@@ -150,6 +151,14 @@ class Kubelets:
         for result in results:
             if isinstance(result, BaseException) and not isinstance(result, KubeError):
                 raise result
+
+    def _start(self, pod: Object, now_s: float) -> None:
+        meta = pod["metadata"]
+        job = str((meta.get("labels") or {}).get("controller-uid", ""))
+        run = PodRun(origin_of(pod), self.name, meta["uid"], now_s, name=meta["name"], job=job)
+        run.end_s = now_s + float((meta.get("annotations") or {}).get("test/work-s", "1"))
+        self.live[meta["uid"]] = run
+        self.runs.append(run)
 
     def _stop(self, uid: str, why: str) -> None:
         run = self.live.get(uid)
