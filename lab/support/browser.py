@@ -1,11 +1,9 @@
 """A real Chromium, driven by chromedriver: opened empty, closed for good, nothing sent to anybody but the page."""
 
-import json
 import os
 import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
-from math import nan
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +32,8 @@ def missing() -> str:
 
 
 @contextmanager
-def open_browser(
-    folder: Path, width: int = 1280, height: int = 1000, scripts: bool = True, traced: bool = False
-) -> Iterator[Any]:
-    """A browser with a profile of its own in `folder`. `traced`: `longest_task_cpu_ms` can be asked."""
+def open_browser(folder: Path, width: int = 1280, height: int = 1000, scripts: bool = True) -> Iterator[Any]:
+    """A browser with a profile of its own in `folder`."""
     from selenium import webdriver
     from selenium.webdriver.chrome.service import Service
 
@@ -47,10 +43,7 @@ def open_browser(
         options.add_argument(flag)
     if not scripts:
         options.add_experimental_option("prefs", {"profile.managed_default_content_settings.javascript": 2})
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL"} | ({"performance": "ALL"} if traced else {}))
-    if traced:
-        categories = {"traceCategories": "toplevel,devtools.timeline", "enableNetwork": False, "enablePage": False}
-        options.add_experimental_option("perfLoggingPrefs", categories)
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
     driver = webdriver.Chrome(options, Service(shutil.which("chromedriver") or ""))
     try:
         yield driver
@@ -73,17 +66,6 @@ def whole_page(driver: Any, file: Path) -> None:
 
     taken = driver.execute_cdp_cmd("Page.captureScreenshot", {"format": "png", "captureBeyondViewport": True})
     file.write_bytes(base64.b64decode(taken["data"]))
-
-
-def longest_task_cpu_ms(driver: Any) -> float:
-    """The longest task of the page's main thread since the last call, in its own CPU time: what others take of the
-    machine is not in it. The main thread is the one that fires animation frames. NaN: the trace has no such task."""
-    messages = (json.loads(entry["message"])["message"] for entry in driver.get_log("performance"))
-    events = [one["params"] for one in messages if one["method"] == "Tracing.dataCollected"]
-    frames = ("FireAnimationFrame", "AnimationFrame")  # by which a main thread is known: older and newer Chromium
-    main = {(one["pid"], one["tid"]) for one in events if one.get("name") in frames}
-    tasks = [one for one in events if one.get("name", "").endswith("RunTask") and (one["pid"], one["tid"]) in main]
-    return max((one["tdur"] / 1000.0 for one in tasks if "tdur" in one), default=nan)
 
 
 def serious_findings(driver: Any) -> list[Any]:
