@@ -15,9 +15,8 @@ from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.metrics import families
 from carico_agent.federation.peers import PeerConnection, report
 from carico_agent.federation.server import AggregatorServer
-from carico_agent.net import metrics
 from carico_agent.net.address import check, split
-from carico_agent.net.http import Handler, HttpServer, answer
+from carico_agent.net.http import Handler, HttpServer, answer, answer_metrics
 from carico_agent.net.tls import TlsFiles
 from carico_agent.settings import AggregatorSettings
 from carico_agent.supervise.tasks import Supervisor
@@ -127,8 +126,7 @@ class AggregatorDaemon:
     def _routes(self) -> dict[str, dict[str, Handler]]:
         async def show_metrics(request: web.BaseRequest) -> web.StreamResponse:
             """the aggregator's numbers for Prometheus"""
-            text = metrics.render(families(self.aggregator))
-            return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+            return answer_metrics(families(self.aggregator))
 
         async def healthz(request: web.BaseRequest) -> web.StreamResponse:
             """whether it serves, and how many nodes are in the view"""

@@ -41,7 +41,7 @@ from carico_agent.kube.leader import LeaderLease
 from carico_agent.net import metrics
 from carico_agent.net.address import is_loopback, split_listen
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.net.http import ApiError, Handler, HttpServer, answer
+from carico_agent.net.http import ApiError, Handler, HttpServer, answer, answer_metrics
 from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSettings, Settings, build
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.tasks import Supervisor
@@ -268,8 +268,7 @@ class BurstDaemon:
         return families(self.service, self.lease, self.clients.home, self._cost, self.events.dropped)
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        text = metrics.render(self.families())
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return answer_metrics(self.families())
 
 
 async def look(settings: Settings, most_s: float = 9.0) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from carico_agent.kube.errors import KubeError
 from carico_agent.net import metrics
 from carico_agent.net.address import is_loopback, split_listen
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.net.http import ApiError, Handler, HttpServer, answer, read_json, request_id
+from carico_agent.net.http import ApiError, Handler, HttpServer, answer, answer_metrics, read_json, request_id
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
 from carico_agent.schedule import admission, overview, policies
@@ -206,8 +206,7 @@ class ExtenderServer:
         return answer({"policy": self._settings.policy, **explained(verdicts)})
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        text = metrics.render(self._families())
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return answer_metrics(self._families())
 
     def _families(self) -> list[metrics.Family]:
         def gauge(name: str, help: str, value: float) -> metrics.Family:
@@ -247,8 +246,7 @@ class ExtenderServer:
                 self.expired.lowered,
             ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
-            counter("process_cpu_seconds_total", "CPU time of the extender.", self._cost.cpu_s()),
-            gauge("process_resident_memory_bytes", "Resident memory of the extender.", self._cost.resident_bytes()),
+            *metrics.process(self._cost.cpu_s(), self._cost.resident_bytes(), "the extender"),
         ]
 
 

@@ -51,24 +51,21 @@ class StatusHistory:
 
     def record(self, status: Status) -> None:
         """The values of this second."""
-        row = self._written % self._rows
-        self._written += 1
-        self._time_s[row] = round(self._clock(), 2)
-        for name, column in self._numbers.items():
-            column[row] = _number(getattr(status, name))
-        for name, column in self._usage.items():
-            column[row] = _number(status.usage.get(name))
+        numbers = [_number(getattr(status, name)) for name in NUMBERS]
+        self._write(numbers, [_number(status.usage.get(name)) for name in self._usage])
 
     def record_estimate(self, now: Estimate) -> None:
         """The same from the model's answer: no status has to be made for it."""
+        numbers = [getattr(now, name) for name in NUMBERS]
+        self._write([value if isfinite(value) else nan for value in numbers], now.usage)
+
+    def _write(self, numbers: Sequence[float], usage: Sequence[float]) -> None:
         row = self._written % self._rows
         self._written += 1
         self._time_s[row] = round(self._clock(), 2)
-        for name, column in self._numbers.items():
-            value = getattr(now, name)
-            column[row] = value if isfinite(value) else nan
-        for column, used in zip(self._usage.values(), now.usage, strict=True):
-            column[row] = used
+        columns = (*self._numbers.values(), *self._usage.values())
+        for column, value in zip(columns, (*numbers, *usage), strict=True):
+            column[row] = value
 
     def mark(self, event: Event) -> None:
         """A container event; those that a chart does not show are ignored."""

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from carico_agent.net.metrics import Family, histogram
+from carico_agent.net.metrics import Family, histogram, process
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, TimeHistogram
 
@@ -15,8 +15,7 @@ def self_metrics(cost: OwnCost, lateness: Lateness, worked: TimeHistogram, failu
         seconds.add(stage.total_s, stage=name)
         runs.add(stage.runs, stage=name)
     return [
-        Family("process_cpu_seconds_total", "counter", "CPU time of the agent.").add(cost.cpu_s()),
-        Family("process_resident_memory_bytes", "gauge", "Resident memory of the agent.").add(cost.resident_bytes()),
+        *process(cost.cpu_s(), cost.resident_bytes(), "the agent"),
         _histogram("carico_tick_lateness_seconds", "How late ticks of the sampling began.", lateness),
         _histogram("carico_tick_seconds", "How long ticks of the sampling took.", worked),
         Family("carico_missed_ticks_total", "counter", "Ticks skipped by a late agent.").add(lateness.missed),

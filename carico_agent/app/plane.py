@@ -16,10 +16,9 @@ from carico_agent.app.plane_reserve import Note, SeatKeeper, lock
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 from carico_agent.kube.health import Health
-from carico_agent.net import metrics
 from carico_agent.net.address import BadAddress, is_loopback, split
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.net.http import ApiError, Handler, HttpServer, answer
+from carico_agent.net.http import ApiError, Handler, HttpServer, answer, answer_metrics
 from carico_agent.plane.control import MOST_MISSED
 from carico_agent.plane.metrics import families
 from carico_agent.plane.observer import Look, Observer
@@ -143,8 +142,7 @@ class PlaneServer:
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         seen = self.look.diagnosis if self.look else None
-        text = metrics.render(families(seen, self.keeper.shares, self.missed, self.client.requests))
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return answer_metrics(families(seen, self.keeper.shares, self.missed, self.client.requests))
 
 
 def listen_address(listen: str, allow_plaintext: bool = False) -> tuple[str, int]:

@@ -13,8 +13,7 @@ def families(
     """Everything but what a supervisor knows; without `service` only the process itself."""
     Family = metrics.Family
     cost = [
-        Family("process_cpu_seconds_total", "counter", "CPU time of the service.").add(cost_of.cpu_s()),
-        Family("process_resident_memory_bytes", "gauge", "Resident memory.").add(cost_of.resident_bytes()),
+        *metrics.process(cost_of.cpu_s(), cost_of.resident_bytes(), "the service"),
         Family("carico_burst_leads", "gauge", "1 while this process leads.").add(float(lease.leads)),
     ]
     if service is None:

@@ -70,13 +70,18 @@ def cost_ratio(nodes: int) -> float:
     >>> cost_ratio(3), cost_ratio(100), round(cost_ratio(5000), 3)
     (0.007, 0.014, 0.099)
     """
-    return min(max(COST_RATIO, COST_RATIO * math.sqrt(nodes / SMALL)), MOST_COST_RATIO)
+    return min(COST_RATIO * _growth(nodes), MOST_COST_RATIO)
+
+
+def _growth(nodes: int) -> float:
+    """How much more than in a SMALL cluster one node's values may be off: their errors average out."""
+    return math.sqrt(max(1.0, nodes / SMALL))
 
 
 def moved(sent: Contribution, now: Contribution, tolerance: float, nodes: int) -> bool:
     """Whether `now` differs from `sent` by enough for a cluster of `nodes`: usage, cost, its precision twofold, room.
     Room is not averaged, so its threshold does not grow."""
-    usage = tolerance * min(max(1.0, math.sqrt(nodes / SMALL)), MOST_TOLERANCES)
+    usage = tolerance * min(_growth(nodes), MOST_TOLERANCES)
     if shifted(sent.subspace, now.subspace, usage) or len(sent.cost) != len(now.cost):
         return True
     ratio = cost_ratio(nodes)

@@ -10,7 +10,7 @@ import logging
 import math
 import ssl
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from aiohttp import web
 from aiohttp.web_protocol import RequestHandler
 
 from carico_agent import __version__
+from carico_agent.net import metrics
 from carico_agent.net.handshake import TlsAcceptor
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.net.openapi import describe, described
@@ -50,6 +51,11 @@ class ApiError(Exception):
 def answer(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> web.Response:
     encoded = json.dumps(body, separators=(",", ":"), allow_nan=False).encode() + b"\n"
     return web.Response(body=encoded, status=status, content_type="application/json", headers=headers)
+
+
+def answer_metrics(families: Iterable[metrics.Family]) -> web.Response:
+    """The body of /metrics."""
+    return web.Response(body=metrics.render(families).encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
 
 
 def request_id(request: web.BaseRequest) -> str:

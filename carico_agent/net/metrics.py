@@ -33,6 +33,14 @@ class Family:
         return self
 
 
+def process(cpu_s: float, resident_bytes: float, whose: str) -> list[Family]:
+    """What the process itself takes, by the names that all Prometheus clients use."""
+    return [
+        Family("process_cpu_seconds_total", "counter", f"CPU time of {whose}.").add(cpu_s),
+        Family("process_resident_memory_bytes", "gauge", f"Resident memory of {whose}.").add(resident_bytes),
+    ]
+
+
 def histogram(name: str, help: str, bounds: Iterable[float], counts: Iterable[int], total: float) -> Family:
     """A histogram from counts per bucket, the last one without bound."""
     family, seen = Family(name, "histogram", help), 0

@@ -1,6 +1,6 @@
 """The numbers of `carico plane --serve` for Prometheus."""
 
-from carico_agent.net.metrics import Family
+from carico_agent.net.metrics import Family, process
 from carico_agent.plane.diagnosis import PlaneDiagnosis
 from carico_agent.supervise.cost import OwnCost
 
@@ -31,10 +31,7 @@ def families(seen: PlaneDiagnosis | None, reserve_shares: int, missed: int, requ
         _gauge("reserve_shares", "Shares of carico-reserve; 0 when there is none.").add(reserve_shares),
         _gauge("missed_periods", "Periods without metrics of the API server.").add(missed),
         Family("carico_plane_requests_total", "counter", "Requests sent to the API server.").add(requests),
-        Family("process_cpu_seconds_total", "counter", "CPU time of this process.").add(OwnCost.cpu_s()),
-        Family("process_resident_memory_bytes", "gauge", "Resident memory of this process.").add(
-            OwnCost.resident_bytes()
-        ),
+        *process(OwnCost.cpu_s(), OwnCost.resident_bytes(), "this process"),
     ]
 
 

@@ -15,6 +15,15 @@ def run(ticker: Ticker) -> threading.Thread:
     return thread
 
 
+def run_until(done: threading.Event, ticker: Ticker) -> threading.Thread:
+    """The ticker's thread, ended after the work has set `done`."""
+    thread = run(ticker)
+    assert done.wait(20)
+    ticker.stop()
+    thread.join(20)
+    return thread
+
+
 def test_ticks_until_stopped() -> None:
     enough = threading.Event()
     seen: list[float] = []
@@ -25,10 +34,7 @@ def test_ticks_until_stopped() -> None:
             enough.set()
 
     ticker = Ticker(0.01, work)
-    thread = run(ticker)
-    assert enough.wait(20)
-    ticker.stop()
-    thread.join(20)
+    thread = run_until(enough, ticker)
     assert not thread.is_alive()
     assert seen == sorted(seen)
     assert ticker.lateness.ticks == len(seen)
@@ -46,10 +52,7 @@ def test_slow_work_skips_and_counts_and_keeps_the_phase() -> None:
             done.set()
 
     ticker = Ticker(0.1, work)
-    thread = run(ticker)
-    assert done.wait(20)
-    ticker.stop()
-    thread.join(20)
+    run_until(done, ticker)
     assert ticker.lateness.missed >= 2  # never caught up in a burst
     assert starts[1] - starts[0] >= 0.35
 
@@ -67,10 +70,7 @@ def test_failing_work_does_not_stop_the_ticks(caplog: pytest.LogCaptureFixture) 
             raise RuntimeError("kernel went fishing")
 
     ticker = Ticker(0.005, work)
-    thread = run(ticker)
-    assert done.wait(20)
-    ticker.stop()
-    thread.join(20)
+    run_until(done, ticker)
     assert ticker.failures == 3
     assert ticker.error is None
     assert sum("kernel went fishing" in record.message for record in caplog.records) == 1
@@ -98,10 +98,7 @@ def test_how_long_the_work_took_is_recorded() -> None:
             done.set()
 
     ticker = Ticker(0.01, work)
-    thread = run(ticker)
-    assert done.wait(20)
-    ticker.stop()
-    thread.join(20)
+    run_until(done, ticker)
     assert sum(ticker.worked.counts) == ticks
     assert ticker.worked.most_s >= 0.02
 
@@ -120,9 +117,6 @@ def test_what_the_work_returns_is_called_after_it_and_is_not_part_of_its_time() 
         return wake if len(order) == 1 else None
 
     ticker = Ticker(0.01, work)
-    thread = run(ticker)
-    assert done.wait(20)
-    ticker.stop()
-    thread.join(20)
+    run_until(done, ticker)
     assert order[:2] == ["work", "wake"] and order.count("wake") == 1
     assert ticker.lateness.missed >= 8  # its time passes all the same

@@ -2,7 +2,7 @@
 
 from aiohttp import web
 
-from carico_agent.net import metrics
+from carico_agent.net.http import answer_metrics
 from carico_agent.net.openapi import TEXT, Operation, operation
 from carico_agent.publish.families import status_metrics
 from carico_agent.publish.publisher import PublisherContext
@@ -34,8 +34,7 @@ class MetricsPublisher:
         self._scrapes += 1
         board = self._board
         families = status_metrics(board.status, board.age_s) if board.sequence else []
-        text = metrics.render([*families, *self._families()])
-        return web.Response(body=text.encode(), headers={"Content-Type": metrics.CONTENT_TYPE})
+        return answer_metrics([*families, *self._families()])
 
 
 async def open_publisher(context: PublisherContext) -> MetricsPublisher:
