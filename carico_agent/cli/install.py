@@ -28,6 +28,10 @@ AFTERWARDS = (
     ("systemctl", "enable", AGENT),
     ("systemctl", "restart", AGENT),
 )
+TUNING_IS_ROOT = (
+    "--tuning: CAP_DAC_OVERRIDE opens every file of this machine to the agent: whoever takes it over is as good as root"
+)
+CONTAINERD_IS_ROOT = "--containerd: whoever may write to containerd's socket is as good as root, and so is the agent"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tuning",
         action="store_true",
         help="let plugins write to cgroups, and `carico restore` after every stop. Needs CAP_DAC_OVERRIDE, which opens "
-        "any file and socket of this machine, containerd's too: the agent is then as good as root",
+        "every file of this machine: the agent is then as good as root",
     )
     parser.add_argument(
         "--containerd",
@@ -66,6 +70,9 @@ def run(given: argparse.Namespace) -> int:
     except CannotInstall as error:
         complain(str(error))
         return 1
+    for chosen, rights in ((wish.tuning, TUNING_IS_ROOT), (wish.containerd, CONTAINERD_IS_ROOT)):
+        if chosen:
+            print(rights)
     if fresh:
         written[CONFIG] = example()
     stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
