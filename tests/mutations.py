@@ -19,6 +19,8 @@ TREE = Path(__file__).parent.parent
 COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "setup.cfg", "pyproject.toml", "README.md")
 FAILED = 1
 """pytest's exit code for a test that failed; 2 to 5 mean that it could not even run."""
+HUNG, LONGEST_S = -1, 900.0
+"""A test that hangs instead of failing has noticed nothing."""
 
 
 @dataclass(frozen=True)
@@ -427,7 +429,12 @@ def runs(tree: Path, test: str) -> int:
     """pytest's exit code in that tree, whose packages come first: it is the working directory."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     environment = {"CARICO_LIVES": "200", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL).returncode
+    try:
+        return subprocess.run(
+            command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, timeout=LONGEST_S
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return HUNG
 
 
 def survives(tree: Path, mutation: Mutation) -> bool:
