@@ -112,8 +112,9 @@ lock: $(VENV)/.dev ## pin what the agent needs, with hashes: deploy/requirements
 	@$(BIN)/pip-compile -q --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host -o deploy/requirements.txt setup.cfg
 
-dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/
+dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/; pinned hashes are tried out
 	@rm -rf dist && mkdir dist
+	@$(BIN)/pip install -q --dry-run --ignore-installed --require-hashes -r deploy/requirements.txt
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
 	@$(BIN)/cyclonedx-py requirements deploy/requirements.txt --output-reproducible -o dist/carico-agent.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TREE = Path(__file__).parent.parent
-COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "setup.cfg", "pyproject.toml", "README.md")
+COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "docs", "setup.cfg", "pyproject.toml", "README.md")
 FAILED = 1
 """pytest's exit code for a test that failed; 2 to 5 mean that it could not even run."""
 HUNG, LONGEST_S = -1, 900.0
