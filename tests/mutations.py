@@ -369,20 +369,20 @@ MUTATIONS = (
         "    if pods is not None and pods.bound:",
         "    if pods is not None and pods.bound < 0:",
         "a Job is moved away whose Pod is about to start",
-        "tests/burst/test_protocol.py",
+        "tests/burst/test_steps.py",
     ),
     Mutation(
         "carico_agent/burst/protocol.py",
         "    if seen.home_pods.count:",
         "    if seen.home_pods.count < 0:",
         "a Job is committed elsewhere while a Pod of it still ends at home",
-        "tests/burst/test_protocol.py",
+        "tests/burst/test_steps.py",
     ),
     Mutation(
         "carico_agent/burst/steps.py",
         "if fresh.ledger.state != State.AWAY or fresh.ledger.epoch != copy.epoch or",
         "if",
-        "a copy is released after its Job was recalled: it runs twice",
+        "a copy is released after its Job was started at home again: it runs twice",
         "tests/burst/test_steps.py",
     ),
     Mutation(

@@ -28,6 +28,8 @@ AFTERWARDS = (
     ("systemctl", "enable", AGENT),
     ("systemctl", "restart", AGENT),
 )
+SHIPPED = "carico_plugins."
+"""Where the entry points of our own plugins lead."""
 TUNING_IS_ROOT = (
     "--tuning: CAP_DAC_OVERRIDE opens every file of this machine to the agent: whoever takes it over is as good as root"
 )
@@ -92,9 +94,15 @@ def run(given: argparse.Namespace) -> int:
 
 
 def alone(settings: Settings) -> bool:
-    """Whether the agent has nobody to talk to beyond this machine. Plugins of the site may have."""
+    """Whether the agent has nobody to talk to beyond this machine. The shipped plugins have nobody, either;
+    others may have."""
     beyond = settings.kubernetes.enabled, settings.federation.aggregators, settings.listen.address, settings.page.listen
-    return not any(beyond) and not settings.plugins.enabled
+    if any(beyond) or not settings.plugins.enabled:
+        return not any(beyond)
+    from carico_agent.plugin_host.load import find
+
+    found = find(settings.plugins.site_folder)
+    return all(name in found and found[name].origin.startswith(SHIPPED) for name in settings.plugins.enabled)
 
 
 def own_command() -> Path:

@@ -92,7 +92,8 @@ async def hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     yield agent, hang, tmp_path / "a.sock"
     hang.release.set()
     agent._stopping.set()
-    await running
+    async with asyncio.timeout(BOUND_S):
+        await running
 
 
 async def ask(session: aiohttp.ClientSession, method: str, path: str, body: Any = None) -> tuple[int, Any]:
@@ -117,6 +118,7 @@ async def test_every_route_answers_while_everything_hangs(hang: tuple[Agent, Han
                 asked = path.replace("{id}", "slow") + "?x=y"
                 walked[method, path] = await ask(session, method, asked, bodies.get(path) if method == "POST" else None)
         assert hung.threads.keys() == {"plugin", "disk", "runtime", "configuration"}
+        assert threading.main_thread() not in set().union(*hung.threads.values()), "on the event loop"
         codes = {route: code for route, (code, _) in walked.items()}
         assert codes.pop(("POST", "/v1/reload")) == 503
         assert codes.pop(("GET", "/v1/reservations/{id}")) == codes.pop(("DELETE", "/v1/reservations/{id}")) == 404

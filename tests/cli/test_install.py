@@ -180,6 +180,21 @@ def test_who_names_others_may_reach_them(opt: None, tmp_path: Path, text: str) -
     assert not loopback.exists()
 
 
+@pytest.mark.parametrize(("site", "alone"), [(False, True), (True, False)])
+def test_shipped_plugins_reach_nobody_and_those_of_the_site_may(
+    opt: None, tmp_path: Path, site: bool, alone: bool
+) -> None:
+    """A plugin in the site folder replaces a shipped one of the same name."""
+    (tmp_path / "site/memory_qos").mkdir(parents=True)
+    if site:
+        (tmp_path / "site/memory_qos/__init__.py").touch()
+    (tmp_path / "etc/carico").mkdir(parents=True)
+    enabled = f'[plugins]\nenabled = ["memory_qos", "throttling"]\nsite_folder = "{tmp_path}/site"\n'
+    (tmp_path / "etc/carico/config.toml").write_text(enabled)
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    assert (tmp_path / "etc/systemd/system/carico-agent.service.d/loopback.conf").exists() == alone
+
+
 def test_a_broken_configuration_is_not_started(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "etc/carico").mkdir(parents=True)
     (tmp_path / "etc/carico/config.toml").write_text("[sampling]\nperod_s = 1\n")

@@ -52,9 +52,14 @@ def test_only_known_files_are_written(tmp_path: Path, key: str, monkeypatch: pyt
     assert target.read_text() == "8192"
 
 
-def test_an_absolute_key_does_not_leave_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(Untrusted):
-        CgroupFiles().write(*folder_of(tmp_path / "group"), "/etc/passwd", "x")
+def test_an_absolute_key_does_not_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroupfs, "is_cgroup2", lambda device: True)
+    victim = tmp_path / "victim"
+    victim.write_text("before")
+    for key in (str(victim), "../victim"):
+        with pytest.raises(Untrusted, match="no name of a file"):
+            CgroupFiles().write(*folder_of(tmp_path / "group"), key, "x")
+    assert victim.read_text() == "before"
 
 
 def test_another_file_system_is_refused(tmp_path: Path) -> None:

@@ -118,7 +118,7 @@ def first_minutes():
     try:
         check("the second answers", answers())
         code, result = sh(f"{CARICO} status")
-        check("`carico status` prints a number", code == 0 and "room for" in result, result.splitlines()[:1])
+        check("`carico status` prints a number", code == 0 and "Pod-Capacity" in result, result.splitlines()[:1])
         code, result = sh(f"{CARICO} doctor")
         check("`carico doctor` is content", code == 0, result)
     finally:
@@ -164,7 +164,7 @@ def rights():
     check("the socket is the group's", result.strip() == "carico:carico 660", result)
     sh("useradd -m -G carico friend; useradd -m other")
     code, result = sh(f"su friend -c '{CARICO} status'")
-    check("the group may ask", code == 0 and "room for" in result, result.splitlines()[:1])
+    check("the group may ask", code == 0 and "Pod-Capacity" in result, result.splitlines()[:1])
     check("others may not", sh(f"su other -c '{CARICO} status'")[0] == 1)
     Path("/tmp/reload.py").write_text(
         "from carico_agent.client import AgentClient; AgentClient().request('POST', '/v1/reload')"
