@@ -1,5 +1,6 @@
 """mTLS with certificates made on the fly: who may speak, for whom, and what happens when files change."""
 
+import asyncio
 import os
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from carico_agent.net.tls import TlsFiles
 
 from .processes import aggregator, until
 from .test_client import client, contributed, fast
+from .test_floods import connect, is_closed
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -125,6 +127,28 @@ async def test_foreigns_and_plaintext_are_not_served(authority, tmp_path):
         await until(lambda: "does not answer" in one.condition and "does not answer" in two.condition)
         assert one.view is None and two.view is None
         assert (await _status(server, authority.issue("admin", "admin")))["exchanges"] == "0"
+
+
+async def test_one_address_holds_few_connections_that_never_shake_hands(authority):
+    """300 of them at a limit of 10; nodes that are there, or come from another address, are served."""
+    serving, early, late = (authority.issue(name, name) for name in ("agg", "early", "late"))
+    async with (
+        aggregator(address_connections=10, handshake_s=100.0, **serving) as server,
+        client(fast(server.address, **early), "early", contributed(0.5)) as one,
+    ):
+        await until(lambda: one.view is not None)
+        failures = one.failures
+        flood = [await connect(server.address, "127.0.0.2") for _ in range(300)]
+        closed = [asyncio.create_task(is_closed(reader)) for reader, _ in flood]
+        await until(lambda: sum(task.done() for task in closed) >= 290)
+        async with client(fast(server.address, **late), "late", contributed(0.5)) as two:
+            await until(lambda: two.view is not None and two.view.nodes == 2)
+        exchanges = one.exchanges
+        await until(lambda: one.exchanges > exchanges + 2)
+        assert sum(task.done() for task in closed) == 290 and one.failures == failures
+        for _, writer in flood:
+            writer.close()
+        await asyncio.gather(*closed)
 
 
 async def test_only_named_certificates_are_peers(authority):
