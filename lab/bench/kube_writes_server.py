@@ -43,9 +43,9 @@ from lab.support.waiting import wait_for
 NODES = 100
 WARM_UP_S = 60
 CASES = {  # load, nodes of the cluster, seconds that are counted
-    "quiet-5000": ("quiet", 5000, 420),
+    "quiet-5000": ("quiet", 5000, 300),
     "wandering-100": ("wandering", 100, 180),
-    "wandering-5000": ("wandering", 5000, 420),
+    "wandering-5000": ("wandering", 5000, 300),
 }
 LOADS = {"quiet": quiet, "wandering": wandering}
 REQUESTS = "apiserver_request_total"

@@ -21,6 +21,8 @@ def test_own_connections_are_found_and_ended() -> None:
         port = listener.getsockname()[1]
         clients = [socket.create_connection(("127.0.0.1", port), 10) for _ in range(3)]
         served = [listener.accept()[0] for _ in clients]
+        for one in served:
+            one.settimeout(10)
         found = accepted(port)
         assert {(one.address, one.port) for one in found} == {client.getsockname() for client in clients}
         assert in_use() >= 6

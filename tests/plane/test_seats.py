@@ -326,6 +326,7 @@ def test_recommend_writes_nothing(plane: Plane, service: Callable[..., Service])
 
 
 def test_diagnosis_of_a_real_api_server(plane: Plane, service: Callable[..., Service], tmp_path: Path) -> None:
+    (plane.folder / "audit.log").touch()  # the API server makes it with the first request that it writes down
     command = [sys.executable, "-m", "carico_agent", "plane", "--interval", "2", "--plot", str(tmp_path / "f.png")]
     access = [
         "--kubeconfig",
