@@ -1,5 +1,6 @@
 """Publishing on Node objects of a real API server, read by an unmodified kube-scheduler."""
 
+import asyncio
 import json
 import re
 import socket
@@ -15,6 +16,9 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
+from carico_agent.kube.access import from_kubeconfig
+from carico_agent.kube.client import KubeClient
+from carico_agent.publish.pace import count_nodes
 from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT
 from lab.support.control_plane import Plane
 from lab.support.etcd_objects import copies
@@ -391,6 +395,14 @@ def test_an_agents_start_makes_etcd_list_no_pods(crowded: Plane, start_agents: S
     if crowded.version < (1, 31):  # later ones answer also this from the watch cache
         crowded.admin.get("/api/v1/namespaces/default/pods?limit=1")
         assert listed_by_etcd(crowded) == before + 1
+
+
+async def test_the_number_of_nodes_is_known_without_listing_them(cluster: Plane) -> None:
+    """By a right of the agents; their pace follows it."""
+    for name in ("n1", "n2", "n3"):
+        await asyncio.to_thread(cluster.admin.add_node, name)
+    async with KubeClient(from_kubeconfig(cluster.kubeconfig("agent-token"))) as client:
+        assert (await count_nodes(client), client.requests) == (3, 1)
 
 
 def test_the_second_agent_of_a_node_refuses(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
