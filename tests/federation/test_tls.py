@@ -4,6 +4,7 @@ import asyncio
 import os
 import shutil
 import subprocess
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -130,22 +131,26 @@ async def test_foreigns_and_plaintext_are_not_served(authority, tmp_path):
 
 
 async def test_one_address_holds_few_connections_that_never_shake_hands(authority):
-    """300 of them at a limit of 10; nodes that are there, or come from another address, are served."""
-    serving, early, late = (authority.issue(name, name) for name in ("agg", "early", "late"))
-    async with (
-        aggregator(address_connections=10, handshake_s=100.0, **serving) as server,
-        client(fast(server.address, **early), "early", contributed(0.5)) as one,
-    ):
-        await until(lambda: one.view is not None)
-        failures = one.failures
+    """300 of them at a limit of 2; three nodes that share an address, and one that comes later, are served."""
+    serving, *nodes = (authority.issue(name, name) for name in ("agg", "n0", "n1", "n2", "n3"))
+    async with aggregator(address_connections=2, handshake_s=100.0, **serving) as server, AsyncExitStack() as stack:
+
+        async def join(number: int):
+            settings = fast(server.address, **nodes[number])
+            return await stack.enter_async_context(client(settings, f"n{number}", contributed(0.5)))
+
+        first = [await join(number) for number in range(3)]
+        await until(lambda: all(one.view and one.view.nodes == 3 for one in first))
+        failures = [one.failures for one in first]
         flood = [await connect(server.address, "127.0.0.2") for _ in range(300)]
         closed = [asyncio.create_task(is_closed(reader)) for reader, _ in flood]
-        await until(lambda: sum(task.done() for task in closed) >= 290)
-        async with client(fast(server.address, **late), "late", contributed(0.5)) as two:
-            await until(lambda: two.view is not None and two.view.nodes == 2)
-        exchanges = one.exchanges
-        await until(lambda: one.exchanges > exchanges + 2)
-        assert sum(task.done() for task in closed) == 290 and one.failures == failures
+        await until(lambda: sum(task.done() for task in closed) >= 298)
+        last = await join(3)
+        await until(lambda: last.view is not None and last.view.nodes == 4)
+        exchanges = [one.exchanges for one in first]
+        await until(lambda: all(one.exchanges > was + 2 for one, was in zip(first, exchanges, strict=True)))
+        assert sum(task.done() for task in closed) == 298
+        assert [one.failures for one in first] == failures
         for _, writer in flood:
             writer.close()
         await asyncio.gather(*closed)
