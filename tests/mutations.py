@@ -392,6 +392,48 @@ MUTATIONS = (
         "a Job goes to the cloud that home would have taken a second later",
         "tests/burst/test_planner.py",
     ),
+    Mutation(
+        "carico_agent/kube/watch.py",
+        'return {"resourceVersion": self._seen} if self._seen else {}',
+        "return {}",
+        "every agent's start makes etcd list all Pods of the cluster",
+        "tests/kube/test_client.py",
+    ),
+    Mutation(
+        "carico_agent/publish/pace.py",
+        'meta.get("continue") and meta.get("remainingItemCount") is None',
+        "False",
+        "an agent of a large cluster writes as often as one of a small cluster",
+        "tests/kube/test_client.py",
+    ),
+    Mutation(
+        "carico_agent/net/handshake.py",
+        "if not self._limiter.connect(address):",
+        "if self._limiter.connect(address) is None:",
+        "connections that never shake hands are not counted",
+        "tests/net/test_handshake.py",
+    ),
+    Mutation(
+        "carico_agent/net/accepted.py",
+        "if counts[one.address] > most:",
+        "if counts[one.address] > 10 * most:",
+        "one address holds all connections of the aggregator",
+        "tests/net/test_accepted.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/expired.py",
+        " or not await self._leader.hold(now_s)",
+        "",
+        "every replica lowers the resource of a silent node",
+        "tests/schedule/test_expired.py",
+    ),
+    Mutation(
+        "carico_agent/publish/own_lease.py",
+        'is_other = record.holder not in ("", self._identity)',
+        "is_other = False",
+        "two agents with one node name correct each other for ever",
+        "tests/publish/publishers/test_kubernetes.py",
+    ),
 )
 
 

@@ -12,7 +12,7 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule.cluster import Cluster, PublishedNode
-from carico_agent.schedule.expired import CALM_S, ExpiredNodes
+from carico_agent.schedule.expired import CALM_S, LEASE, ExpiredNodes
 from tests.kube.small_server import SmallServer
 
 
@@ -85,6 +85,15 @@ async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> No
         expired._cluster._nodes_watch._lost_s = time.monotonic() - 10.0 if wrong == "watch" else None
         await rounds(expired)
     assert server.nodes == {}
+
+
+async def test_a_replica_that_does_not_lead_lowers_nothing() -> None:
+    server = Server()
+    expired = await silent_node(server, 200.0)
+    client: Any = server
+    assert await LeaderLease(client, "carico", LEASE, "another replica").hold(time.monotonic())
+    await rounds(expired, 3)  # ten seconds: its Lease is valid for 30
+    assert (server.nodes, server.events) == ({}, [])
 
 
 async def test_one_replica_does_it() -> None:
