@@ -28,15 +28,15 @@ class KindFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportedKinds:
-    """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`."""
+    """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`.
+
+    Why one table: thousands of nodes are kept, and an array of a few numbers is mostly the array itself.
+    """
 
     resources: tuple[str, ...]
     names: tuple[str, ...]
-    cost: Vector
-    """kinds×m"""
-    spread: Vector
-    pods_seen: Vector
-    arrivals: Vector
+    table: Vector
+    """kinds×(2m + 2): cost and spread per resource, Pods seen, arrivals."""
     raw: bytes
     """The report as it was received: the same bytes need not be read again."""
     fits: tuple[int, ...] = ()

@@ -98,16 +98,9 @@ def _read_report(resources: tuple[str, ...], raw: bytes) -> ReportedKinds:
     return ReportedKinds(
         resources,
         tuple(sys.intern(kind.kind) for kind in kinds),
-        _array([list(kind.cost) for kind in kinds], m),
-        _array([list(kind.spread) for kind in kinds], m),
-        np.array([float(kind.pods_seen) for kind in kinds]),
-        np.array([kind.arrivals for kind in kinds]),
+        np.array([[*kind.cost, *kind.spread, kind.pods_seen, kind.arrivals] for kind in kinds], dtype=np.float64),
         raw,
     )
-
-
-def _array(rows: list[list[float]], columns: int) -> Vector:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
 
 
 def _check_kind(kind: pb.KindCost, m: int) -> None:
