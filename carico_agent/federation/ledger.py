@@ -93,8 +93,8 @@ class ContributionLedger:
             if len(self.nodes) >= self._max_nodes:
                 raise Rejected("full", f"{self._max_nodes} nodes are known already")
             self._owned.put(node, time_ns)
-        before = last.kinds.raw if last is not None and last.kinds is not None else b""
-        self._kinds_changed |= before != (kinds.raw if kinds is not None else b"")
+        before = last.kinds.digest if last is not None and last.kinds is not None else b""
+        self._kinds_changed |= before != (kinds.digest if kinds is not None else b"")
         magnitude = given.subspace.magnitude
         self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, sys.intern(message.version), kinds)
         self._pending[node] = given

@@ -18,6 +18,7 @@ from carico_agent.federation.kinds import (
     MOST_KINDS_PER_NODE,
     MOST_PODS,
     ReportedKinds,
+    digest,
     to_absolute,
     to_shares,
 )
@@ -72,7 +73,7 @@ def read_node(resources: tuple[str, ...], message: pb.Contribution, last: Report
     if not message.kinds and not message.room:
         return None
     m = len(resources)
-    if last is None or last.raw != message.kinds or last.resources != resources:
+    if last is None or last.digest != digest(message.kinds) or last.resources != resources:
         last = _read_report(resources, message.kinds)
     fits, limiting = tuple(message.fits), tuple(message.limiting)
     if len(fits) not in (0, len(last.names)) or len(limiting) != len(fits):
@@ -99,7 +100,7 @@ def _read_report(resources: tuple[str, ...], raw: bytes) -> ReportedKinds:
         resources,
         tuple(sys.intern(kind.kind) for kind in kinds),
         np.array([[*kind.cost, *kind.spread, kind.pods_seen, kind.arrivals] for kind in kinds], dtype=np.float64),
-        raw,
+        digest(raw),
     )
 
 
