@@ -50,7 +50,7 @@ class LoadResult:
 class LoadNode:
     def __init__(self, number: int, plan: list[bytes], fleet: "NodeConnections") -> None:
         self.name = f"node-{number:05d}"
-        self._plan, self._fleet = plan, fleet
+        (self._greeting, *self._plan), self._fleet = plan, fleet
         self._call: Any = None
         self._seen = (0, 0, 0)
         self._due: list[tuple[float, float]] = []  # when it should have sent, how late it did [s]
@@ -75,7 +75,7 @@ class LoadNode:
         async with open_channel(self._fleet.address, self._fleet.tls(self.name), "", OPTIONS) as channel:
             async with self._fleet.handshakes, asyncio.timeout(CONNECT_S):
                 call: Any = channel.stream_stream(f"/{wire.SERVICE}/Stream", same, same)()
-                await call.write(self._message(0))
+                await call.write(self._message(self._greeting))
                 self._receive(await call.read(), counted=False)
             self._call, self._failures = call, 0
             while isinstance(raw := await call.read(), bytes):
@@ -104,11 +104,11 @@ class LoadNode:
         self._due.append((due_s, time.monotonic() - due_s))
         self._fleet.found.sent += self._fleet.sending
         try:
-            await self._call.write(self._message(second))
+            await self._call.write(self._message(self._plan[second]))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # `run` sees it too and reconnects
 
-    def _message(self, second: int) -> bytes:
+    def _message(self, planned: bytes) -> bytes:
         """Two messages one after the other are one merged message: protobuf's own rule."""
         incarnation, sequence, kinds = self._seen
         now = pb.Contribution(
@@ -118,7 +118,7 @@ class LoadNode:
             seen_sequence=sequence,
             seen_kinds=kinds,
         )
-        return self._plan[second] + now.SerializeToString()
+        return planned + now.SerializeToString()
 
     @property
     def unanswered(self) -> int:

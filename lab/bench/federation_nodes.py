@@ -102,25 +102,26 @@ def trajectories(count: int = 20, seconds: int = 120) -> list[list[Contribution]
 
 
 def plan(number: int, recorded: list[list[Contribution]], total: int, seconds: int) -> list[bytes]:
-    """What node `number` of `total` sends in each second, without what is written at the last moment (its name, the
-    time, which view it holds); empty where the agent would not send.
+    """What node `number` of `total` sends when it connects and in each second afterwards, without what is written at
+    the last moment (its name, the time, which view it holds); empty where the agent would not send.
 
     Why beforehand: deciding and writing this takes longer than sending it, and would take the CPU time away from the
-    aggregator that is measured.
+    aggregator that is measured. Nodes do not beat in step: a node's heartbeat runs from its own start.
     """
     settings = FederationSettings()
     schedule = ExchangeSchedule(settings.period_s, settings.heartbeat_s, settings.tolerance)
     schedule.nodes = total
     track, offset = recorded[number % len(recorded)], number // len(recorded)
     found = []
-    for second in range(seconds):
+    for second in range(-(number % round(settings.heartbeat_s)), seconds):
         given = track[(second + offset) % len(track)]
         due = schedule.is_due(given, float(second))
         if due:
             given = schedule.with_sent_kinds(given)
             schedule.on_sent(given, float(second))
-        found.append(wire.write_contribution("", given, 0) if due else b"")
-    return found
+        if second >= 0:
+            found.append(wire.write_contribution("", given, 0) if due else b"")
+    return [wire.write_contribution("", track[offset % len(track)], 0), *found]
 
 
 def plans(nodes: int, seconds: int) -> list[list[bytes]]:
