@@ -64,6 +64,6 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
         await asyncio.gather(watching, return_exceptions=True)
     assert amounts(cluster.admin.node("n1")) == ("1", "1")
     events = cluster.admin.get("/api/v1/namespaces/default/events")["items"]
-    said = [one["message"] for one in events if one["reason"] == "CaricoAgentSilent"]
-    assert len(said) == 1 and said[0].startswith("no heartbeat of carico's agent") and said[0].endswith("to 1")
+    notes = [one["message"] for one in events if one["reason"] == "CaricoAgentSilent"]
+    assert len(notes) == 1 and notes[0].startswith("no heartbeat of carico's agent") and notes[0].endswith("to 1")
     await asyncio.to_thread(start)
