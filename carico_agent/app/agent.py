@@ -206,7 +206,7 @@ class Agent:
             self._shown_pods = estimate.pods
             self._history.record_estimate(estimate)
             if self._plugins.running:  # their threads read what was made
-                self._board.status  # noqa: B018
+                self._board.make()
         self._pulse.beat()
 
     def _look_at_pods(self) -> None:
@@ -232,7 +232,7 @@ class Agent:
     # ---- what is published
 
     def _has_usage(self) -> bool:
-        """Not before the second sample. On a busy node that may be too near to the first to tell the cpu: the first
+        """Not before the second sample. On a busy node that may be too near to the first for the cpu: the first
         status then waits for one more update."""
         usage = self._source.sampling.usage
         if usage is None or self._board.sequence or self._waited or self._source.replaying:

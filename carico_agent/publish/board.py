@@ -45,11 +45,15 @@ class StatusBoard:
             self._next.set_result(None)
         self._next = None
 
-    @property
-    def status(self) -> Status:
+    def make(self) -> None:
+        """Make the published status unless somebody has read it: afterwards `made` is the newest, for other threads."""
         if self._make is not None:
             made, self._make = self._make(), None
             self.made = replace(made, sequence=self.sequence, ttl_s=self.ttl_s)
+
+    @property
+    def status(self) -> Status:
+        self.make()
         return self.made
 
     @property
