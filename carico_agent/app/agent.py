@@ -262,7 +262,7 @@ class Agent:
     # ---- what is published
 
     def _has_usage(self) -> bool:
-        """Not before the second sample. On a busy node that may be too near to the first to tell the cpu: the first
+        """Not before the second sample. On a busy node that may be too near to the first for the cpu: the first
         status then waits for one more update."""
         usage = self._source.sampling.usage
         if usage is None or self._board.sequence or self._waited or self._source.replaying:

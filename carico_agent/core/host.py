@@ -2,9 +2,9 @@
 
 Node and Pods are not read in the same instant, so one difference is noise: the median of the last readings is
 believed. On the cpu there is a second trap. A Pod stopped by its own quota counts as waiting in the node's pressure,
-and where all CPUs are busy nobody can tell that from contention: on two cores with two busy loops and one Pod throttled
-to a fifth of a core the node reads .763, the Pods' sum is .55. A difference does not tell throttling from a busy host,
-its timing does. Where the node's reading moves again and again by more than the Pods that come and go use by their own
+and where all CPUs are busy that looks like contention: on two cores with two busy loops and a Pod throttled to a fifth
+of a core the node reads .763, the Pods' sum is .55. A difference alone may be throttling or a busy host, its timing
+decides. Where the node's reading moves again and again by more than the Pods that come and go use by their own
 counters, Pods are throttled: there the host is the least difference seen lately, and the rest is *excess*.
 """
 

@@ -1,6 +1,6 @@
 """All signals of this node, read at one tick.
 
-A read has three outcomes: a value; absent (the node never has it: said once in `absent`, not tried again); failed
+A read has three outcomes: a value; absent (the node never has it: named once in `absent`, not tried again); failed
 (counted in `failed`, None in the reading, tried again at the next tick).
 
 Reading has two halves: `grab` makes the system calls and keeps the bytes, `interpret` understands them. Ten times a
@@ -87,7 +87,7 @@ class NodeReader:
         self._usual = tuple(file for file in (self._stat, self._pressure, self._memory) if file is not None)
 
     def grab(self, t: float) -> Grab:
-        """The system calls of one tick, said to be of time `t` [monotonic s]; take `t` right before."""
+        """The system calls of one tick, taken to be of time `t` [monotonic s]; take `t` right before."""
         try:
             stat, pressure, memory = self._usual
             # not their read(): three calls and what they check cost a fifth of a tick
