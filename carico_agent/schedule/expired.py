@@ -56,7 +56,7 @@ class ExpiredNodes:
                     log.warning("the resource of silent nodes is not lowered: %s", error)
 
     async def round(self, now_s: float) -> None:
-        if not self._cluster.sees() or abs(self._client.clock_skew_s) > MOST_SKEW_S:
+        if not self._cluster.watches.open() or abs(self._client.clock_skew_s) > MOST_SKEW_S:
             self._well_since_s = now_s
         silent = self.silent(now_s)
         self._reported.intersection_update(silent)

@@ -24,9 +24,10 @@ from carico_agent.publish.node_mirror import NodeFacts
 from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
-from carico_agent.schedule.cluster import Cluster, read_heartbeat, read_node
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.published import read_heartbeat, read_node
 from tests.kube.small_server import SmallServer
 
 STEPS = 60
@@ -102,14 +103,14 @@ class Scene:
         client: Any = self.server
         watches = self.random.random() < 0.5
         cluster = Cluster(client, RESOURCE, "carico" if watches else "")
-        if cluster._leases_watch is not None:
+        if cluster.watches.leases is not None:
             cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
             self.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
-            cluster._leases_watch.synced.set()
+            cluster.watches.leases.synced.set()
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
         listed = [facts(pod, RESOURCE) for pod in self.server.pods.values()]
         cluster.pods_listed([pod for pod in listed if pod.node and not pod.finished])
-        for watch in (cluster._nodes_watch, cluster._pods_watch):
+        for watch in (cluster.watches.nodes, cluster.watches.pods):
             watch.synced.set()
             watch._lost_s = None
 

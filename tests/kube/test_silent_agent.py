@@ -51,7 +51,7 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
         expired = ExpiredNodes(client, known, RESOURCE, "carico")
         watching = asyncio.create_task(known.run())
         async with asyncio.timeout(60.0):
-            while not known.sees():
+            while not known.watches.open():
                 await asyncio.sleep(0.1)
             # A minute ahead: it waits for so long before it lowers anything. The Lease is judged by the real time.
             await expired.round(time.monotonic() + CALM_S)

@@ -14,9 +14,10 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.limits import Limits
 from carico_agent.schedule.admission import review
-from carico_agent.schedule.cluster import Cluster, PublishedNode
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.published import PublishedNode
 from tests.kube.small_server import SmallServer
 
 LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
@@ -27,7 +28,7 @@ def extender(server: SmallServer, amount: int | None) -> Extender:
     cluster = Cluster(client, RESOURCE)
     cluster.nodes_listed([PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)])
     cluster.pods_listed([])
-    for watch in (cluster._nodes_watch, cluster._pods_watch):
+    for watch in (cluster.watches.nodes, cluster.watches.pods):
         watch.synced.set()
         watch._lost_s = None
     return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
@@ -128,7 +129,7 @@ async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
     server = SmallServer()
     asking(server, "1", 1)
     webhook = extender(server, amount=3)
-    webhook._cluster._pods_watch._lost_s = time.monotonic() - 20
+    webhook._cluster.watches.pods._lost_s = time.monotonic() - 20
     with pytest.raises(KubeError, match="watch of Pods is interrupted"):
         await review(webhook, question("1"))
     server.lose = 1.0

@@ -11,8 +11,9 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.times import rfc3339
-from carico_agent.schedule.cluster import Cluster, PublishedNode
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.expired import CALM_S, ExpiredNodes
+from carico_agent.schedule.published import PublishedNode
 from tests.kube.small_server import SmallServer
 
 
@@ -38,7 +39,7 @@ async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
     held: Object = {"containers": [{"resources": {"requests": {RESOURCE: "2"}}}], "nodeName": "a"}
     pod = {"metadata": {"uid": "u", "name": "u"}, "spec": held, "status": {"phase": "Running"}}
     cluster.pods_listed([facts(pod, RESOURCE)])
-    for watch in (cluster._nodes_watch, cluster._pods_watch):
+    for watch in (cluster.watches.nodes, cluster.watches.pods):
         watch.synced.set()
         watch._lost_s = None
     await PlacementLeases(client, "carico").offer("a", Offer(8, 8), 150.0, [], "agent")
@@ -82,7 +83,7 @@ async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> No
         await expired.round(time.monotonic() + 1.0)
     else:
         server.clock_skew_s = 200.0 if wrong == "clock" else 0.0
-        expired._cluster._nodes_watch._lost_s = time.monotonic() - 10.0 if wrong == "watch" else None
+        expired._cluster.watches.nodes._lost_s = time.monotonic() - 10.0 if wrong == "watch" else None
         await rounds(expired)
     assert server.nodes == {}
 

@@ -14,10 +14,11 @@ from carico_agent.kube.client import Object
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule import wire
-from carico_agent.schedule.cluster import Cluster, Heartbeat, PublishedNode, read_heartbeat, read_node
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
 from tests.kube.small_server import Pause, SmallServer
 
 LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
@@ -37,7 +38,7 @@ def replica(
     cluster = Cluster(client)
     cluster.nodes_listed([PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
     cluster.pods_listed([])
-    for watch in (cluster._nodes_watch, cluster._pods_watch):
+    for watch in (cluster.watches.nodes, cluster.watches.pods):
         watch.synced.set()
         watch._lost_s = None
     return Extender(client, cluster, policy, ExtenderConfig(**config)), cluster
@@ -148,7 +149,7 @@ def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
 
 async def test_nothing_is_answered_before_everything_is_known() -> None:
     extender, cluster = replica(SmallServer(), {"a": 8})
-    cluster._pods_watch.synced.clear()
+    cluster.watches.pods.synced.clear()
     assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
 
 
@@ -218,7 +219,7 @@ async def test_assumptions_end() -> None:
 async def test_no_binding_while_blind() -> None:
     server = SmallServer()
     extender, cluster = replica(server, {"a": 3})
-    cluster._pods_watch._lost_s = time.monotonic() - 20
+    cluster.watches.pods._lost_s = time.monotonic() - 20
     assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
     assert filtered(extender, arguments("u", "a"))["NodeNames"] == ["a"]
 
