@@ -59,13 +59,11 @@ class LeaderLease:
         identity: str,
         duration_s: float = 30.0,
         annotations: Callable[[], Object] = dict,
-        clock: Callable[[], float] | None = None,
     ) -> None:
         """`annotations` are written with every renewal and with the release."""
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._annotations = annotations
-        self._clock = clock or (lambda: time.monotonic())
         self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
         self._renewed_s = -inf
         self.holder = ""
@@ -77,13 +75,13 @@ class LeaderLease:
     @property
     def leads(self) -> bool:
         """Whether we hold it, and renewed it in time."""
-        return self._clock() < self._renewed_s + self._duration_s
+        return time.monotonic() < self._renewed_s + self._duration_s
 
     async def run(self) -> None:
         """Take it whenever that is possible, and keep it: for ever."""
         while True:
             try:
-                await self.hold(self._clock())
+                await self.hold(time.monotonic())
             except KubeError as error:
                 self.holder = f"unknown: {error}"
             await asyncio.sleep(self._duration_s / 4)

@@ -43,6 +43,12 @@ LEADER_LEASE = "carico-extender"
 """The Lease of the leading extender, in the same namespace. Agents read it, and extenders see it in their watch of the
 placement Leases: what was written before it has then been seen."""
 
+ASKS_LEASE = "carico-extender-asks"
+"""The Lease in which extenders that do not lead ask the one that does."""
+
+EXTENDERS_LEASES = (LEADER_LEASE, ASKS_LEASE)
+"""Those in the namespace of the placement Leases that belong to no node."""
+
 TIMES = "carico.dev/times"
 """Annotation of the leader's Lease: for how long its admissions count, and how long ago the last one was."""
 

@@ -60,6 +60,7 @@ class OwnLease:
         self._identity = identity
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._token = ""  # of a lower offer that the leader has not acknowledged yet
+        self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
         self._leader, self._leader_since_s = LeaderRecord(), -inf  # as read last, and since when it has been so
         self._expiry = AdmissionExpiry(AdmissionTimes().admission_s)
         self._admitted: dict[str, Admission] = {}  # by the last acknowledgement
@@ -130,8 +131,8 @@ class OwnLease:
             self._token = ""  # whoever was admitted was limited by what is published
         else:
             lower = NOTHING if self._offered is None else self._offered.least(offer)
-            if lower != self._offered:
-                self._token = secrets.token_hex(8)
+            if lower != self._offered or self._disbelieved:
+                self._token, self._disbelieved = secrets.token_hex(8), False
                 await self._write(lower, owner)
             if self._token and not await self._acknowledged():
                 return None
@@ -155,6 +156,8 @@ class OwnLease:
             if (self._leader.holder, self._leader.term) == (seen.leader, seen.term):  # read after: it still leads
                 self._take(seen.admitted)
                 return True
+            self._disbelieved = True
+            return False
         return await self._nobody_admits()
 
     async def _nobody_admits(self) -> bool:
@@ -186,7 +189,7 @@ class OwnLease:
 
     async def raise_(self, offer: Offer, owner: list[Object]) -> None:
         """After `offer` has been published: all of it may be taken."""
-        if self._offered is not None and self._offered != offer:
+        if self._offered != offer:
             await self._write(offer, owner)
 
     async def renew(self, owner: list[Object]) -> None:

@@ -6,7 +6,7 @@ Admitting writes nothing. Only an agent that lowers its number is answered, with
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from math import inf
 
 from carico_agent.kube.client import Object
@@ -44,9 +44,8 @@ class Admissions:
         leases: PlacementLeases,
         leader: LeaderLease,
         admission_s: float,
-        clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._leases, self.leader, self._admission_s, self._clock = leases, leader, admission_s, clock
+        self._leases, self.leader, self._admission_s = leases, leader, admission_s
         self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
         self._last_s = -inf
         self._seen = LeaderRecord()
@@ -57,7 +56,7 @@ class Admissions:
 
     def times(self) -> Object:
         """Annotations of the leader's Lease."""
-        return {TIMES: AdmissionTimes(self._admission_s, min(self._clock() - self._last_s, 1e6)).encode()}
+        return {TIMES: AdmissionTimes(self._admission_s, min(time.monotonic() - self._last_s, 1e6)).encode()}
 
     # ---- may we
 
@@ -73,19 +72,27 @@ class Admissions:
         if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):
             return "this extender leads and does not know all offers yet"
         before, since_s = leader.before
-        if (left_s := since_s + settled_s(before) - self._clock()) > 0:
+        if (left_s := since_s + settled_s(before) - time.monotonic()) > 0:
             return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
         return None
 
     def add(self, node: str, pod: PendingPod) -> str | None:
         """`pod` is admitted to `node`; returns why it cannot be."""
-        now_s = self._clock()
+        now_s = time.monotonic()
         recent = self._of(node, now_s)
         if len(recent) >= MOST_ON_THE_WAY and pod.uid not in recent:
             return f"{len(recent)} Pods are on their way here already"
         recent[pod.uid] = now_s, Admission(round(time.time(), 3), pod.holds, pod.name)
         self._last_s = now_s
         return None
+
+    def remove(self, node: str, uid: str) -> None:
+        """It will not be bound there after all, for sure."""
+        self._recent.get(node, {}).pop(uid, None)
+
+    def on_the_way(self, node: str) -> dict[str, Admission]:
+        """Who was admitted to `node` lately, by UID: bound by now, on the way, or never to come."""
+        return {uid: one for uid, (_, one) in self._of(node, time.monotonic()).items()}
 
     def _of(self, node: str, now_s: float) -> dict[str, tuple[float, Admission]]:
         recent = self._recent.setdefault(node, {})
@@ -133,11 +140,9 @@ class Admissions:
         self._trouble = next((why for why in results if why), "")
 
     async def _acknowledge(self, node: str, token: str) -> str:
-        admitted = {uid: one for uid, (_, one) in self._of(node, self._clock()).items()}
+        seen = Acknowledgement(token, self.leader.identity, self.leader.term, self.on_the_way(node))
         try:
-            await self._leases.acknowledge(
-                node, Acknowledgement(token, self.leader.identity, self.leader.term, admitted)
-            )
+            await self._leases.acknowledge(node, seen)
         except KubeError as error:
             if str(error) != self._trouble:
                 log.warning("%s: its lower number waits, the acknowledgement could not be written: %s", node, error)

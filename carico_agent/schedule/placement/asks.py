@@ -17,12 +17,11 @@ from typing import NamedTuple
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.placement_lease import ASKS_LEASE, MALFORMED
 from carico_agent.kube.pods import is_name
-from carico_agent.kube.placement_lease import MALFORMED
 
 log = logging.getLogger(__name__)
 
-ASKS_LEASE = "carico-extender-asks"
 ASKED_BY = "asks.carico.dev/"
 ANSWERS = "carico.dev/answers"
 MOST_ASKS = 500
@@ -48,13 +47,16 @@ Decide = Callable[[Question], Awaitable[str | None]]
 class Asks:
     """Both sides. The caller shows it the Lease as its watch sees it, and runs `run`."""
 
-    def __init__(self, client: KubeClient, namespace: str, identity: str, decide: Decide) -> None:
-        self._client, self._identity, self._decide = client, identity, decide
+    def __init__(
+        self, client: KubeClient, namespace: str, identity: str, leads: Callable[[], bool], decide: Decide
+    ) -> None:
+        """`leads`: whether it is us who answer."""
+        self._client, self._identity, self._leads, self._decide = client, identity, leads, decide
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._serials = count(1)
         self._open: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}  # ours, by serial
-        self._answers: dict[str, str | None] = {}  # of us as the leader: by "extender/serial"; None: not decided yet
-        self._others: dict[str, Question] = {}  # the questions of all others, by the same
+        self._others: dict[str, Question] = {}  # open questions of the other extenders, by "extender/serial"
+        self._answers: dict[str, str] = {}  # ours to them, as the leader: why not; empty if it may
         self._changed: set[str] = set()  # annotations of ours that are to be written
         self._wakeup = asyncio.Event()
 
@@ -73,7 +75,7 @@ class Asks:
 
     # ---- what the watch shows
 
-    def seen(self, lease: Object, leads: bool) -> None:
+    def seen(self, lease: Object) -> None:
         annotations = lease["metadata"].get("annotations") or {}
         if self._open:
             self._take_answers(_dictionary(annotations.get(ANSWERS)))
@@ -85,8 +87,8 @@ class Asks:
         }
         if any(key not in self._others for key in self._answers):
             self._answers = {key: why for key, why in self._answers.items() if key in self._others}
-        if leads:
-            self.answer_all()
+        if self._others:
+            self._wakeup.set()
 
     def _take_answers(self, answers: Object) -> None:
         for serial, (_, future) in self._open.items():
@@ -96,18 +98,11 @@ class Asks:
 
     # ---- answering, as the leader
 
-    def answer_all(self) -> None:
-        """Decide about all questions that are open."""
-        for key in [key for key in self._others if key not in self._answers]:
-            self._answers[key] = None
-            self._wakeup.set()
-
-    async def _decide_new(self) -> None:
-        new = [key for key, why in self._answers.items() if why is None and key in self._others]
+    async def _answer_new(self) -> None:
+        """Decide about all questions that are new."""
+        new = [key for key in self._others if key not in self._answers] if self._leads() else []
         found = await asyncio.gather(*(self._decide_one(self._others[key]) for key in new))
-        for key, why in zip(new, found, strict=True):
-            if key in self._answers:
-                self._answers[key] = why
+        self._answers |= dict(zip(new, found, strict=True))
         if new:
             self._write(ANSWERS)
 
@@ -128,15 +123,13 @@ class Asks:
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            await self._decide_new()
+            await self._answer_new()
             if not self._changed:
                 continue
             annotations = {name: self._text(name) for name in self._changed}
             try:
                 await self._put(annotations)
-                self._changed.difference_update(
-                    name for name, text in annotations.items() if text == self._text(name)
-                )
+                self._changed.difference_update(name for name, text in annotations.items() if text == self._text(name))
             except KubeError as error:
                 log.warning("questions between extenders are not written: %s", error)
                 await asyncio.sleep(AGAIN_S)
@@ -145,7 +138,7 @@ class Asks:
 
     def _text(self, annotation: str) -> str | None:
         if annotation == ANSWERS:
-            return json.dumps({key: why for key, why in self._answers.items() if why is not None})
+            return json.dumps(self._answers, separators=(",", ":"))
         questions = {serial: question for serial, (question, _) in self._open.items()}
         return json.dumps(questions, separators=(",", ":")) if questions else None
 
