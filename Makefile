@@ -103,8 +103,7 @@ lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity ag
 	@$(BIN)/python -m lab.node_mixed --out lab/results/node
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
-	@PYTHON=$(BIN)/python carico_agent/runtime/proto/generate.sh
-	@PYTHON=$(BIN)/python carico_agent/federation/proto/generate.sh
+	@PYTHON=$(BIN)/python carico_agent/generate_proto.sh
 
 tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
 	@./tests/tools.sh "$(TOOLS)"

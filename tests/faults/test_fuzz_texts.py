@@ -22,8 +22,8 @@ from carico_agent.core import ModelConfig
 from carico_agent.kube import kinds
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.names import KINDS, POD_CAPACITY, SLOTS, STATUS
-from carico_agent.kube.placement_lease import CLAIMS, OFFER, lease_record
-from carico_agent.schedule.cluster import read_node
+from carico_agent.kube.placement_lease import ADMITTED, OFFER, lease_record
+from carico_agent.schedule.published import read_node
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.supervise.workers import Workers
 from tests.faults.damage import CASES, damaged
@@ -33,8 +33,8 @@ STATUS_TEXT = (
     b'{"v":1,"time":"2024-01-01T00:00:00.000Z","ttl_s":150,"seq":7,"mode":"measured","places":7,"pods":3,'
     b'"work":{"jobs":2,"sum_s":90.5,"max_s":7}}'
 )
-OFFERS = [b'{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150}']
-CLAIMED = [b'{"u1":[99.5,1,"default/web"],"u2":[1704067200.25,0]}']
+OFFERS = [b'{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150,"token":"t"}']
+SEEN = [b'{"token":"t","leader":"x","term":2,"pods":{"u1":[99.5,1,"default/web"],"u2":[1704067200.25,0]}}']
 
 
 def text(data: bytes) -> str:
@@ -61,15 +61,14 @@ def test_what_a_node_says_about_kinds() -> None:
 
 
 def test_what_stands_in_a_placement_lease() -> None:
-    offered = claimed = 0
-    for data in counted(damaged(OFFERS + CLAIMED, most=2), CASES):
-        notes = {OFFER: text(data), CLAIMS: text(data)}
+    offered = admitted = 0
+    for data in counted(damaged(OFFERS + SEEN, most=2), CASES):
+        notes = {OFFER: text(data), ADMITTED: text(data)}
         spec = {"renewTime": text(data[:30]), "holderIdentity": text(data), "leaseDurationSeconds": 150}
         found = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}, "spec": spec})
         offered += found.offered.places is not None
-        claimed += bool(found.claims)
-        assert json.dumps(found.claims) is not None
-    assert min(offered, claimed) > 100
+        admitted += bool(found.acknowledged.admitted)
+    assert min(offered, admitted) > 100
 
 
 JOB: Any = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "spec": {"parallelism": 2}}

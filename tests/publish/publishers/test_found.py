@@ -126,27 +126,29 @@ async def test_the_status_file_follows_the_board_and_its_setting(context: Publis
     task.cancel()
 
 
-async def test_systemd_gets_ready_once_and_a_sign_of_life_per_status(
+async def test_systemd_gets_ready_once_and_a_sign_of_life_at_its_own_pace(
     context: PublisherContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     from carico_agent.publish.publishers import systemd
 
-    path = str(tmp_path / "notify")
+    path, now_s = str(tmp_path / "notify"), 0.0
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as receiver:
         receiver.bind(path)
         monkeypatch.setitem(os.environ, "NOTIFY_SOCKET", path)
-        one = await systemd.open_publisher(context)
-        assert one is not None
+        monkeypatch.setitem(os.environ, "WATCHDOG_USEC", "30000000")
+        assert await systemd.open_publisher(context) is not None
+        one = systemd.SystemdPublisher(context, clock=lambda: now_s)
         task, received = asyncio.create_task(one.run()), []
         receiver.setblocking(False)
         async with asyncio.timeout(BOUND_S):
-            for count in (2, 3):
-                context.board.publish(STATUS)
+            for now_s, count in ((0.0, 2), (1.0, 2), (5.9, 2), (6.0, 3), (11.0, 3), (12.5, 4)):  # noqa: B007
+                context.board.publish(replace(STATUS, pods=count))
                 while len(received) < count:
                     received.append(await asyncio.get_running_loop().sock_recv(receiver, 1000))
+                await asyncio.sleep(0)
         await one.stop()
         task.cancel()
-        assert received == [b"READY=1", *[b"WATCHDOG=1\nSTATUS=Pod-Capacity 3.2 (learning)"] * 2]
+        assert received == [b"READY=1", *[b"WATCHDOG=1\nSTATUS=Pod-Capacity 3.2 (learning)"] * 3]
         assert receiver.recv(1000) == b"STOPPING=1"
 
 
