@@ -19,6 +19,7 @@ from carico_agent.net.address import check, split
 from carico_agent.net.http import Handler, HttpServer, answer, answer_metrics
 from carico_agent.net.tls import TlsFiles
 from carico_agent.settings import AggregatorSettings
+from carico_agent.supervise.memory import collect_rarely
 from carico_agent.supervise.tasks import Supervisor
 
 log = logging.getLogger(__name__)
@@ -47,6 +48,7 @@ class AggregatorDaemon:
 
     async def run(self, ready: Callable[[str], None] | None = None) -> None:
         """`ready` gets the address it listens on. Raises OSError if it cannot listen."""
+        collect_rarely()
         address = await self.server.start()
         http = await self._serve_http()
         self._restore()

@@ -50,7 +50,7 @@ class ModelConfig:
     ema_fast_s: float = 0.15
     """Time constant of the fast smoothing [s], once a deviation has proven to last."""
 
-    ema_patience_s: float = 0.3
+    ema_switch_s: float = 0.3
     """How long a deviation must last in one direction to be believed [s] (*CARICO*, 4.2.2)."""
 
     ema_band: float = 0.03

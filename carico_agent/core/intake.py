@@ -34,7 +34,7 @@ class Intake:
         c = config
         self._resources = resources
         self._config = config
-        self._ema = DynamicEma(len(resources), c.ema_slow_s, c.ema_fast_s, c.ema_patience_s, c.ema_band)
+        self._ema = DynamicEma(len(resources), c.ema_slow_s, c.ema_fast_s, c.ema_switch_s, c.ema_band)
         self.restart()
 
     def restart(self) -> None:
@@ -57,7 +57,7 @@ class Intake:
         sample = self._validated(t, usage, pods)
         elapsed_s = t - self.t if self.t is not None else 0.0
         self.t = t
-        if elapsed_s > 2 * self._config.batch_s:  # a gap (suspend, hang): the batch under way tells nothing any more
+        if elapsed_s > 2 * self._config.batch_s:  # a gap (suspend, hang): the batch under way is worthless
             self._open(t)
         elif not self._smoothed:
             self._batch_t = t - elapsed_s
@@ -126,7 +126,7 @@ class Intake:
         self._clean = True
 
     def usage(self) -> list[float]:
-        """Smoothed usage; NaN where nothing was heard for longer than a batch."""
+        """Smoothed usage; NaN where nothing was read for longer than a batch."""
         return [y if s <= self._config.batch_s else nan for y, s in zip(self._ema.values, self._seen_s, strict=True)]
 
     def changed_t(self) -> float:

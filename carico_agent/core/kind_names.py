@@ -1,7 +1,7 @@
 """The name of a Pod's kind: Pods that came from one template get one name, on the node and in the extender.
 
 What decides, first match wins: the label `carico.dev/kind`; the labels of the controller that made the Pod
-(`pod-template-hash`, `job-name`, Argo's workflow, the StatefulSet's) which tell what of the name is generated; the
+(`pod-template-hash`, `job-name`, Argo's workflow, the StatefulSet's) which show what of the name is generated; the
 name alone. Outside Kubernetes the image's repository, else the name.
 
 Why the owner's name is not used although the extender knows it: the node does not (containerd keeps a Pod's labels,

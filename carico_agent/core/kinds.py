@@ -58,7 +58,7 @@ CLUSTER_SPREAD_RATIO = 0.2
 
 @dataclass(frozen=True, slots=True)
 class KindCost:
-    """What nodes tell each other about a kind: cost and spread per resource in the node's unit (NaN: unknown)."""
+    """What nodes send each other about a kind: cost and spread per resource in the node's unit (NaN: unknown)."""
 
     kind: str
     cost: tuple[float, ...]
@@ -278,7 +278,7 @@ class Kinds:
         return [(kind, float(len(kind.pods) or kind.seen)) for kind in able]
 
     def learn(self, costs: Iterable[KindCost]) -> None:
-        """What the cluster knows, replacing what it said before; at most MOST_KINDS, those that arrive most."""
+        """What the cluster knows, replacing what it knew before; at most MOST_KINDS, those that arrive most."""
         most = sorted(costs, key=lambda cost: -cost.arrivals)[:MOST_KINDS]
         self.elsewhere = {cost.kind: cost for cost in most}
         for kind in self.by_name.values():
@@ -293,7 +293,7 @@ class Kinds:
 
 
 def own_cost(kind: Kind) -> KindCost:
-    """A kind's cost without what the cluster said about it: a node must not hear its own echo."""
+    """A kind's cost without what the cluster knows about it: a node must not learn from its own echo."""
     alone, kind.elsewhere = kind.elsewhere, None
     kind.renew()
     cost = KindCost(kind.name, kind.cost, kind.spread, kind.seen, kind.arrivals)

@@ -26,7 +26,7 @@ DOUBT_IN_CHURN = 9.0
 SMOOTHED_RATIO = 0.1
 """Variance that the Dynamic EMA leaves of the samples' own."""
 MOST_LOCAL_KINDS = 32
-"""Kinds a node tells others about."""
+"""Kinds a node sends to others."""
 
 
 class CapacityModel:
@@ -44,7 +44,7 @@ class CapacityModel:
     >>> e.mode, e.limiting, round(e.pod_capacity, 1), round(e.slots, 1)
     ('measured', 'cpu', 4.9, 7.9)
 
-    Told every few seconds what each Pod uses, it knows what each kind of Pod costs:
+    Given every few seconds what each Pod uses, it knows what each kind of Pod costs:
 
     >>> web = [PodSample(f"web-{i}", "shop/web", (0.12, 0.01)) for i in range(3)]
     >>> agent = [PodSample("agent", "kube-system/agent", (0.02, 0.05), daemon=True)]
@@ -280,7 +280,7 @@ class CapacityModel:
         span, limited = answer.at_most(span, most)
         return span, "pods" if limited else limiting
 
-    # ---- what nodes tell each other
+    # ---- what nodes exchange
 
     @property
     def pods(self) -> int:
@@ -289,7 +289,7 @@ class CapacityModel:
 
     @property
     def subspace(self) -> Subspace:
-        """This node's own recent usage, never mixed with what others said: this is what may be sent to them."""
+        """This node's own recent usage, never mixed with what others sent: this is what may be sent to them."""
         return self._local
 
     @property
@@ -309,7 +309,7 @@ class CapacityModel:
         return self._estimator.local_cost()
 
     def learn_cost(self, cost: Sequence[float], precision: Sequence[float]) -> None:
-        """What one Pod costs elsewhere, and how precisely that is known; replaces what was said before."""
+        """What one Pod costs elsewhere, and how precisely that is known; replaces what was learned before."""
         if len(cost) != len(self.resources) or len(precision) != len(self.resources):
             raise ValueError(f"a cost and a precision for each of {self.resources} are needed")
         if not all(0 <= c <= 1 for c in cost) or not all(0 <= p < inf for p in precision):
@@ -323,7 +323,7 @@ class CapacityModel:
         return self._measured.kinds.local(MOST_LOCAL_KINDS)
 
     def learn_kinds(self, kinds: Sequence[KindCost]) -> None:
-        """What kinds cost elsewhere; replaces what was said before. Used for kinds that never ran here."""
+        """What kinds cost elsewhere; replaces what was learned before. Used for kinds that never ran here."""
         self._measured.kinds.learn(checked(kinds, len(self.resources)))
         self._next = None
 

@@ -90,7 +90,8 @@ class Aggregator:
             skew_s = message.time_unix_nano / 1e9 - time.time()
             if abs(skew_s) > self.settings.max_skew_s:
                 raise Rejected("time", f"{skew_s:+.0f} s from our clock")
-            self.ledger.apply(message, given, kinds, raw, time.monotonic())
+            kept = raw if self.settings.state else b""
+            self.ledger.apply(message, given, kinds, kept, time.monotonic())
         except Rejected as error:
             self.rejections.count(node, error)
             # Two messages one after the other are one merged message: protobuf's own rule.

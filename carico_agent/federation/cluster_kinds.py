@@ -144,10 +144,11 @@ def _stack(reports: Sequence[ReportedKinds], resources: tuple[str, ...], number:
     pods, arrivals = [np.zeros(0)], [np.zeros(0)]
     for names, group in layouts.items():
         numbers += [number.get(kind, -1) for report in group for kind in report.names]
-        cost.append(_placed(np.concatenate([report.cost for report in group]), names, resources))
-        width.append(_placed(np.concatenate([report.spread for report in group]), names, resources))
-        pods += [report.pods_seen for report in group]
-        arrivals += [report.arrivals for report in group]
+        m, rows = len(names), np.concatenate([report.table for report in group])
+        cost.append(_placed(rows[:, :m], names, resources))
+        width.append(_placed(rows[:, m : 2 * m], names, resources))
+        pods.append(rows[:, 2 * m])
+        arrivals.append(rows[:, 2 * m + 1])
     which = np.array(numbers, dtype=np.int64)
     order = np.argsort(which, kind="stable")
     return _Table(

@@ -7,6 +7,7 @@ received is checked here.
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
 import numpy as np
 
@@ -28,23 +29,28 @@ class KindFit:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportedKinds:
-    """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`."""
+    """What one node reported, compactly: a row per kind, in absolute units and in the order of `resources`.
+
+    Why one table: thousands of nodes are kept, and an array of a few numbers is mostly the array itself.
+    """
 
     resources: tuple[str, ...]
     names: tuple[str, ...]
-    cost: Vector
-    """kinds×m"""
-    spread: Vector
-    pods_seen: Vector
-    arrivals: Vector
-    raw: bytes
-    """The report as it was received: the same bytes need not be read again."""
+    table: Vector
+    """kinds×(2m + 2): cost and spread per resource, Pods seen, arrivals."""
+    digest: bytes
+    """Of the report as it was received: the same bytes need not be read again."""
     fits: tuple[int, ...] = ()
     """Per kind: 1 + how many more fit, 0 where the node did not count; empty: not sent."""
     limiting: tuple[int, ...] = ()
     """Per kind: index of the resource that limits."""
     room: tuple[float, ...] = ()
     """Per resource, NaN: unknown; empty: not sent."""
+
+
+def digest(raw: bytes) -> bytes:
+    """By which two reports are compared: a report of eight kinds has 600 bytes, and thousands of nodes are kept."""
+    return blake2b(raw, digest_size=16).digest() if raw else b""
 
 
 def to_absolute(shares: Sequence[float], sizes: Sequence[float] | Vector) -> list[float]:

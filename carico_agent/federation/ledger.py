@@ -3,12 +3,13 @@
 Contributions wait in `_pending` (the newest of each node) until `merge` takes them all in at once; that keeps the
 answer to a node free of arithmetic.
 
-Several aggregators: each sends the others its own sums, and *claims*: "node x contributed here at its own time t". The
-node's own clock decides, so the aggregators' clocks need not agree. Whoever received x earlier gives it up; whoever
-received it later answers with a claim of its own. Claims are numbered, and each peer acknowledges the highest number it
-has seen, so a claim travels once, a lost message costs nothing, and a new peer begins with all of them.
+Several aggregators: each sends the others its own sums and the nodes it *owns*: "node x contributed here at its own
+time t". The node's own clock decides, so the aggregators' clocks need not agree. Whoever received x earlier gives it
+up; whoever received it later answers with an entry of its own. Entries are numbered, and each peer acknowledges the
+highest number it has seen, so an entry travels once, a lost message costs nothing, and a new peer begins with all.
 """
 
+import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -19,11 +20,12 @@ from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, comb
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Moments, Sums, add
+from carico_agent.federation.owned import OwnedNodes
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.queue import Queue
 
-CLAIM_BYTES = KIND_BYTES = 24_576
-"""Of claims and of kinds in one message between aggregators, which may have 64 kB."""
+OWNED_BYTES = KIND_BYTES = 24_576
+"""Of owned nodes and of kinds in one message between aggregators, which may have 64 kB."""
 
 
 @dataclass(slots=True)
@@ -34,6 +36,7 @@ class NodeRecord:
     """By the node's own clock."""
     received_s: float
     raw: bytes
+    """As it was received, for the state file; empty where there is none."""
     magnitude: float
     pods: int
     version: str
@@ -49,8 +52,8 @@ class PeerRecord:
     sums: Sums
     received_s: float
     kinds: ClusterKinds = field(default_factory=ClusterKinds)
-    seen_claim: int = 0  # of its claims, we have seen those up to here
-    confirmed: int = 0  # of our claims, it has seen those up to here
+    seen_owned: int = 0  # of the nodes it owns, we have seen the entries up to here
+    confirmed: int = 0  # of the nodes we own, it has seen the entries up to here
 
 
 class ContributionLedger:
@@ -72,14 +75,13 @@ class ContributionLedger:
         self._store = store
         self._max_nodes = max_nodes
         self._pending: dict[str, Contribution] = {}
-        self._claims: dict[str, tuple[int, int]] = {}  # node: (number, time), in the order of numbers
-        self._claim_number = 0
+        self._owned = OwnedNodes()
         self._own_changed = self._peers_changed = False
 
     def apply(
         self, message: pb.Contribution, given: Contribution, kinds: ReportedKinds | None, raw: bytes, now_s: float
     ) -> None:
-        """A node's contribution replaces its last one; raises Rejected if it may not."""
+        """A node's contribution replaces its last one; raises Rejected if it may not. `raw`: for the state file."""
         node, time_ns = message.node, message.time_unix_nano
         last = self.nodes.get(node)
         if last is not None and time_ns <= last.time_ns:
@@ -90,11 +92,11 @@ class ContributionLedger:
         if last is None:
             if len(self.nodes) >= self._max_nodes:
                 raise Rejected("full", f"{self._max_nodes} nodes are known already")
-            self._claim(node, time_ns)
-        before = last.kinds.raw if last is not None and last.kinds is not None else b""
-        self._kinds_changed |= before != (kinds.raw if kinds is not None else b"")
+            self._owned.put(node, time_ns)
+        before = last.kinds.digest if last is not None and last.kinds is not None else b""
+        self._kinds_changed |= before != (kinds.digest if kinds is not None else b"")
         magnitude = given.subspace.magnitude
-        self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, message.version, kinds)
+        self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, sys.intern(message.version), kinds)
         self._pending[node] = given
 
     def last_kinds(self, node: str) -> ReportedKinds | None:
@@ -106,7 +108,7 @@ class ContributionLedger:
         record = self.nodes.pop(node, None)
         self._kinds_changed |= record is not None and record.kinds is not None
         self._pending.pop(node, None)
-        self._claims.pop(node, None)
+        self._owned.drop(node)
         if node in self._store:
             self._store.drop(node)
             self._own_changed = True
@@ -166,17 +168,17 @@ class ContributionLedger:
         wire.write_sums(message, self.own_sums)
         message.kinds.CopyFrom(wire_kinds.write_table(self.own_kinds, self.kinds_sequence, MOST_KINDS, KIND_BYTES))
         if peer is not None:
-            message.seen_incarnation, message.seen_claim = peer.incarnation, peer.seen_claim
-            message.claims_to = peer.confirmed
-            message.more_claims = False
-            room = CLAIM_BYTES
-            for node, number, time_ns in self._claims_after(peer.confirmed):
+            message.seen_incarnation, message.seen_owned = peer.incarnation, peer.seen_owned
+            message.owned_to = peer.confirmed
+            message.more_owned = False
+            room = OWNED_BYTES
+            for node, number, time_ns in self._owned.after(peer.confirmed):
                 room -= len(node) + 24
                 if room < 0:
-                    message.more_claims = True
+                    message.more_owned = True
                     break
-                message.claims.add(node=node, time_unix_nano=time_ns)
-                message.claims_to = number
+                message.owned.add(node=node, time_unix_nano=time_ns)
+                message.owned_to = number
         return message
 
     def apply_partial(self, message: pb.Partial, sums: Sums, kinds: ClusterKinds, now_s: float) -> None:
@@ -192,30 +194,16 @@ class ContributionLedger:
             self._peer_kinds_changed |= differ(peer.kinds, kinds)
             peer.kinds = kinds
         if message.seen_incarnation == self.incarnation:
-            peer.confirmed = max(peer.confirmed, message.seen_claim)
-        for claim in message.claims:
-            self._apply_claim(message.aggregator, claim.node, claim.time_unix_nano)
-        peer.seen_claim = max(peer.seen_claim, message.claims_to)
+            peer.confirmed = max(peer.confirmed, message.seen_owned)
+        for entry in message.owned:
+            self._apply_owned(message.aggregator, entry.node, entry.time_unix_nano)
+        peer.seen_owned = max(peer.seen_owned, message.owned_to)
 
-    def _apply_claim(self, aggregator: str, node: str, time_ns: int) -> None:
+    def _apply_owned(self, aggregator: str, node: str, time_ns: int) -> None:
         mine = self.nodes.get(node)
         if mine is None:
             return
         if (time_ns, aggregator) > (mine.time_ns, self.name):
             self.drop(node)
-        elif self._claims[node][1] <= time_ns:  # they may not know that it contributed here since
-            self._claim(node, mine.time_ns)
-
-    def _claim(self, node: str, time_ns: int) -> None:
-        self._claim_number += 1
-        self._claims.pop(node, None)
-        self._claims[node] = (self._claim_number, time_ns)
-
-    def _claims_after(self, number: int) -> list[tuple[str, int, int]]:
-        newest: list[tuple[str, int, int]] = []
-        for node, (mine, time_ns) in reversed(self._claims.items()):
-            if mine <= number:
-                break
-            newest.append((node, mine, time_ns))
-        newest.reverse()
-        return newest
+        elif self._owned.time_ns(node) <= time_ns:  # they may not know that it contributed here since
+            self._owned.put(node, mine.time_ns)

@@ -57,7 +57,7 @@ class PeerConnection:
             self._ledger.apply_partial(message, sums, kinds, time.monotonic())
             first, self.name = self.name != message.aggregator, message.aggregator
             self._set_condition("ok")
-            if not (first or request.more_claims or message.more_claims):
+            if not (first or request.more_owned or message.more_owned):
                 await asyncio.sleep(self._settings.share_period_s)
 
     def _set_condition(self, condition: str) -> None:

@@ -151,8 +151,8 @@ def read_partial(raw: bytes) -> tuple[pb.Partial, Sums, ClusterKinds]:
     except DecodeError as error:
         raise Rejected("decode", str(error)) from error
     rules.check_name(partial.aggregator)
-    for claim in partial.claims:
-        rules.check_name(claim.node)
+    for entry in partial.owned:
+        rules.check_name(entry.node)
     if partial.nodes > MOST_NODES:
         raise Rejected("size", f"{partial.nodes} nodes")
     kinds = wire_kinds.read_table(partial.kinds)

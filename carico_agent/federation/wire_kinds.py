@@ -18,6 +18,7 @@ from carico_agent.federation.kinds import (
     MOST_KINDS_PER_NODE,
     MOST_PODS,
     ReportedKinds,
+    digest,
     to_absolute,
     to_shares,
 )
@@ -72,7 +73,7 @@ def read_node(resources: tuple[str, ...], message: pb.Contribution, last: Report
     if not message.kinds and not message.room:
         return None
     m = len(resources)
-    if last is None or last.raw != message.kinds or last.resources != resources:
+    if last is None or last.digest != digest(message.kinds) or last.resources != resources:
         last = _read_report(resources, message.kinds)
     fits, limiting = tuple(message.fits), tuple(message.limiting)
     if len(fits) not in (0, len(last.names)) or len(limiting) != len(fits):
@@ -98,16 +99,9 @@ def _read_report(resources: tuple[str, ...], raw: bytes) -> ReportedKinds:
     return ReportedKinds(
         resources,
         tuple(sys.intern(kind.kind) for kind in kinds),
-        _array([list(kind.cost) for kind in kinds], m),
-        _array([list(kind.spread) for kind in kinds], m),
-        np.array([float(kind.pods_seen) for kind in kinds]),
-        np.array([kind.arrivals for kind in kinds]),
-        raw,
+        np.array([[*kind.cost, *kind.spread, kind.pods_seen, kind.arrivals] for kind in kinds], dtype=np.float64),
+        digest(raw),
     )
-
-
-def _array(rows: list[list[float]], columns: int) -> Vector:
-    return np.array(rows, dtype=np.float64).reshape(len(rows), columns)
 
 
 def _check_kind(kind: pb.KindCost, m: int) -> None:

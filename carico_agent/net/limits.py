@@ -67,7 +67,9 @@ class RateLimiter:
         rate = self.limits.requests_per_s
         if not rate or peer.trusted:
             return 0.0
-        bucket = self._buckets.setdefault(peer.name, TokenBucket(rate, max(1.0, rate)))
+        bucket = self._buckets.get(peer.name)
+        if bucket is None:
+            bucket = self._buckets[peer.name] = TokenBucket(rate, max(1.0, rate))
         bucket.per_s, bucket.burst = rate, max(1.0, rate)
         wait_s = bucket.take(now_s)
         if wait_s:

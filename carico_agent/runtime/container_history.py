@@ -122,7 +122,7 @@ class ContainerReader:
             self._known.pop(key, None)
 
     def _members(self, pod: Pod, now_s: float) -> tuple[Member, ...]:
-        """As the runtime tells. In the cgroup tree they are looked for once a minute: every scan is a new table."""
+        """As the runtime lists them. In the cgroup tree they are looked for once a minute: each scan is a new table."""
         if pod.containers:
             return pod.containers
         known, due_s, members = self._listed.get(pod.key, (None, 0.0, ()))

@@ -231,7 +231,7 @@ class Session:
         self._on_applied(None, time.monotonic())
 
     async def _name(self, ref: Ref) -> None:
-        """Learn a container's labels unless known: only they tell a Pod from one of its containers."""
+        """Learn a container's labels unless known: only they distinguish a Pod from one of its containers."""
         if self._table.is_named(ref):
             return
         container = await self._client.container(ref)

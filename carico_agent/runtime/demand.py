@@ -1,6 +1,6 @@
 """What a Pod wants, from two readings of its counters. No I/O, no clock.
 
-**CPU**, in cores: demand = (Δusage + waiting) / elapsed, however crowded the node is. Waiting is what the kernel tells:
+**CPU**, in cores: demand = (Δusage + waiting) / elapsed, however crowded the node is. Waiting is what the kernel has:
 
 - `cpu.pressure` some − time throttled. It counts a Pod once however many of its threads wait, and too little when a
   thread changes the CPU between two looks of the kernel: a lower bound. Measured (2 cores, 40 s): a busy loop beside
@@ -22,7 +22,7 @@ from math import inf, nan
 
 @dataclass(slots=True)
 class CounterReading:
-    """One reading of one Pod; None: this kernel or driver does not tell, or nobody looked."""
+    """One reading of one Pod; None: this kernel or driver does not count it, or nobody looked."""
 
     t: float
     """Monotonic time of the reading [s]."""
@@ -36,6 +36,15 @@ class CounterReading:
     memory_bytes: float = nan
     io_pressure_usec: int | None = None
     io_bytes: int | None = None
+
+    def slept_since(self, before: "CounterReading") -> bool:
+        """It neither ran nor waited, and nobody looks at its disks."""
+        return (
+            self.cpu_usec == before.cpu_usec is not None
+            and self.pressure_usec == before.pressure_usec
+            and self.throttled_usec == before.throttled_usec
+            and self.delay_usec is self.io_pressure_usec is self.io_bytes is None
+        )
 
 
 @dataclass(slots=True)  # not frozen: that alone costs 5 µs per Pod
@@ -65,6 +74,8 @@ def demand(before: CounterReading, after: CounterReading) -> Demand:
     elapsed_s = after.t - before.t
     if elapsed_s <= 0:
         return Demand(memory_bytes=after.memory_bytes)
+    if after.slept_since(before):  # the same as below, in a third of the time
+        return Demand(0.0, 0.0, 0.0 if after.throttled_usec is not None else nan, after.memory_bytes)
     usage_s = _increase_s(before.cpu_usec, after.cpu_usec)
     throttled_s = _increase_s(before.throttled_usec, after.throttled_usec)
     waiting_s = _waiting_s(before, after, elapsed_s, throttled_s)
@@ -81,7 +92,7 @@ def demand(before: CounterReading, after: CounterReading) -> Demand:
 
 
 def _waiting_s(before: CounterReading, after: CounterReading, elapsed_s: float, throttled_s: float) -> float:
-    """Time its threads waited for a CPU that others had; 0 where the kernel does not tell."""
+    """Time its threads waited for a CPU that others had; 0 where the kernel does not count it."""
     pressure_s = _increase_s(before.pressure_usec, after.pressure_usec)
     throttled_s = throttled_s if throttled_s > 0 else 0.0
     waiting_s = min(max(pressure_s - throttled_s, 0.0), elapsed_s) if pressure_s >= 0 else 0.0

@@ -2,7 +2,7 @@
 
 The folder is /var/log/pods on every kubelet. Why not the process's own environment (HOSTNAME) or the runtime's files:
 those need root or the Pod's own user, and a host-network Pod has the node's name there. The folder needs the right to
-list it; where that is missing the reason is said, so that settings which select by name are not ignored in silence.
+list it; where that is missing the reason is logged, so that settings which select by name are not ignored in silence.
 """
 
 import os

@@ -190,7 +190,7 @@ class PodTable:
         self._kept = None
 
     def nameless(self) -> list[Ref]:
-        """Containers whose labels have to be asked for, before their tasks can be told Pod from member."""
+        """Containers whose labels have to be asked for, before a task is known to be a Pod or a member."""
         wanted = [ref for ref, container in self._containers.items() if container.labels is None]
         return wanted + [ref for ref in self._tasks if ref not in self._containers]
 
@@ -347,7 +347,7 @@ class PodTable:
         return (container.labels or {}) if container else {}
 
     def _image(self, ref: Ref) -> str:
-        """Outside Kubernetes, where the name of a container tells nothing; a sandbox's image is the same everywhere."""
+        """Outside Kubernetes, where the name of a container means nothing; a sandbox's image is the same everywhere."""
         return "" if self._labels(ref).get(POD_NAME) else self._containers[ref].image
 
     def _publish(self, pods: dict[str, Pod]) -> None:

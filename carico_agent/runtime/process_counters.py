@@ -3,7 +3,7 @@
 A Pod is a process and what it has started. CPU time is utime + stime of all of them, with that of children which have
 ended and were waited for (cutime + cstime) [ticks of 1/100 s: 1 % of a core in a second]. Memory is their resident set;
 pages they share are counted in each, so it is an upper bound. Waiting for a CPU is the run delay of their threads:
-exact, but where a quota holds them that is part of it, and nobody tells how much.
+exact, but where a quota holds them that is part of it, and how much is unknown.
 """
 
 import errno

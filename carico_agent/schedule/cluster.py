@@ -1,32 +1,29 @@
-"""What the extender knows: every node's published number, and who holds a place where. Watches keep it true.
+"""What the extender knows: every node's published number, and who holds a place where.
 
-A node's number stands on its Node object, and that its agent is alive in its placement Lease: it is as young as the
-younger of both. An agent without a Lease writes its Node object again instead.
+The watches (`watches.py`) call it with what nodes publish (`published.py`) and with the Pods that are bound. A number
+is as young as the younger of its Node object and its placement Lease: an agent without a Lease writes its Node object
+again instead.
 """
 
-import asyncio
-import json
 import time
-from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import replace
 from itertools import islice
-from math import inf, isfinite, nan
+from math import inf
 
-from carico_agent.kube.client import KubeClient, Object
+from carico_agent.kube.client import KubeClient
 from carico_agent.kube.health import Health
-from carico_agent.kube.kinds import UNKNOWN, Amounts, NodeKinds, decode
-from carico_agent.kube.names import KINDS, SLOTS, STATUS
-from carico_agent.kube.placement_lease import MALFORMED, LeaseRecord, lease_record
-from carico_agent.kube.pods import UNFINISHED, PodFacts, facts, whole
-from carico_agent.kube.watch import ResourceWatch
-from carico_agent.net.times import parse_rfc3339
-from carico_agent.plugin_api.formats import parse_quantity
+from carico_agent.kube.kinds import UNKNOWN, Amounts
+from carico_agent.kube.placement_lease import LeaseRecord
+from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule.kind_costs import ClusterCosts, KindTally, less
 from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
 from carico_agent.schedule.placement.place import Place
+from carico_agent.schedule.published import Heartbeat, PublishedNode
 from carico_agent.schedule.train_jobs import TrainWork
+from carico_agent.schedule.watches import ClusterWatches
 
 NODES_PER_ROUND = 100
 """Nodes with unprofiled or starting Pods that are refreshed in one go, at most."""
@@ -34,123 +31,11 @@ LEAST_PER_ROUND = 10
 """As many are, if there are so many."""
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedNode:
-    """What one node publishes of itself; slots NaN when it publishes nothing."""
-
-    name: str
-    slots: float = nan
-    age_s: float = inf
-    ttl_s: float = 0.0
-    cores: float = inf
-    resource: int | None = None
-    cpu: float = nan
-    """Allocatable [cores]."""
-    memory: float = nan
-    """The same [bytes]."""
-    work_jobs: int = 0
-    """Pods whose work left is known."""
-    work_s: float = 0.0
-    """What they still need [CPU seconds]."""
-    kinds: NodeKinds | None = None
-    """Its room and what kinds take of it."""
-
-
-def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> PublishedNode:
-    """A Node object's annotations. The age is by this machine's clock; a node whose clock is ahead is of age 0.
-
-    >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
-    >>> node = {"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}
-    >>> read = read_node(node, 1704067210.0)
-    >>> read.slots, read.age_s, read.ttl_s, read.cores, read.resource
-    (7.0, 10.0, 150.0, 4.0, None)
-    """
-    meta, have = node["metadata"], node.get("status") or {}
-    annotations = meta.get("annotations") or {}
-    allocatable = have.get("allocatable") or {}
-    amount = allocatable.get(resource)
-    unpublished = PublishedNode(
-        meta["name"],
-        cores=_amount(have.get("capacity") or {}, "cpu", inf),
-        resource=None if amount is None else whole(amount),
-        cpu=_amount(allocatable, "cpu"),
-        memory=_amount(allocatable, "memory"),
-    )
-    if SLOTS not in annotations:
-        return unpublished
-    try:
-        status = json.loads(annotations.get(STATUS) or "{}")
-        published_s = parse_rfc3339(status["time"])
-        places = status.get("places")
-        slots = float(annotations[SLOTS] if places is None else places)
-        ttl_s = float(status["ttl_s"])
-        if not isfinite(slots) or not isfinite(ttl_s):
-            raise ValueError
-    except MALFORMED:  # somebody else wrote it
-        return unpublished
-    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
-    jobs, work_s = _work(status)
-    return replace(
-        unpublished,
-        slots=slots,
-        age_s=age_s,
-        ttl_s=ttl_s,
-        work_jobs=jobs,
-        work_s=work_s,
-        kinds=decode(annotations.get(KINDS) or ""),
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """What a placement Lease says of its node's agent."""
-
-    node: str
-    age_s: float = inf
-    ttl_s: float = 0.0
-    record: LeaseRecord = field(default_factory=LeaseRecord)
-    """All of it."""
-
-
-def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
-    """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
-    record = lease_record(lease)
-    age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
-    return Heartbeat(lease["metadata"]["name"], age_s, record.ttl_s, record)
-
-
-def _work(status: Object) -> tuple[int, float]:
-    """Jobs and their work left out of the status annotation; nothing where there is none, or no numbers.
-
-    >>> _work({"work": {"jobs": 2, "sum_s": 90.5}}), _work({"work": {"jobs": -1}}), _work({})
-    ((2, 90.5), (0, 0.0), (0, 0.0))
-    """
-    work = status.get("work")
-    jobs, work_s = (work.get("jobs"), work.get("sum_s")) if isinstance(work, dict) else (0, 0.0)
-    if not (isinstance(jobs, int) and isinstance(work_s, int | float)) or jobs < 0 or not 0 <= work_s < inf:
-        return 0, 0.0
-    return jobs, float(work_s)
-
-
-def _amount(amounts: Object, name: str, unknown: float = nan) -> float:
-    """A quantity out of a node's capacity or allocatable; `unknown` when there is none.
-
-    >>> _amount({"cpu": "3500m"}, "cpu"), _amount({"memory": "4Ki"}, "memory"), _amount({"cpu": "0"}, "cpu", inf)
-    (3.5, 4096.0, inf)
-    """
-    try:
-        amount = float(parse_quantity(str(amounts.get(name, ""))))
-    except ValueError:
-        return unknown
-    return amount if amount > 0 else unknown
-
-
 class Cluster:
     """Nodes and places. Times are monotonic seconds."""
 
     def __init__(self, client: KubeClient, resource: str = "", lease_namespace: str = "") -> None:
         """`lease_namespace`: of the placement Leases; empty: there are none."""
-        self.health = Health("Kubernetes", "in step with the API server")
         self.nodes: dict[str, NodeState] = {}
         self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
@@ -160,58 +45,27 @@ class Cluster:
         self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
         self._leases: dict[str, LeaseRecord] = {}
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
-        self._leases_watch = (
-            ResourceWatch(
-                client,
-                f"/apis/coordination.k8s.io/v1/namespaces/{lease_namespace}/leases",
-                read_heartbeat,
-                self.heartbeats_listed,
-                self.heartbeat_changed,
-                self.health,
-            )
-            if lease_namespace
-            else None
-        )
-        self._nodes_watch = ResourceWatch(
-            client,
-            "/api/v1/nodes",
-            lambda node: read_node(node, resource=resource),
-            self.nodes_listed,
-            self.node_changed,
-            self.health,
-        )
-        self._pods_watch = ResourceWatch(
-            client,
-            "/api/v1/pods",
-            lambda pod: facts(pod, resource),
-            self.pods_listed,
-            self.pod_changed,
-            self.health,
-            UNFINISHED,
-        )
+        self.on_lease: Callable[[bool, Heartbeat], None] = lambda gone, heartbeat: None
+        """Called after every change of a Lease that the watch shows, in the API server's order."""
+        self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
     async def run(self) -> None:
         """All watches, for ever."""
-        async with asyncio.TaskGroup() as group:
-            if self._leases_watch is not None:
-                group.create_task(self._leases_watch.run())
-            group.create_task(self._nodes_watch.run())
-            group.create_task(self._pods_watch.run())
+        await self.watches.run()
+
+    @property
+    def health(self) -> Health:
+        return self.watches.health
 
     @property
     def synced(self) -> bool:
-        leases = self._leases_watch is None or self._leases_watch.synced.is_set()
-        return leases and self._nodes_watch.synced.is_set() and self._pods_watch.synced.is_set()
-
-    def sees(self) -> bool:
-        """Whether all watches are open, or have just been opened again."""
-        watches = (self._nodes_watch, self._pods_watch, self._leases_watch)
-        return self.synced and all(watch is None or watch.closed_s() < 5.0 for watch in watches)
+        """Whether every watch has listed its objects once."""
+        return self.watches.synced
 
     def blind_s(self) -> float:
         """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
         what the API server has accepted."""
-        return max(self._pods_watch.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, time.monotonic()))
+        return max(self.watches.pods.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, time.monotonic()))
 
     # ---- what the watches see
 
@@ -249,14 +103,15 @@ class Cluster:
                 state.train_pods, state.train_s = work.pods, work.work_s
                 self._refresh(name, now_s)
 
-    def heartbeats_listed(self, heartbeats: list["Heartbeat"]) -> None:
+    def heartbeats_listed(self, heartbeats: list[Heartbeat]) -> None:
         names = {one.node for one in heartbeats}
         for name in [name for name in self._heartbeats if name not in names]:
             self.heartbeat_changed(True, Heartbeat(name))
-        for one in heartbeats:
+        # The leader's own Lease last: what it shows has then been seen of all others.
+        for one in sorted(heartbeats, key=lambda one: one.lease is not None):
             self.heartbeat_changed(False, one)
 
-    def heartbeat_changed(self, gone: bool, heartbeat: "Heartbeat") -> None:
+    def heartbeat_changed(self, gone: bool, heartbeat: Heartbeat) -> None:
         name, now_s = heartbeat.node, time.monotonic()
         if gone:
             self._heartbeats.pop(name, None)
@@ -267,11 +122,10 @@ class Cluster:
         if (state := self.nodes.get(name)) is not None:
             self._date(state)
             self.table.put(state)
+        self.on_lease(gone, heartbeat)
 
-    def lease(self, node: str) -> LeaseRecord | None:
-        """The node's placement Lease as the watch shows it, an empty record if there is none; None: nobody watches."""
-        if self._leases_watch is None or not self._leases_watch.synced.is_set():
-            return None
+    def lease(self, node: str) -> LeaseRecord:
+        """The node's placement Lease as the watch shows it; an empty record if there is none, or nobody watches."""
         return self._leases.get(node) or LeaseRecord()
 
     def _date(self, state: NodeState) -> None:
@@ -348,7 +202,8 @@ class Cluster:
         return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
 
     def knows(self, uid: str, node: str) -> bool:
-        """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""
+        """Whether an admission of this Pod to `node` adds nothing to what is counted there: a watch has shown where it
+        is, or it is assumed there."""
         place = self.ledger.place(uid)
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
 

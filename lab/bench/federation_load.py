@@ -1,14 +1,16 @@
 """Thousands of nodes in one process: each with a channel, a certificate and a stream of its own, as real nodes have.
 
-When a node sends is decided by the same ExchangeSchedule as in the agent, when it reconnects by the same delays. An
-answer's time runs from the moment a node *should* have sent, so a late load generator makes the numbers worse, never
-better.
+What each sends, and when, is made beforehand (federation_nodes.py); when it reconnects is decided by the agent's own
+delays. An answer's time runs from the moment a node *should* have sent, so a late load generator makes the numbers
+worse, never better.
 """
 
 import asyncio
+import gc
+import os
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,8 @@ import grpc
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.client import reconnect_delay_s
-from carico_agent.federation.contribution import Contribution
-from carico_agent.federation.exchange import ExchangeSchedule
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.net.tls import TlsFiles
-from carico_agent.settings import FederationSettings
 
 OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", 262_144),
@@ -39,22 +38,22 @@ class LoadResult:
 
     answers_s: list[float] = field(default_factory=list)
     late_s: list[float] = field(default_factory=list)
+    """Of the same exchanges: how late the load generator was when it sent."""
     sent: int = 0
     pushed: int = 0
     failures: int = 0
     unanswered: int = 0
+    cpu_s: float = 0.0
+    """CPU time of this process over the counted seconds."""
 
 
 class LoadNode:
-    def __init__(self, number: int, play: Callable[[int], Contribution], fleet: "NodeConnections") -> None:
+    def __init__(self, number: int, plan: list[bytes], fleet: "NodeConnections") -> None:
         self.name = f"node-{number:05d}"
-        self._play, self._fleet = play, fleet
-        settings = FederationSettings()
-        self._schedule = ExchangeSchedule(settings.period_s, settings.heartbeat_s, settings.tolerance)
-        self._schedule.nodes = fleet.total
+        (self._greeting, *self._plan), self._fleet = plan, fleet
         self._call: Any = None
         self._seen = (0, 0, 0)
-        self._due_s: list[float] = []
+        self._due: list[tuple[float, float]] = []  # when it should have sent, how late it did [s]
         self._failures = 0
 
     @property
@@ -68,7 +67,7 @@ class LoadNode:
                 await self._connect_and_receive()
             except (grpc.aio.AioRpcError, asyncio.InvalidStateError, TimeoutError, ConnectionError):
                 self._fleet.found.failures += 1
-            self._call, self._due_s = None, []
+            self._call, self._due = None, []
             self._failures += 1
             await asyncio.sleep(reconnect_delay_s(self._failures, self._fleet.total))
 
@@ -76,7 +75,7 @@ class LoadNode:
         async with open_channel(self._fleet.address, self._fleet.tls(self.name), "", OPTIONS) as channel:
             async with self._fleet.handshakes, asyncio.timeout(CONNECT_S):
                 call: Any = channel.stream_stream(f"/{wire.SERVICE}/Stream", same, same)()
-                await call.write(self._message(self._play(0)))
+                await call.write(self._message(self._greeting))
                 self._receive(await call.read(), counted=False)
             self._call, self._failures = call, 0
             while isinstance(raw := await call.read(), bytes):
@@ -92,33 +91,38 @@ class LoadNode:
         kinds = view.kinds.sequence if view.HasField("kinds") else self._seen[2]
         self._seen = (view.incarnation, view.sequence, kinds)
         if view.pushed:
-            self._fleet.found.pushed += counted and self._fleet.counting
-        elif counted and self._due_s:
-            due_s = self._due_s.pop(0)
+            self._fleet.found.pushed += counted and self._fleet.sending
+        elif counted and self._due:
+            due_s, late_s = self._due.pop(0)
             if self._fleet.counting:
                 self._fleet.found.answers_s.append(time.monotonic() - due_s)
+                self._fleet.found.late_s.append(late_s)
 
     async def send_if_due(self, second: int, due_s: float) -> None:
-        given = self._play(second)
-        if self._call is None or not self._schedule.is_due(given, due_s):
+        if self._call is None or not self._plan[second]:
             return
-        given = self._schedule.with_sent_kinds(given)
-        self._schedule.on_sent(given, due_s)
-        self._due_s.append(due_s)
-        if self._fleet.counting:
-            self._fleet.found.sent += 1
-            self._fleet.found.late_s.append(time.monotonic() - due_s)
+        self._due.append((due_s, time.monotonic() - due_s))
+        self._fleet.found.sent += self._fleet.sending
         try:
-            await self._call.write(self._message(given))
+            await self._call.write(self._message(self._plan[second]))
         except (grpc.aio.AioRpcError, asyncio.InvalidStateError):
             return  # `run` sees it too and reconnects
 
-    def _message(self, given: Contribution) -> bytes:
-        return wire.write_contribution(self.name, given, time.time_ns(), seen=wire.HeldView(*self._seen))
+    def _message(self, planned: bytes) -> bytes:
+        """Two messages one after the other are one merged message: protobuf's own rule."""
+        incarnation, sequence, kinds = self._seen
+        now = pb.Contribution(
+            node=self.name,
+            time_unix_nano=time.time_ns(),
+            seen_incarnation=incarnation,
+            seen_sequence=sequence,
+            seen_kinds=kinds,
+        )
+        return planned + now.SerializeToString()
 
     @property
     def unanswered(self) -> int:
-        return len(self._due_s)
+        return len(self._due)
 
 
 class NodeConnections:
@@ -128,7 +132,7 @@ class NodeConnections:
         self.address, self.total = address, total
         self._certificates, self._first = certificates, first
         self.found = LoadResult()
-        self.counting = False
+        self.sending = self.counting = False
         self.handshakes = asyncio.Semaphore(HANDSHAKES_AT_ONCE)
         self.nodes: list[LoadNode] = []
         self._tasks: list[asyncio.Task[None]] = []
@@ -137,27 +141,52 @@ class NodeConnections:
         folder = self._certificates
         return TlsFiles(str(folder / f"{name}.pem"), str(folder / "node.key"), str(folder / "ca.pem"))
 
-    async def connect(self, plays: list[Callable[[int], Contribution]]) -> None:
-        self.nodes = [LoadNode(self._first + i, play, self) for i, play in enumerate(plays)]
+    async def connect(self, plans: list[list[bytes]]) -> None:
+        self.nodes = [LoadNode(self._first + i, plan, self) for i, plan in enumerate(plans)]
         self._tasks = [asyncio.create_task(node.run()) for node in self.nodes]
         while not all(node.connected for node in self.nodes):
             await asyncio.sleep(0.2)
+        gc.freeze()  # a full collection would stop this process for longer than an answer takes
 
     async def send(self, seconds: int, start_s: float, count_from: int) -> None:
         """Every node may send once a second, evenly spread; what happens from `count_from` on is counted."""
+        before_s = 0.0
         for second in range(seconds):
-            self.counting = second >= count_from
+            if second == count_from:
+                self.sending = self.counting = True
+                before_s = time.process_time()
             for i, node in enumerate(self.nodes):
                 due_s = start_s + second + i / len(self.nodes)
                 wait_s = due_s - time.monotonic()
                 if wait_s > 0.002 or i % 16 == 0:
                     await asyncio.sleep(max(0.0, wait_s))
                 await node.send_if_due(second, due_s)
+        self.found.cpu_s = time.process_time() - before_s
+        self.sending = False
+        await asyncio.sleep(1.0)  # the last answers are on their way
         self.counting = False
-        await asyncio.sleep(1.0)
         self.found.unanswered = sum(node.unanswered for node in self.nodes)
 
     async def stop(self) -> None:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def load_process(
+    pipe: Connection, address: str, folder: str, first: int, total: int, plans: list[list[bytes]], cpus: set[int]
+) -> None:
+    """Connect; then for each (seconds, start, count_from) send and report; None ends it."""
+    os.sched_setaffinity(0, cpus)
+
+    async def work() -> None:
+        fleet = NodeConnections(address, Path(folder), first, total)
+        await fleet.connect(plans)
+        pipe.send("connected")
+        while (order := await asyncio.to_thread(pipe.recv)) is not None:
+            fleet.found = LoadResult()
+            await fleet.send(*order)
+            pipe.send(fleet.found)
+        await fleet.stop()
+
+    asyncio.run(work())

@@ -2,15 +2,16 @@
 
 Each trajectory is one node's CapacityModel over a few minutes: Pods come and go, each uses what it uses with some
 noise, and the host's own load drifts. Twenty trajectories are enough; thousands of nodes play them from different
-moments on.
+moments on. When a node sends is decided by the same ExchangeSchedule as in the agent.
 """
-
-from collections.abc import Callable
 
 import numpy as np
 
 from carico_agent.core import CapacityModel, KindCost, ModelConfig
+from carico_agent.federation import wire
 from carico_agent.federation.contribution import Contribution
+from carico_agent.federation.exchange import ExchangeSchedule
+from carico_agent.settings import FederationSettings
 
 RESOURCES = ("cpu", "memory")
 KINDS = 40
@@ -95,12 +96,37 @@ def _kind(number: int, rng: np.random.Generator) -> KindCost:
     return KindCost(f"team-{number % 7}/service-{number}", cost, tuple(0.1 * c for c in cost), 20, 3.0)
 
 
-def players(nodes: int, seconds: int = 120, trajectories: int = 20) -> list[Callable[[int], Contribution]]:
-    """For each node a function of the second: what it would send."""
-    recorded = [trajectory(seed, seconds) for seed in range(trajectories)]
+def trajectories(count: int = 20, seconds: int = 120) -> list[list[Contribution]]:
+    """What `count` nodes would send in each second."""
+    return [trajectory(seed, seconds) for seed in range(count)]
 
-    def player(number: int) -> Callable[[int], Contribution]:
-        track, offset = recorded[number % trajectories], number * 7919
-        return lambda second: track[(second + offset) % len(track)]
 
-    return [player(number) for number in range(nodes)]
+def plan(number: int, recorded: list[list[Contribution]], total: int, seconds: int) -> list[bytes]:
+    """What node `number` of `total` sends when it connects and in each second afterwards, without what is written at
+    the last moment (its name, the time, which view it holds); empty where the agent would not send.
+
+    Why beforehand: deciding and writing this takes longer than sending it, and would take the CPU time away from the
+    aggregator that is measured. Nodes do not beat in step: a node's heartbeat runs from its own start.
+    """
+    settings = FederationSettings()
+    schedule = ExchangeSchedule(settings.period_s, settings.heartbeat_s, settings.tolerance)
+    schedule.nodes = total
+    track, offset = recorded[number % len(recorded)], number // len(recorded)
+    found = []
+    for second in range(-(number % round(settings.heartbeat_s)), seconds):
+        given = track[(second + offset) % len(track)]
+        due = schedule.is_due(given, float(second))
+        if due:
+            given = schedule.with_sent_kinds(given)
+            schedule.on_sent(given, float(second))
+        if second >= 0:
+            found.append(wire.write_contribution("", given, 0) if due else b"")
+    return [wire.write_contribution("", track[offset % len(track)], 0), *found]
+
+
+def plans(nodes: int, seconds: int) -> list[list[bytes]]:
+    """The plans of all nodes; those that would be the same are one."""
+    recorded = trajectories()
+    different = len(recorded) * len(recorded[0])
+    made = [plan(number, recorded, nodes, seconds) for number in range(min(nodes, different))]
+    return [made[number % different] for number in range(nodes)]

@@ -38,7 +38,7 @@ POLICIES = [NO_LIMIT] + [
     for headroom in (1.0, 1.25, 1.5)
 ]
 THRESHOLDS = ((0.1, 0.0), (0.3, 0.1), (0.5, 0.2), (0.3, 0.5))
-PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_patience_s", "ema_band", "noise_sd", "forget", "halt_most_s")
+PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_switch_s", "ema_band", "noise_sd", "forget", "halt_most_s")
 Workloads = Iterable[tuple[Setup, list[PodBatch]]]
 
 

@@ -26,7 +26,7 @@ class Setup:
     startup_s: tuple[float, float] = (1.0, 4.0)
     """From bound to running (paper 2.3.10: up to 4 s)."""
     binds_per_s: float = 100.0
-    heard_s: tuple[float, float] = (0.2, 1.2)
+    notice_s: tuple[float, float] = (0.2, 1.2)
     """From a Pod's start or end to the scheduler's knowing: the kubelet looks once a second."""
     most_s: float = 1500.0
     warm_s: float = 10.0
@@ -98,7 +98,7 @@ def run(
     """Simulate until every Pod is done, or until `until_s`."""
     s = setup or Setup()
     began = time.perf_counter()
-    drawn, noise, choice, hearing = (np.random.default_rng([seed, stream]) for stream in range(4))
+    drawn, noise, choice, delays = (np.random.default_rng([seed, stream]) for stream in range(4))
     kinds, pods = draw(jobs, s.startup_s, drawn)
     measured = len(pods)
     hand: list[Placing] = []
@@ -107,7 +107,7 @@ def run(
         s = replace(s, warm_s=s.warm_s + first_s)
     cluster = SimulatedCluster(s.nodes, s.machine, pods, noise, s.sizes)
     scheduler.begin(cluster, kinds, choice)
-    loop = _Loop(scheduler, cluster, s, hearing, measured, hand)
+    loop = _Loop(scheduler, cluster, s, delays, measured, hand)
     most_s = min(s.most_s, until_s or s.most_s)
     traces: dict[str, list[np.ndarray]] = {name: [] for name in ("running", "assigned", "demand", "memory")}
     published: list[np.ndarray] = []
@@ -174,7 +174,7 @@ def rehearse(
 
 
 class _Loop:
-    """Moves Pods from waiting to bound, and news from the cluster to the scheduler."""
+    """Moves Pods from waiting to bound, and notices from the cluster to the scheduler."""
 
     def __init__(
         self,
@@ -189,7 +189,7 @@ class _Loop:
         self._hand = deque(hand)
         self._queues: list[deque[int]] = [deque() for _ in scheduler.kinds]
         self._next = 0
-        self._news: list[tuple[float, int, int, int, bool]] = []
+        self._notices: list[tuple[float, int, int, int, bool]] = []
         self._left = self._measured = measured
         self._budget = 0.0
 
@@ -200,29 +200,29 @@ class _Loop:
     def step(self) -> None:
         started, ended, killed = self.cluster.step()
         self._left -= int((ended < self._measured).sum())
-        self._tell(started, True)
-        self._tell(ended, False)
+        self._notify_later(started, True)
+        self._notify_later(ended, False)
         for pod in killed.tolist():
-            self.scheduler.heard_end(pod, int(self.cluster.node[pod]))
+            self.scheduler.on_ended(pod, int(self.cluster.node[pod]))
             self._queues[self.cluster.pods.kind[pod]].append(pod)
         self._deliver()
         self.scheduler.tick()
         self._arrive()
         self._schedule()
 
-    def _tell(self, pods: NDArray[np.int64], start: bool) -> None:
-        delays = self.rng.uniform(*self.setup.heard_s, len(pods))
+    def _notify_later(self, pods: NDArray[np.int64], start: bool) -> None:
+        delays = self.rng.uniform(*self.setup.notice_s, len(pods))
         for pod, delay_s in zip(pods.tolist(), delays.tolist(), strict=True):
-            news = (self.cluster.t + delay_s, pod, int(self.cluster.node[pod]), int(self.cluster.kills), start)
-            heapq.heappush(self._news, news)
+            notice = (self.cluster.t + delay_s, pod, int(self.cluster.node[pod]), int(self.cluster.kills), start)
+            heapq.heappush(self._notices, notice)
 
     def _deliver(self) -> None:
-        while self._news and self._news[0][0] <= self.cluster.t:
-            _, pod, node, _, start = heapq.heappop(self._news)
+        while self._notices and self._notices[0][0] <= self.cluster.t:
+            _, pod, node, _, start = heapq.heappop(self._notices)
             if start and self.cluster.phase[pod] != WAITING:
-                self.scheduler.heard_start(pod, node)
+                self.scheduler.on_started(pod, node)
             elif not start:
-                self.scheduler.heard_end(pod, node)
+                self.scheduler.on_ended(pod, node)
 
     def _arrive(self) -> None:
         table, now_s = self.cluster.pods, self.cluster.t - self.setup.warm_s

@@ -16,7 +16,8 @@ from carico_agent.kube.client import KubeClient
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.buckets import TokenBucket
-from carico_agent.schedule.cluster import Cluster, PublishedNode
+from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.published import PublishedNode
 from carico_agent.settings import ClusterPageSettings
 from lab.support.sample_node import HOSTILE
 
@@ -35,8 +36,8 @@ KINDS = (  # name, cpu [cores] and memory [bytes] of one, Pods per node
 def sample_cluster() -> Cluster:
     """An extender's Cluster without an API server, whose watches count as listed."""
     cluster = Cluster(KubeClient(Access("http://127.0.0.1:9"), TokenBucket(1.0, 1)))
-    cluster._nodes_watch.synced.set()
-    cluster._pods_watch.synced.set()
+    cluster.watches.nodes.synced.set()
+    cluster.watches.pods.synced.set()
     return cluster
 
 

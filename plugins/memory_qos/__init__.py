@@ -126,7 +126,7 @@ class Plugin(plugin_api.Plugin):
             if not self._harmed(view, pod, watched, writer):
                 changes += self._wishes(view, pod, watched, self._stat(view, pod, watched))
         for outcome in writer.write(changes):
-            self._heard(outcome, writer)
+            self._on_outcome(outcome, writer)
 
     def _new(self, pod: PodView, view: View) -> _GuardedPod:
         tolerance = Tolerance(self.settings.harm_full_ratio, self.settings.harm_scan_per_s, 0.1)
@@ -250,7 +250,7 @@ class Plugin(plugin_api.Plugin):
             self.undone += 1
         return True
 
-    def _heard(self, outcome: Outcome, writer: Writer) -> None:
+    def _on_outcome(self, outcome: Outcome, writer: Writer) -> None:
         change = outcome.change
         watched = self._watched.get(change.inode)
         if watched is None:

@@ -9,8 +9,8 @@ import pytest
 from carico_agent.app.extender import ExtenderServer
 from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import HttpServer
-from carico_agent.schedule.cluster import PublishedNode
 from carico_agent.schedule.explain import MOST_NAMES
+from carico_agent.schedule.published import PublishedNode
 from carico_agent.settings import Settings, override
 from tests.cli.kube_api import KubeApi
 
@@ -31,7 +31,7 @@ async def server(tmp_path: Path) -> AsyncIterator[tuple[ExtenderServer, str]]:
 def know(server: ExtenderServer, nodes: int) -> None:
     server.cluster.nodes_listed([PublishedNode(f"n{at:04}", 0.5, 0.0, 100.0) for at in range(nodes)])
     server.cluster.pods_listed([])
-    for watch in (server.cluster._nodes_watch, server.cluster._pods_watch, server.cluster._leases_watch):
+    for watch in (server.cluster.watches.nodes, server.cluster.watches.pods, server.cluster.watches.leases):
         assert watch is not None
         watch.synced.set()
 

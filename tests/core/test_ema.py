@@ -10,7 +10,7 @@ from carico_agent.core.ema import DynamicEma
 
 
 def make(channels: int = 1) -> DynamicEma:
-    return DynamicEma(channels, slow_s=1.0, fast_s=0.15, patience_s=0.3, band=0.03)
+    return DynamicEma(channels, slow_s=1.0, fast_s=0.15, switch_s=0.3, band=0.03)
 
 
 def feed(ema: DynamicEma, value: float, seconds: float, period_s: float = 0.1) -> float:

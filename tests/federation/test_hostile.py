@@ -110,7 +110,7 @@ def test_newer_peers_are_understood(server):
 @given(st.binary(max_size=400))
 def test_random_bytes(message):
     server = Aggregator(AggregatorSettings(), "test")
-    pb.View.FromString(server.exchange(message, None))
+    assert pb.View.FromString(server.exchange(message, None)).rejected
     server.ledger.merge()
     server.render()
 
@@ -183,14 +183,16 @@ def test_a_lying_aggregator_is_not_believed(answer):
         nodes=st.integers(0, 2**32 - 1),
         incarnation=st.integers(0, 2**64 - 1),
         sequence=st.integers(0, 2**64 - 1),
-        claims=st.lists(
+        owned=st.lists(
             st.builds(
-                pb.Claim, node=st.just("honest") | st.text(max_size=3), time_unix_nano=st.integers(-(2**63), 2**63 - 1)
+                pb.OwnedNode,
+                node=st.just("honest") | st.text(max_size=3),
+                time_unix_nano=st.integers(-(2**63), 2**63 - 1),
             ),
             max_size=3,
         ),
         cost=st.builds(pb.CostSums, weight=st.lists(numbers, max_size=2), first=st.lists(numbers, max_size=2)),
-        claims_to=st.integers(0, 2**64 - 1),
+        owned_to=st.integers(0, 2**64 - 1),
     ).map(lambda m: m.SerializeToString())
 )
 def test_a_lying_peer_leaves_a_sound_view(partial):
@@ -201,6 +203,7 @@ def test_a_lying_peer_leaves_a_sound_view(partial):
     server.ledger.merge()
     server.render()
     server.ledger.partial("x").SerializeToString()
+    wire.read_view(server.exchange(raw(node="honest"), None), ("cpu", "memory"), (), 0.0)  # raises if it were not sound
 
 
 def test_the_reject_log_is_bounded(server):

@@ -83,21 +83,21 @@ def test_nothing_echoes_when_nothing_changes():
     before = [ledger.sequence for ledger in ledgers]
     settle(ledgers)
     assert [ledger.sequence for ledger in ledgers] == before
-    assert not ledgers[0].partial(to="agg1").claims
+    assert not ledgers[0].partial(to="agg1").owned
 
 
-def test_many_claims_come_in_pieces(monkeypatch):
-    monkeypatch.setattr(ledger_module, "CLAIM_BYTES", 500)
+def test_many_owned_nodes_come_in_pieces(monkeypatch):
+    monkeypatch.setattr(ledger_module, "OWNED_BYTES", 500)
     a, b = ContributionLedger("a", Moments(), incarnation=1), ContributionLedger("b", Moments(), incarnation=2)
     given = Contribution(("cpu",), Subspace.of_batch([[0.5]]))
     for i in range(100):
         contribute(a, f"n{i}", given, 1)
         contribute(b, f"n{i}", given, 2)
     share(a, b)
-    assert a.partial(to="b").more_claims
+    assert a.partial(to="b").more_owned
     settle([a, b], rounds=20)
     assert (len(a.nodes), len(b.nodes)) == (0, 100)
-    assert not a.partial(to="b").more_claims
+    assert not a.partial(to="b").more_owned
 
 
 def test_the_silent_are_taken_out():

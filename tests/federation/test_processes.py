@@ -122,6 +122,8 @@ def test_capacity_follows_what_the_peers_run(
         ratio = status["capacity"] / before["capacity"]
         return bool(ratio > 1.15) if rises else bool(ratio < 0.75)
 
-    after = cluster.wait(measured, turned)
+    def peers_are_heavy() -> bool:  # they started one after the other, so one turns before the other
+        return all(peer.status()["usage"]["cpu"] > 0.9 for peer in peers)
+
+    after = cluster.wait(measured, lambda s: turned(s) and peers_are_heavy())
     assert after["usage"]["cpu"] == pytest.approx(own[0], abs=0.02)  # nothing happened on the node itself
-    assert all(peer.status()["usage"]["cpu"] > 0.9 for peer in peers)

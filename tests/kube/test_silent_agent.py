@@ -48,10 +48,10 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
     access = from_kubeconfig(cluster.kubeconfig("extender-token"))
     async with KubeClient(access, TokenBucket(per_s=100.0, burst=100)) as client:
         known = Cluster(client, RESOURCE, "carico")
-        expired = ExpiredNodes(client, known, RESOURCE, "carico")
+        expired = ExpiredNodes(client, known, RESOURCE, "carico", lambda: True)
         watching = asyncio.create_task(known.run())
         async with asyncio.timeout(60.0):
-            while not known.sees():
+            while not known.watches.open():
                 await asyncio.sleep(0.1)
             # A minute ahead: it waits for so long before it lowers anything. The Lease is judged by the real time.
             await expired.round(time.monotonic() + CALM_S)
@@ -64,6 +64,6 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
         await asyncio.gather(watching, return_exceptions=True)
     assert amounts(cluster.admin.node("n1")) == ("1", "1")
     events = cluster.admin.get("/api/v1/namespaces/default/events")["items"]
-    said = [one["message"] for one in events if one["reason"] == "CaricoAgentSilent"]
-    assert len(said) == 1 and said[0].startswith("no heartbeat of carico's agent") and said[0].endswith("to 1")
+    notes = [one["message"] for one in events if one["reason"] == "CaricoAgentSilent"]
+    assert len(notes) == 1 and notes[0].startswith("no heartbeat of carico's agent") and notes[0].endswith("to 1")
     await asyncio.to_thread(start)

@@ -47,8 +47,8 @@ async def test_a_hundred_rapid_starts_and_stops(containerd):
             live(number)
 
     async with running(configured(containerd)) as runtime:
-        heard = []
-        runtime.listen(heard.append)
+        received = []
+        runtime.listen(received.append)
         await until(lambda: runtime.source == "containerd")
         with ThreadPoolExecutor(4) as pool:
             await asyncio.gather(*(asyncio.get_running_loop().run_in_executor(pool, lane, n) for n in range(4)))
@@ -57,8 +57,8 @@ async def test_a_hundred_rapid_starts_and_stops(containerd):
         await until(lambda: runtime.count == expected)
         await asyncio.sleep(3)  # a listing raised by a doubt must find the same
         assert runtime.count == len(runtime.pods) == expected
-        assert sum(e.topic == "/tasks/start" for e in heard) == 100
-        assert sum(e.topic == "/containers/create" for e in heard) == 100
+        assert sum(e.topic == "/tasks/start" for e in received) == 100
+        assert sum(e.topic == "/containers/create" for e in received) == 100
         async with running(configured(containerd)) as newcomer:
             await until(lambda: newcomer.source == "containerd")
             assert dict(newcomer.pods).keys() == dict(runtime.pods).keys()
@@ -186,8 +186,8 @@ async def test_kubernetes_pods_and_their_cgroup(containerd):
 
     start(ID, labels=cri_labels("sandbox", UID, "prod"), cgroup=f"{path}/{ID}")
     async with running(configured(containerd, skip_namespaces=["kube-*"])) as runtime:
-        heard = []
-        runtime.listen(heard.append)
+        received = []
+        runtime.listen(received.append)
         await until(lambda: runtime.count == 1)
         await asyncio.to_thread(start, "app", labels=cri_labels("container", UID, "prod", "app"), cgroup=f"{path}/app")
         await until(lambda: len(runtime.pods[UID].containers) == 2)
@@ -198,7 +198,7 @@ async def test_kubernetes_pods_and_their_cgroup(containerd):
         assert [member.name for member in pod.containers] == [ID, "app"]
         assert pod.cgroup == f"/{containerd.cgroup}/{path}"
         assert abs(pod.started_s - time.time()) < 60
-        assert {event.pod_name for event in heard if event.container_id == "app"} == {"web-0a1b"}
+        assert {event.pod_name for event in received if event.container_id == "app"} == {"web-0a1b"}
         usage = runtime.read_usage(time.monotonic())
         assert usage[UID].cpu_usage_usec > 0 and usage[UID].memory_current > 0
         await asyncio.to_thread(containerd.remove, "app", namespace="k8s.io")
@@ -213,7 +213,7 @@ async def test_kubernetes_pods_and_their_cgroup(containerd):
 @pytest.mark.parametrize("what", ["folder", "file"])
 async def test_pods_count_after_a_restart_below_a_mount(containerd, what, tmp_path):
     """As the DaemonSet sees it. A mounted folder shows the new socket; a mounted file stays the old, dead one, and then
-    the cgroup tree has what containerd cannot tell."""
+    the cgroup tree has what containerd does not know."""
     if os.geteuid():
         pytest.skip("mounts need root")
     containerd.cgroup = f"kubepods-{containerd.cgroup}"  # where a scan of the tree looks
@@ -257,14 +257,14 @@ async def test_containerd_that_appears_later(containerd):
 
 async def test_the_first_event_opens_the_churn_window_before_the_task_runs(containerd):
     async with running(configured(containerd, churn_s=30.0)) as runtime:
-        heard = []
+        received = []
         await until(lambda: runtime.source == "containerd")
-        runtime.listen(lambda event: heard.append((event, runtime.churn_until_s)))
+        runtime.listen(lambda event: received.append((event, runtime.churn_until_s)))
         await asyncio.to_thread(containerd.run, "a")
         await until(lambda: runtime.count == 1)
-    (first, opened_s), *_ = heard
+    (first, opened_s), *_ = received
     assert (first.topic, opened_s) == ("/containers/create", first.t + 30.0)
-    starts = [event for event, _ in heard if event.topic == "/tasks/start"]
+    starts = [event for event, _ in received if event.topic == "/tasks/start"]
     assert first.time_s < starts[0].time_s and first.topic in CHURN_TOPICS
 
 

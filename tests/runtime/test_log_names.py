@@ -1,4 +1,4 @@
-"""Names of Pods found in the cgroup tree, and what is said when there are none."""
+"""Names of Pods found in the cgroup tree, and what is logged when there are none."""
 
 import os
 

@@ -17,7 +17,7 @@ from .test_counter_files import FakePod
 
 
 class FakeFiles:
-    """A Pod that always uses half a core; raises what it is told to."""
+    """A Pod that always uses half a core; raises what it is given."""
 
     def __init__(self, log, key):
         self.log, self.key, self.error, self.closed = log, key, None, False

@@ -135,7 +135,7 @@ def test_a_pid_that_was_used_again_is_refused(tmp_path: Path, pair: Pair) -> Non
 
 
 def test_a_process_that_connected_and_ended_is_refused(tmp_path: Path) -> None:
-    """Its pid may be anybody's by now: here one of the other Pod. Linux 6.5 and later can tell."""
+    """Its pid may be anybody's by now: here one of the other Pod. Linux 6.5 and later show it."""
     node = Node(tmp_path / "root")
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(tmp_path / "s"))

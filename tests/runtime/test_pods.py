@@ -56,7 +56,7 @@ def feed(table: PodTable, *lines: str, namespace: str = "default") -> None:
         (["create a", "start a 7", "paused a"], 1),
         (["create a", "start a 7", "paused a", "resumed a"], 1),
         (["create a", "start a 7", "exit a 7", "resumed a"], 0),
-        (["create a", "start a 7", "start a 7"], 1),  # told twice
+        (["create a", "start a 7", "start a 7"], 1),  # reported twice
         (["create a", "task-create a 7", "exit a 7", "start a 7"], 0),  # a retried start after its exit
         (["create a", "start a 7", "exit a 7", "task-delete a 7", "delete a", "create a", "start a 8"], 1),
         (["create a", "start a 8", "exit a 7", "task-delete a 7"], 1),  # late news of an earlier life
@@ -236,7 +236,7 @@ def view(table: PodTable):
 @given(seed=st.integers(0, 2**32), before=st.integers(0, 60), during=st.integers(0, 60), lag=st.integers(0, 10))
 def test_any_interleaving_ends_at_the_truth(seed, before, during, lag):
     """Events before the subscription are never seen; lists are taken, one key at a time, while events go on; the
-    stream lags behind what the lists show by up to `lag` events; labels may be told by the event or asked for."""
+    stream lags behind what the lists show by up to `lag` events; labels may come with the event or asked for."""
     rng = random.Random(seed)
     truth, table = Truth(rng), PodTable()
     for _ in range(before):

@@ -70,7 +70,7 @@ async def test_a_doubt_brings_a_new_listing_and_the_end_of_the_stream_is_a_loss(
     script.lists.put_nowait(Snapshot())
     script.lists.put_nowait(Snapshot())
     await until(lambda: applied == [None, None])
-    script.events.put_nowait(PodChange("/tasks/start", A, pid=7))  # nobody told of its creation
+    script.events.put_nowait(PodChange("/tasks/start", A, pid=7))  # its creation was not reported
     await until(lambda: script.calls.count("list") == 3)
     assert table.count == 1
     script.lists.put_nowait(Snapshot())  # a ghost: a start retried after its exit

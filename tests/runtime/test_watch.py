@@ -27,8 +27,8 @@ async def test_pods_come_and_go_in_the_tree(tmp_path):
     fake = FakeRoot(tmp_path, "v2")
     pod_path, _ = POD_PATHS["systemd"]
     async with running(configured(tmp_path)) as runtime:
-        heard = []
-        runtime.listen(heard.append)
+        received = []
+        runtime.listen(received.append)
         await until(lambda: runtime.condition != "starting")  # what the first look finds is no churn
         assert runtime.source == "none"
         fake.group(pod_path)
@@ -38,11 +38,11 @@ async def test_pods_come_and_go_in_the_tree(tmp_path):
         assert runtime.read_usage(1.0)[UID].memory_current == 4096
         shutil.rmtree(f"{tmp_path}/sys/fs/cgroup{pod_path}")
         await until(lambda: runtime.count == 0)
-        assert [(e.topic, e.pod, e.count, e.churn) for e in heard] == [
+        assert [(e.topic, e.pod, e.count, e.churn) for e in received] == [
             ("/cgroups/create", UID, 1, True),
             ("/cgroups/delete", UID, 0, True),
         ]
-        assert runtime.log.recent() == heard
+        assert runtime.log.recent() == received
 
 
 async def test_a_socket_that_nobody_serves_is_said_and_the_tree_is_used(tmp_path):

@@ -8,7 +8,8 @@ import pytest
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.pods import PodFacts
 from carico_agent.schedule import overview
-from carico_agent.schedule.cluster import Cluster, PublishedNode
+from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.published import PublishedNode
 from lab.support.sample_cluster import sample_cluster
 
 WEB = {"shop/web": KindOnNode((0.5, 1e8, nan, nan), pods=2)}

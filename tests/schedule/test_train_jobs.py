@@ -7,9 +7,10 @@ import pytest
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
-from carico_agent.schedule.cluster import Cluster, PublishedNode
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.policies.least_left import LeastLeft
+from carico_agent.schedule.published import PublishedNode
 from carico_agent.schedule.train_jobs import (
     ABSENT_S,
     JOBSET,

@@ -125,7 +125,7 @@ def test_errors_that_mean_absent(monkeypatch, fake, code, says):
 
 
 def test_a_grab_is_understood_later(fake):
-    """What the kernel said at the tick counts, not what it says when the bytes are looked at."""
+    """What the kernel showed at the tick counts, not what it shows when the bytes are looked at."""
     root = fake()
     reader = NodeReader(root, io=True, network=True)
     at_once, taken = reader.read(1.0), reader.grab(1.0)

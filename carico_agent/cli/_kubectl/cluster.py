@@ -4,8 +4,9 @@ import time
 
 from carico_agent.cli._kubectl.reading import Scope, Seen
 from carico_agent.kube.client import KubeClient
-from carico_agent.schedule.cluster import Cluster, read_node
+from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.placement.tally import PROFILE_S
+from carico_agent.schedule.published import read_node
 
 
 def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:

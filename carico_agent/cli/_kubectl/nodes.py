@@ -23,7 +23,7 @@ from carico_agent.kube.kinds import RESOURCES, NodeKinds, decode
 from carico_agent.kube.names import ANNOTATIONS, KINDS, POD_CAPACITY, SLOTS, STATUS
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
-from carico_agent.schedule.cluster import Heartbeat
+from carico_agent.schedule.published import Heartbeat
 
 INVALID = ("stale", "unpublished")
 """States in which there is no number to use."""

@@ -14,7 +14,7 @@ from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import UNFINISHED
-from carico_agent.schedule.cluster import Heartbeat, read_heartbeat
+from carico_agent.schedule.published import Heartbeat, read_heartbeat
 
 T = TypeVar("T")
 PAGE = 500

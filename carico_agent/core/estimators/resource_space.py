@@ -4,8 +4,8 @@ Why: the paper's Capacity k is counted in units of σ₁u₁, which change with 
 Cost are soon in the wrong currency (`make accuracy` shows all five estimators side by side). Usage has no such
 problem: it survives model changes and overload, and a wrong prior is unlearned.
 
-Why the joint filter and not two scalar ones: while the number of Pods stays the same, base and cost cannot be told
-apart. Only the covariance remembers that; two scalar filters grow sure of whatever split they happened to make. On
+Why the joint filter and not two scalar ones: while the number of Pods stays the same, base and cost cannot be
+separated. Only the covariance remembers that; two scalar filters grow sure of whatever split they happened to make. On
 a node that is never idle, with a prior wrong by 4, they were off by 3.1 Pods RMS, the joint filter by 0.06
 (lab/accuracy.py, "never idle"). The oscillation the paper saw in its joint filter came from the changing unit.
 """

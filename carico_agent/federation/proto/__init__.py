@@ -1,1 +1,1 @@
-"""The wire: federation.proto and what generate.sh makes of it."""
+"""The wire: federation.proto and what `make proto` makes of it."""

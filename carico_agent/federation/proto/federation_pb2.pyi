@@ -1,3 +1,4 @@
+# mypy: disable-error-code="type-arg"
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
@@ -58,13 +59,13 @@ class Contribution(_message.Message):
     seen_kinds: int
     fits: _containers.RepeatedScalarFieldContainer[int]
     limiting: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
 
 class KindReport(_message.Message):
     __slots__ = ("kinds",)
     KINDS_FIELD_NUMBER: _ClassVar[int]
     kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
-    def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ...) -> None: ...
 
 class KindCost(_message.Message):
     __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes")
@@ -90,7 +91,7 @@ class KindTable(_message.Message):
     resources: _containers.RepeatedScalarFieldContainer[str]
     kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
     sequence: int
-    def __init__(self, resources: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping[str, object]]]] = ..., sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
     __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "settling", "rejected", "silence_s", "pushed", "unchanged", "kinds")
@@ -120,9 +121,9 @@ class View(_message.Message):
     pushed: bool
     unchanged: bool
     kinds: KindTable
-    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., settling: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ...) -> None: ...
 
-class Claim(_message.Message):
+class OwnedNode(_message.Message):
     __slots__ = ("node", "time_unix_nano")
     NODE_FIELD_NUMBER: _ClassVar[int]
     TIME_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
@@ -143,7 +144,7 @@ class CostSums(_message.Message):
     def __init__(self, weight: _Optional[_Iterable[float]] = ..., first: _Optional[_Iterable[float]] = ..., second: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Partial(_message.Message):
-    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "claims", "claims_to", "more_claims", "seen_incarnation", "seen_claim", "kinds")
+    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "owned", "owned_to", "more_owned", "seen_incarnation", "seen_owned", "kinds")
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -151,11 +152,11 @@ class Partial(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
-    CLAIMS_FIELD_NUMBER: _ClassVar[int]
-    CLAIMS_TO_FIELD_NUMBER: _ClassVar[int]
-    MORE_CLAIMS_FIELD_NUMBER: _ClassVar[int]
+    OWNED_FIELD_NUMBER: _ClassVar[int]
+    OWNED_TO_FIELD_NUMBER: _ClassVar[int]
+    MORE_OWNED_FIELD_NUMBER: _ClassVar[int]
     SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
-    SEEN_CLAIM_FIELD_NUMBER: _ClassVar[int]
+    SEEN_OWNED_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
     aggregator: str
     incarnation: int
@@ -164,13 +165,13 @@ class Partial(_message.Message):
     nodes: int
     resource_nodes: _containers.RepeatedScalarFieldContainer[int]
     cost: CostSums
-    claims: _containers.RepeatedCompositeFieldContainer[Claim]
-    claims_to: int
-    more_claims: bool
+    owned: _containers.RepeatedCompositeFieldContainer[OwnedNode]
+    owned_to: int
+    more_owned: bool
     seen_incarnation: int
-    seen_claim: int
+    seen_owned: int
     kinds: KindTable
-    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping[str, object]]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping[str, object]]] = ..., claims: _Optional[_Iterable[_Union[Claim, _Mapping[str, object]]]] = ..., claims_to: _Optional[int] = ..., more_claims: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_claim: _Optional[int] = ..., kinds: _Optional[_Union[KindTable, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping]] = ..., owned: _Optional[_Iterable[_Union[OwnedNode, _Mapping]]] = ..., owned_to: _Optional[int] = ..., more_owned: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_owned: _Optional[int] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
     __slots__ = ("most_nodes",)
@@ -240,7 +241,7 @@ class StatusReply(_message.Message):
     peers: _containers.RepeatedCompositeFieldContainer[PeerStatus]
     rejects: _containers.RepeatedCompositeFieldContainer[Reject]
     exchanges: int
-    def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping[str, object]]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping[str, object]]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping[str, object]]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping[str, object]]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
+    def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
 
 class FitRequest(_message.Message):
     __slots__ = ("kind", "most_nodes")
@@ -292,7 +293,7 @@ class FitReply(_message.Message):
     nodes: _containers.RepeatedCompositeFieldContainer[NodeFit]
     resources: _containers.RepeatedScalarFieldContainer[str]
     cost: KindCost
-    def __init__(self, kind: _Optional[str] = ..., known: _Optional[bool] = ..., total: _Optional[int] = ..., nodes_fit: _Optional[int] = ..., nodes_asked: _Optional[int] = ..., nodes_silent: _Optional[int] = ..., nodes_elsewhere: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[LimitCount, _Mapping[str, object]]]] = ..., nodes: _Optional[_Iterable[_Union[NodeFit, _Mapping[str, object]]]] = ..., resources: _Optional[_Iterable[str]] = ..., cost: _Optional[_Union[KindCost, _Mapping[str, object]]] = ...) -> None: ...
+    def __init__(self, kind: _Optional[str] = ..., known: _Optional[bool] = ..., total: _Optional[int] = ..., nodes_fit: _Optional[int] = ..., nodes_asked: _Optional[int] = ..., nodes_silent: _Optional[int] = ..., nodes_elsewhere: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[LimitCount, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeFit, _Mapping]]] = ..., resources: _Optional[_Iterable[str]] = ..., cost: _Optional[_Union[KindCost, _Mapping]] = ...) -> None: ...
 
 class SavedNode(_message.Message):
     __slots__ = ("contribution", "received_unix_nano")
@@ -306,4 +307,4 @@ class SavedState(_message.Message):
     __slots__ = ("nodes",)
     NODES_FIELD_NUMBER: _ClassVar[int]
     nodes: _containers.RepeatedCompositeFieldContainer[SavedNode]
-    def __init__(self, nodes: _Optional[_Iterable[_Union[SavedNode, _Mapping[str, object]]]] = ...) -> None: ...
+    def __init__(self, nodes: _Optional[_Iterable[_Union[SavedNode, _Mapping]]] = ...) -> None: ...

@@ -29,10 +29,10 @@ class SimulatedScheduler(ABC):
         """The Pod was bound by this scheduler, right now."""
         return
 
-    def heard_start(self, pod: int, node: int) -> None:
+    def on_started(self, pod: int, node: int) -> None:
         return
 
-    def heard_end(self, pod: int, node: int) -> None:
+    def on_ended(self, pod: int, node: int) -> None:
         return
 
     def best(self, score: np.ndarray, fits: np.ndarray) -> int | None:

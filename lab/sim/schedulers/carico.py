@@ -123,10 +123,10 @@ class Carico(Extended):
     def prior_slots(self) -> float:
         return 2.0 * self.cluster.machine.cores
 
-    def heard_start(self, pod: int, node: int) -> None:
+    def on_started(self, pod: int, node: int) -> None:
         self._apply(PodEvent.SEEN_RUNNING, pod, node)
 
-    def heard_end(self, pod: int, node: int) -> None:
+    def on_ended(self, pod: int, node: int) -> None:
         self._apply(PodEvent.GONE, pod, node)
 
 
@@ -141,8 +141,8 @@ class PaperCarico(Extended):
             PodCapacity(NO_LIMIT),
         )
 
-    def heard_start(self, pod: int, node: int) -> None:
+    def on_started(self, pod: int, node: int) -> None:
         self._apply(PodEvent.GONE, pod, node)
 
-    def heard_end(self, pod: int, node: int) -> None:
+    def on_ended(self, pod: int, node: int) -> None:
         self._apply(PodEvent.GONE, pod, node)

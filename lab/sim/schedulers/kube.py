@@ -42,7 +42,7 @@ class Kube(SimulatedScheduler):
     def bound(self, pod: int, node: int) -> None:
         self._add(pod, node, 1)
 
-    def heard_end(self, pod: int, node: int) -> None:
+    def on_ended(self, pod: int, node: int) -> None:
         self._add(pod, node, -1)
 
     def _add(self, pod: int, node: int, sign: int) -> None:

@@ -48,5 +48,5 @@ class Pronto(SimulatedScheduler):
     def bound(self, pod: int, node: int) -> None:
         self.count[node] += 1
 
-    def heard_end(self, pod: int, node: int) -> None:
+    def on_ended(self, pod: int, node: int) -> None:
         self.count[node] -= 1

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.schedule import policies
-from carico_agent.schedule.cluster import read_node
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.policies.least_left import LeastLeft
 from carico_agent.schedule.policies.pod_capacity import PodCapacity
+from carico_agent.schedule.published import read_node
 
 POD = PendingPod("uid", "job")
 
