@@ -59,9 +59,8 @@ class LoadRow:
         return (
             f"| {self.nodes} | {self.sent_per_s:.0f} | {self.pushed_per_s:.0f} | {self.cpu:.0%} "
             f"| {self.cpu / max(self.sent_per_s + self.pushed_per_s, 1) * 1e6:.0f} | {self.kb_per_node:.1f} "
-            f"| {self.idle_mb:.0f} | {self.p50_ms:.1f} | {self.p99_ms:.1f} | {self.on_time_ms:.1f} | {self.late_ms:.1f} "
-            f"| {self.load_cpu:.0%} "
-            f"| {self.unanswered} | {self.in_view} | {self.back_s:.1f} |"
+            f"| {self.idle_mb:.0f} | {self.p50_ms:.1f} | {self.p99_ms:.1f} | {self.on_time_ms:.1f} "
+            f"| {self.late_ms:.1f} | {self.load_cpu:.0%} | {self.unanswered} | {self.in_view} | {self.back_s:.1f} |"
         )
 
 
