@@ -68,8 +68,8 @@ soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descrip
 SEED ?= $(shell date +%Y%m%d)
 fuzz: $(VENV)/.dev ## at night: millions of damaged files, messages and requests, 10,000 lives of an agent with plugins (SEED=1: others)
 	@echo "seed $(SEED)"
-	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -rs tests/faults/test_fuzz_parsers.py \
-		tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_api.py tests/faults/test_plugin_crashes.py tests/plugin_host/test_plugin_machine.py
+	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -vv -s -rs tests/faults/test_plugin_crashes.py \
+		tests/plugin_host/test_plugin_machine.py tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_api.py tests/faults/test_fuzz_parsers.py
 
 mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree; each must break the test that guards it
 	@$(BIN)/python -m tests.mutations
@@ -111,8 +111,9 @@ lock: $(VENV)/.dev ## pin what the agent needs, with hashes: deploy/requirements
 	@$(BIN)/pip-compile -q --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host -o deploy/requirements.txt setup.cfg
 
-dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/
+dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/; pinned hashes are tried out
 	@rm -rf dist && mkdir dist
+	@$(BIN)/pip install -q --dry-run --ignore-installed --require-hashes -r deploy/requirements.txt
 	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
 	@$(BIN)/cyclonedx-py requirements deploy/requirements.txt --output-reproducible -o dist/carico-agent.cdx.json
 	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS

@@ -14,6 +14,7 @@ import http.client
 import json
 import os
 import socket
+import stat
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -34,14 +35,29 @@ class AgentUnavailable(Exception):
     """No agent answers on that socket."""
 
 
+SYSTEM, TEMPORARY = "/run/carico/agent.sock", "/tmp"
+
+
 def default_path() -> str:
     """Where an agent listens by default: the system's socket, or else the user's own."""
     if path := os.environ.get("CARICO_SOCKET"):
         return path
-    own = os.environ.get("XDG_RUNTIME_DIR")
-    candidates = ["/run/carico/agent.sock"]
-    candidates.append(f"{own}/carico/agent.sock" if own else f"/tmp/carico-{os.geteuid()}/agent.sock")
-    return next((path for path in candidates if os.path.exists(path)), candidates[0 if os.geteuid() == 0 else 1])
+    if runtime := os.environ.get("XDG_RUNTIME_DIR"):
+        own = f"{runtime}/carico/agent.sock"
+    else:
+        folder = f"{TEMPORARY}/carico-{os.geteuid()}"
+        own = f"{folder}/agent.sock" if _may_be_ours(folder) else SYSTEM
+    return next((path for path in (SYSTEM, own) if os.path.exists(path)), SYSTEM if os.geteuid() == 0 else own)
+
+
+def _may_be_ours(folder: str) -> bool:
+    """Whether nobody else can have put a socket there: in the temporary folder anybody may take our name."""
+    try:
+        found = os.lstat(folder)
+    except FileNotFoundError:
+        return True
+    ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
+    return ours and not found.st_mode & stat.S_IWOTH
 
 
 class _UnixConnection(http.client.HTTPConnection):

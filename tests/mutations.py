@@ -16,9 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TREE = Path(__file__).parent.parent
-COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "setup.cfg", "pyproject.toml", "README.md")
+COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "docs", "setup.cfg", "pyproject.toml", "README.md")
 FAILED = 1
 """pytest's exit code for a test that failed; 2 to 5 mean that it could not even run."""
+HUNG, LONGEST_S = -1, 900.0
+"""A test that hangs instead of failing has noticed nothing."""
 
 
 @dataclass(frozen=True)
@@ -159,6 +161,321 @@ MUTATIONS = (
         "one user floods the socket",
         "carico_agent/net/limits.py",
     ),
+    Mutation(
+        "carico_agent/plugin_host/journal.py",
+        "        os.fsync(self._file)",
+        "        os.fstat(self._file)",
+        "what is to be put back is in memory only when the power fails",
+        "tests/plugin_host/test_plugin_journal.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/journal.py",
+        "        os.fchown(file, folder.st_uid, folder.st_gid)",
+        "        os.fchown(file, 0, 0)",
+        "after a restore by root the agent cannot write its journal (seen by root only)",
+        "tests/plugin_host/test_plugin_restore.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/cgroupfs.py",
+        "os.O_CLOEXEC | os.O_NOFOLLOW, dir_fd=above)",
+        "os.O_CLOEXEC, dir_fd=above)",
+        "a link leads root out of the cgroup tree",
+        "tests/plugin_host/test_plugin_restore.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/cgroupfs.py",
+        "_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOFOLLOW",
+        "_FLAGS = os.O_NONBLOCK | os.O_CLOEXEC",
+        "root writes through a link that stands in for a cgroup file",
+        "tests/plugin_host/test_plugin_restore.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/cgroupfs.py",
+        'if "/" in key or key in ("", ".", ".."):',
+        'if key in ("", ".", ".."):',
+        "an absolute name of a file leaves the cgroup",
+        "tests/plugin_host/test_plugin_restore.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/load.py",
+        'for item in (*path.parents, path, *path.rglob("*")):',
+        'for item in (path, *path.rglob("*")):',
+        "a plugin below a folder that everybody may write is run",
+        "tests/plugin_host/test_plugin_host.py",
+    ),
+    Mutation(
+        "carico_agent/plugin_host/load.py",
+        '(stat.S_IWGRP, f"group {found.st_gid}")',
+        '(0, f"group {found.st_gid}")',
+        "a plugin that a group may write is run",
+        "tests/plugin_host/test_plugin_host.py",
+    ),
+    Mutation(
+        "carico_agent/cli/_units.py",
+        "if at_home and (wish.tuning or wish.containerd):",
+        "if at_home and wish.tuning and wish.containerd:",
+        "whoever owns a home folder is as good as root",
+        "tests/cli/test_install.py",
+    ),
+    Mutation(
+        "carico_agent/cli/uninstall.py",
+        "*([CONFIG, *LEARNED, *PRIVATE] if purge else [])",
+        "*([CONFIG, *LEARNED] if purge else [])",
+        "the state of aggregator and plane outlives uninstall --purge",
+        "tests/cli/test_install.py",
+    ),
+    Mutation(
+        "carico_agent/net/sockets.py",
+        "if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:",
+        "if found.st_mode & stat.S_ISVTX:",
+        "anybody replaces the agent's socket by its own",
+        "tests/net/test_sockets.py",
+    ),
+    Mutation(
+        "carico_agent/net/sockets.py",
+        "for owner in (folder.lstat().st_uid, found.st_uid):",
+        "for owner in (found.st_uid,):",
+        "whoever made a link in the temporary folder leads clients elsewhere (seen by root only)",
+        "tests/net/test_sockets.py",
+    ),
+    Mutation(
+        "carico_agent/client.py",
+        "found.st_uid == os.geteuid()",
+        "found.st_uid >= 0",
+        "a client believes what somebody else put into the temporary folder (seen by root only)",
+        "tests/net/test_sockets.py",
+    ),
+    Mutation(
+        "carico_agent/net/handshake.py",
+        "        if not self._limiter.connect(address):",
+        "        if not self._limiter.connect(address) and not address.name:",
+        "connections that never shake hands are not limited",
+        "tests/net/test_handshake.py",
+    ),
+    Mutation(
+        "carico_agent/net/handshake.py",
+        "            transport.abort()\n            self._limiter.disconnect(address)",
+        "            transport.abort()",
+        "those who never shook hands keep their places for ever",
+        "tests/net/test_handshake.py",
+    ),
+    Mutation(
+        "carico_agent/net/handshake.py",
+        "ssl_handshake_timeout=HANDSHAKE_S",
+        "ssl_handshake_timeout=3600.0",
+        "a silent connection is held for an hour",
+        "tests/net/test_handshake.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/reservations.py",
+        "made.pods + sum(reservation.pods for reservation in own)",
+        "1 + len(own)",
+        "one user holds any number of Pods in a few reservations",
+        "tests/schedule/test_reservations.py",
+    ),
+    Mutation(
+        "carico_agent/app/reserve.py",
+        "0o600, synced=True)",
+        "0o600, synced=False)",
+        "a reservation that was called durable is gone after a power failure",
+        "tests/app/test_reserve.py",
+    ),
+    Mutation(
+        "carico_agent/app/reserve.py",
+        "        return room / fits",
+        "        return 1.0",
+        "a kind that takes three places is given one",
+        "tests/app/test_reserve.py",
+    ),
+    Mutation(
+        "carico_agent/supervise/files.py",
+        "                os.fsync(file.fileno())",
+        "                file.fileno()",
+        "a file is empty after a power failure",
+        "tests/supervise/test_files.py",
+    ),
+    Mutation(
+        "carico_agent/runtime/tree.py",
+        "            counts=self._selector.counts(namespace, name),",
+        "            counts=True,",
+        "skip_namespaces does nothing where Pods are found in the cgroup tree",
+        "tests/runtime/test_log_names.py",
+    ),
+    Mutation(
+        "carico_agent/runtime/demand.py",
+        "min(usage_s + waiting_s, after.quota_cores * elapsed_s)",
+        "usage_s + waiting_s",
+        "a Pod that its own quota stops looks as if it wanted the whole node",
+        "tests/runtime/test_demand.py",
+    ),
+    Mutation(
+        "carico_agent/runtime/demand.py",
+        "after is not None and after >= before else nan",
+        "after is not None else nan",
+        "a counter that was reset makes a Pod's use negative",
+        "tests/runtime/test_demand.py",
+    ),
+    Mutation(
+        "carico_agent/kube/placement_lease.py",
+        "return leader.duration_s + times.admission_s if leader.holder else",
+        "return leader.duration_s if leader.holder else",
+        "a new leader gives places away that the last one's Pods are about to take",
+        "tests/schedule/placement/test_admissions.py",
+    ),
+    Mutation(
+        "carico_agent/kube/leader.py",
+        "in_time = self.holder == self.identity and now_s < self._renewed_s + self._duration_s",
+        "in_time = self.holder == self.identity",
+        "a leader that slept goes on with offers that have fallen since",
+        "tests/schedule/placement/test_admissions.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/placement/admissions.py",
+        "if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):",
+        "if False:",
+        "a new leader admits Pods to numbers that have fallen",
+        "tests/schedule/placement/test_admissions.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/placement/admissions.py",
+        "seen = Acknowledgement(token, self.leader.identity, self.leader.term, self.on_the_way(node))",
+        "seen = Acknowledgement(token, self.leader.identity, self.leader.term)",
+        "a number falls below the Pods that are on their way",
+        "tests/schedule/placement/test_admissions.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/extender.py",
+        "if other != uid and not self._cluster.knows(other, name)]",
+        "if False]",
+        "a binding that got no answer, and is made all the same, overfills its node",
+        "tests/schedule/placement/test_admissions.py",
+    ),
+    Mutation(
+        "carico_agent/publish/own_lease.py",
+        "            if self._token and not await self._acknowledged():",
+        "            if False and not await self._acknowledged():",
+        "a lower number is published while Pods are bound to the higher one",
+        "tests/publish/test_own_lease.py",
+    ),
+    Mutation(
+        "carico_agent/publish/own_lease.py",
+        "if (self._leader.holder, self._leader.term) == (seen.leader, seen.term):",
+        "if seen.leader:",
+        "a leader of the past is believed whose successor has not seen the lower number",
+        "tests/publish/test_own_lease.py",
+    ),
+    Mutation(
+        "carico_agent/kube/placement_lease.py",
+        "return self.offered if now_s < self.until_s else NO_OFFER",
+        "return self.offered",
+        "a node whose agent is gone stays closed for ever",
+        "tests/schedule/test_admission.py",
+    ),
+    Mutation(
+        "carico_agent/publish/throttle.py",
+        "if changed and before.slots is not None and (summary",
+        "if changed and before.slots is None and (summary",
+        "a number that falls is published when there is time for it",
+        "tests/publish/test_throttle.py",
+    ),
+    Mutation(
+        "carico_agent/publish/throttle.py",
+        "max(-MOST_DEBT, self._credit_at(now_s) - 1), now_s",
+        "MOST_CREDIT, now_s",
+        "a node whose load wanders writes all the time",
+        "tests/publish/test_throttle.py",
+    ),
+    Mutation(
+        "carico_agent/publish/pace.py",
+        "return max(least_s, nodes / NODE_WRITES_PER_S)",
+        "return least_s",
+        "5,000 nodes write as often as ten",
+        "carico_agent/publish/pace.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/admission.py",
+        "why = None if dry_run else await",
+        "why = await",
+        "a question of `kubectl --dry-run=server` takes a place",
+        "tests/schedule/test_admission.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/admission.py",
+        "or not texts or not all(map(is_name, (namespace, name, node))):",
+        "or not texts:",
+        "a name in a review becomes an address of the API server",
+        "tests/schedule/test_admission.py",
+    ),
+    Mutation(
+        "carico_agent/burst/protocol.py",
+        "    if pods is not None and pods.bound:",
+        "    if pods is not None and pods.bound < 0:",
+        "a Job is moved away whose Pod is about to start",
+        "tests/burst/test_steps.py",
+    ),
+    Mutation(
+        "carico_agent/burst/protocol.py",
+        "    if seen.home_pods.count:",
+        "    if seen.home_pods.count < 0:",
+        "a Job is committed elsewhere while a Pod of it still ends at home",
+        "tests/burst/test_steps.py",
+    ),
+    Mutation(
+        "carico_agent/burst/steps.py",
+        "if fresh.ledger.state != State.AWAY or fresh.ledger.epoch != copy.epoch or",
+        "if",
+        "a copy is released after its Job was started at home again: it runs twice",
+        "tests/burst/test_steps.py",
+    ),
+    Mutation(
+        "carico_agent/burst/overflow.py",
+        "    if job.unschedulable_s < least_s:",
+        "    if job.unschedulable_s < 0:",
+        "a Job goes to the cloud that home would have taken a second later",
+        "tests/burst/test_planner.py",
+    ),
+    Mutation(
+        "carico_agent/kube/watch.py",
+        'return {"resourceVersion": self._seen} if self._seen else {}',
+        "return {}",
+        "every agent's start makes etcd list all Pods of the cluster",
+        "tests/kube/test_client.py",
+    ),
+    Mutation(
+        "carico_agent/publish/pace.py",
+        'meta.get("continue") and meta.get("remainingItemCount") is None',
+        "False",
+        "an agent of a large cluster writes as often as one of a small cluster",
+        "tests/kube/test_client.py",
+    ),
+    Mutation(
+        "carico_agent/net/handshake.py",
+        "if not self._limiter.connect(address):",
+        "if self._limiter.connect(address) is None:",
+        "connections that never shake hands are not counted",
+        "tests/net/test_handshake.py",
+    ),
+    Mutation(
+        "carico_agent/net/accepted.py",
+        "if counts[one.address] > most:",
+        "if counts[one.address] > 10 * most:",
+        "one address holds all connections of the aggregator",
+        "tests/net/test_accepted.py",
+    ),
+    Mutation(
+        "carico_agent/schedule/expired.py",
+        " or not self._leads()",
+        "",
+        "every replica lowers the resource of a silent node",
+        "tests/schedule/test_expired.py",
+    ),
+    Mutation(
+        "carico_agent/publish/own_lease.py",
+        'is_other = record.holder not in ("", self._identity)',
+        "is_other = False",
+        "two agents with one node name correct each other for ever",
+        "tests/publish/publishers/test_kubernetes.py",
+    ),
 )
 
 
@@ -196,7 +513,12 @@ def runs(tree: Path, test: str) -> int:
     """pytest's exit code in that tree, whose packages come first: it is the working directory."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
     environment = {"CARICO_LIVES": "200", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
-    return subprocess.run(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL).returncode
+    try:
+        return subprocess.run(
+            command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, timeout=LONGEST_S
+        ).returncode
+    except subprocess.TimeoutExpired:
+        return HUNG
 
 
 def survives(tree: Path, mutation: Mutation) -> bool:

@@ -86,7 +86,9 @@ def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyP
 
 
 def test_every_test_it_names_exists() -> None:
-    for path, _, name in re.findall(r"`(tests/[\w/]+\.py)(::)?(\w*)`", ALL):
+    named = re.findall(r"`(tests/[\w/]+\.py)(::)?(\w*)`", ALL)
+    assert len(named) > 60
+    for path, _, name in named:
         text = (TREE / path).read_text()
         assert not name or f"def {name}(" in text, f"{path}::{name}"
 
@@ -135,7 +137,9 @@ def test_every_path_of_the_api_is_named(running: AgentProcess) -> None:
 
 
 def test_every_file_it_names_exists() -> None:
-    for name in re.findall(r"`((?:deploy|plugins|lab|systemd|carico_agent)/[\w./]*)`", ALL):
+    named = re.findall(r"`((?:deploy|plugins|lab|systemd|carico_agent)/[\w./]*)`", ALL)
+    assert len(named) > 30
+    for name in named:
         assert (TREE / name).exists(), name
 
 
@@ -146,10 +150,11 @@ def test_the_readme_is_short_and_leads_to_every_page() -> None:
 
 
 def test_every_link_leads_somewhere() -> None:
-    for name, text in PAGES.items():
+    links = [(name, target) for name, text in PAGES.items() for target in re.findall(r"\]\(([^)#:]+)\)", text)]
+    assert len(links) > 20
+    for name, target in links:
         folder = TREE if name == "README.md" else TREE / "docs"
-        for target in re.findall(r"\]\(([^)#:]+)\)", text):
-            assert (folder / target).exists(), f"{name}: {target}"
+        assert (folder / target).exists(), f"{name}: {target}"
 
 
 def test_every_command_and_package_is_listed() -> None:

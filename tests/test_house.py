@@ -64,3 +64,20 @@ def test_every_module_of_the_lab_can_be_imported() -> None:
     assert len(wanted) > 60
     result = subprocess.run([sys.executable, "-c", code, *wanted], cwd=TREE, capture_output=True, text=True)
     assert result.returncode == 0, result.stderr
+
+
+def test_no_package_host_is_named() -> None:
+    """Packages come from where the machine itself gets them: what builds and installs names no host on the internet."""
+    scripts = [
+        *(path for folder in ("tests", "lab", "deploy", "carico_agent", ".ci") for path in (TREE / folder).rglob("*")),
+        *(TREE / name for name in ("Makefile", "setup.cfg", "pyproject.toml")),
+    ]
+    named, read = [], 0
+    for path in scripts:
+        builds = path.suffix in (".sh", ".txt", ".cfg", ".toml") or path.name in ("Makefile", "Containerfile", "run")
+        if not builds or not path.is_file():
+            continue
+        read += 1
+        named += [(path.name, host) for host in re.findall(r"https?://([\w-]+(?:\.[\w-]+)+)", path.read_text())]
+    assert read >= 10
+    assert [(name, host) for name, host in named if not host.startswith("127.")] == []

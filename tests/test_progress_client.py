@@ -272,7 +272,9 @@ def test_what_is_no_progress_is_not_sent(listener: Listener, done: Any, total: A
 
 @pytest.mark.parametrize("path", ["/" + "x" * 200, "a\0b", "", "/proc/self/exe"])
 def test_a_bad_path_raises_nothing(path: str) -> None:
-    Reporter(path or "/", Clock()).report(1, 2)
+    reporter = Reporter(path or "/", Clock())
+    reporter.report(1, 2)
+    assert reporter.sent == 0
 
 
 def test_a_forked_child_does_not_speak_for_its_parent(listener: Listener) -> None:

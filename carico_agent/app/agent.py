@@ -13,6 +13,7 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from math import inf
 
 from carico_agent.app.container_history import ContainerHistories
 from carico_agent.app.counters import PodCounters
@@ -28,10 +29,11 @@ from carico_agent.app.routes import PodRoutes, SelfRoutes
 from carico_agent.app.source import Source, SourceOptions, memory_bytes, open_live, open_replay
 from carico_agent.app.state import StateFile
 from carico_agent.app.updates import StatusUpdates
+from carico_agent.core import Estimate
 from carico_agent.net.http import HttpServer
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.metrics import Family
-from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.board import UPDATE_S, StatusBoard
 from carico_agent.publish.publisher import Measured, Publisher, PublisherContext, open_all
 from carico_agent.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
 from carico_agent.runtime.events import Event
@@ -75,10 +77,10 @@ class Agent:
         self._cost, self._supervisor = OwnCost(), Supervisor()
         self._pulse = Pulse()
         self._runtime = discover(settings, sleep=self._pulse.sleep)
-        self._board = StatusBoard(settings.socket.ttl_s)
+        self._board = StatusBoard(settings.socket.ttl_s, renew=self._renew)
         self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
         self._source = self._open_source(settings, options or SourceOptions())
-        self._history = StatusHistory(self._source.resources)
+        self._history = StatusHistory(self._source.resources, self._source.sampling.catch_up)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
@@ -106,13 +108,23 @@ class Agent:
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
         self._shown_pods, self._waited = 0, False
+        self._pods_changed, self._update_s = True, -inf
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
         if options.replay:
-            return open_replay(settings, options, self._cost, self._on_samples, self._stopping.set)
-        state_file = settings.state_path / "model.json"
-        return open_live(settings, self._node, self._runtime, self._cost, state_file, self._on_samples, options.record)
+            return open_replay(settings, options, self._cost, self._on_samples, self._on_second, self._stopping.set)
+        return open_live(
+            settings,
+            self._node,
+            self._runtime,
+            self._cost,
+            settings.state_path / "model.json",
+            self._on_samples,
+            options.record,
+            self._wants_update,
+            self._on_second,
+        )
 
     async def run(self) -> None:
         self._add_signal_handlers()
@@ -197,26 +209,44 @@ class Agent:
     # ---- what the parts report
 
     def _on_samples(self) -> None:
-        """Once a second: what was read is understood, and published."""
-        estimate, _ = self._source.sampling.look(kinds=False)
-        if not self._source.replaying:
+        """Once a second, or more rarely: there is a new status for whoever reads it."""
+        self._update_s = time.monotonic() + UPDATE_S - 0.5
+        if self._source.replaying:
+            self._source.sampling.catch_up()
+        else:
+            self._source.sampling.catch_up_late()
             self._look_at_pods()
+        self._shown_pods = self._runtime.count
         self._updates.now()
-        if self._board.sequence:
-            self._shown_pods = estimate.pods
-            self._history.record_estimate(estimate)
-            if self._plugins.running:  # their threads read what was made
-                self._board.make()
+        if self._plugins.running:  # their threads read what was made
+            self._board.make()
         self._pulse.beat()
 
+    def _wants_update(self) -> bool:
+        """Whether anybody would do something with an update. From the sampling thread, once a second."""
+        if not self._board.sequence or self._board.is_followed or self._pods_changed or self._plugins.running:
+            return True
+        return time.monotonic() >= min(self._update_s, self._pulse.wanted_s)
+
+    def _renew(self) -> None:
+        """Somebody reads a status that is some seconds old."""
+        if self._source.queue:
+            self._updates.now()
+
+    def _on_second(self, t: float, estimate: Estimate) -> None:
+        """A second of samples is understood; it may lie some seconds back."""
+        self._history.record_estimate(estimate, 0.0 if self._source.replaying else time.monotonic() - t)
+
     def _look_at_pods(self) -> None:
-        """Once a second: those that started or ended while nobody listened."""
+        """Those that started or ended, also while nobody listened."""
+        self._pods_changed = False
         self._reservations.pods_started(self._runtime.pods)
         self._counters.tidy()
         self._progress.look()
 
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
+        self._pods_changed = True
         self._source.sampling.count(time.monotonic(), self._runtime.count, event.churn)
         self._history.mark(event)
         if event.topic == "/tasks/start":

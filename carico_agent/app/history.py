@@ -38,12 +38,13 @@ class StatusHistory:
     def __init__(
         self,
         resources: Sequence[str],
+        catch_up: Callable[[], None] = lambda: None,
         rows: int = SECONDS,
         marks: int = MOST_MARKS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`clock` is the wall clock: the reader's axis."""
-        self._clock, self._rows, self._written = clock, rows, 0
+        """`catch_up()` lets all rows be recorded that can be; `clock` is the wall clock: the reader's axis."""
+        self._catch_up, self._clock, self._rows, self._written = catch_up, clock, rows, 0
         self._time_s = array("d", bytes(8 * rows))
         self._numbers = {name: array("f", bytes(4 * rows)) for name in NUMBERS}
         self._usage = {name: array("f", bytes(4 * rows)) for name in resources}
@@ -52,17 +53,17 @@ class StatusHistory:
     def record(self, status: Status) -> None:
         """The values of this second."""
         numbers = [_number(getattr(status, name)) for name in NUMBERS]
-        self._write(numbers, [_number(status.usage.get(name)) for name in self._usage])
+        self._write(numbers, [_number(status.usage.get(name)) for name in self._usage], 0.0)
 
-    def record_estimate(self, now: Estimate) -> None:
-        """The same from the model's answer: no status has to be made for it."""
-        numbers = [getattr(now, name) for name in NUMBERS]
-        self._write([value if isfinite(value) else nan for value in numbers], now.usage)
+    def record_estimate(self, then: Estimate, ago_s: float = 0.0) -> None:
+        """The same from the model's answer of `ago_s` before: no status has to be made for it."""
+        numbers = [getattr(then, name) for name in NUMBERS]
+        self._write([value if isfinite(value) else nan for value in numbers], then.usage, ago_s)
 
-    def _write(self, numbers: Sequence[float], usage: Sequence[float]) -> None:
+    def _write(self, numbers: Sequence[float], usage: Sequence[float], ago_s: float) -> None:
         row = self._written % self._rows
         self._written += 1
-        self._time_s[row] = round(self._clock(), 2)
+        self._time_s[row] = round(self._clock() - ago_s, 2)
         columns = (*self._numbers.values(), *self._usage.values())
         for column, value in zip(columns, (*numbers, *usage), strict=True):
             column[row] = value
@@ -102,6 +103,7 @@ class StatusHistory:
             after_s = float(request.query.get("after", -inf))
         except ValueError as error:
             raise ApiError(400, "after: seconds since 1970 are expected") from error
+        self._catch_up()
         return answer(self.body(after_s))
 
     def _in_order(self, column: "array[float]") -> "array[float]":

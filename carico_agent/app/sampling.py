@@ -1,9 +1,12 @@
 """From the kernel to the model: a thread reads, a queue hands over, the event loop understands.
 
-The sampling thread only makes the system calls of a tick and puts what it got into a SampleQueue. Once a second it
-wakes the event loop, which takes everything out, parses and records it and feeds the model. Parsing, recording and the
-model so live in one thread and need no lock; a tick waits for nobody. Whoever asks the model first lets it catch up
-with the queue, so nobody sees it late.
+The sampling thread only makes the system calls of a tick and puts what it got into a SampleQueue. The event loop takes
+everything out, parses and records it and feeds the model. Parsing, recording and the model so live in one thread and
+need no lock; a tick waits for nobody.
+
+Whoever asks the model first lets it catch up with the queue, so nobody sees it late, and the answers are the same
+whenever that happens. While nobody asks, it catches up every UNDERSTAND_S: ten samples cost 0.6 ms with cold caches,
+fifty 1.4.
 """
 
 import logging
@@ -12,7 +15,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Generic, Protocol, TypeVar
 
@@ -32,6 +34,8 @@ from carico_agent.telemetry.containers import PodsRow
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+UNDERSTAND_S = 5.0
+"""Samples wait this long at most for somebody who wants to know [s]."""
 MOST_WAITING = 600
 """Samples kept while the event loop does not take them: a minute at 10 Hz, about 3 MB of text."""
 
@@ -63,6 +67,10 @@ class SampleQueue(Generic[T]):
             self.dropped += 1
         waiting.append(sample)
 
+    def __bool__(self) -> bool:
+        """Whether anything waits."""
+        return bool(self._waiting)
+
     @property
     def full(self) -> bool:
         return len(self._waiting) == self._waiting.maxlen
@@ -84,22 +92,34 @@ class UpdateClock:
 
     def __init__(self, period_s: float = 1.0) -> None:
         self._period_s = period_s
-        self._due_s = -inf
+        self.due_s = -inf
+        """Before this it is not worth asking."""
 
     def due(self, now_s: float) -> bool:
-        if now_s < self._due_s:
+        if now_s < self.due_s:
             return False
-        is_first = self._due_s == -inf
-        self._due_s = now_s + (LEAST_S if is_first else self._period_s - 0.01)
+        is_first = self.due_s == -inf
+        self.due_s = now_s + (LEAST_S if is_first else self._period_s - 0.01)
         return not is_first
+
+
+OnSecond = Callable[[float, Estimate], None]
+"""Gets the time of a sample [monotonic s] and the answer after it, for each second of samples."""
 
 
 class Sampling:
     """The consumer: owns the model. Only for the event loop's thread, except `memory`."""
 
-    def __init__(self, pipeline: Pipeline, rows: Callable[[], Iterator[TraceRow]], cost: OwnCost) -> None:
+    def __init__(
+        self,
+        pipeline: Pipeline,
+        rows: Callable[[], Iterator[TraceRow]],
+        cost: OwnCost,
+        on_second: OnSecond = lambda t, estimate: None,
+    ) -> None:
         """`rows()` gives what was read and not yet fed, oldest first, each once."""
         self._pipeline, self._rows, self._cost = pipeline, rows, cost.stage("model")
+        self._on_second, self._clock, self._fed_s = on_second, UpdateClock(), -inf
 
     def current_model(self) -> CapacityModel:
         """The model, after it has taken in all that was read."""
@@ -107,16 +127,25 @@ class Sampling:
         return self._pipeline.model
 
     def catch_up(self) -> None:
-        started_s, fed = time.perf_counter(), False
+        started_s, fed = time.monotonic(), False
         for row in self._rows():
             self._pipeline.step(row)
             fed = True
+            t = row.reading.t
+            if t >= self._clock.due_s and self._clock.due(t):
+                self._on_second(t, self._pipeline.model.estimate(kinds=False))
         if fed:
-            self._cost.record(time.perf_counter() - started_s)
+            self._fed_s = time.monotonic()
+            self._cost.record(self._fed_s - started_s)
 
-    def look(self, kinds: bool = True) -> tuple[Estimate, Usage | None]:
+    def catch_up_late(self) -> None:
+        """Catch up unless somebody has let it do so lately."""
+        if time.monotonic() - self._fed_s >= UNDERSTAND_S - 0.5 or self._pipeline.usage is None:
+            self.catch_up()
+
+    def look(self) -> tuple[Estimate, Usage | None]:
         """The answer now, and the usage it was made of; None before two samples were read."""
-        return self.current_model().estimate(kinds=kinds), self._pipeline.usage
+        return self.current_model().estimate(), self._pipeline.usage
 
     @property
     def usage(self) -> Usage | None:
@@ -177,15 +206,9 @@ class PodCount(Protocol):
     pods: Mapping[str, Pod]
 
 
-@dataclass(slots=True)  # not frozen: that alone costs microseconds per tick
-class Tick:
-    """One tick, as it was read."""
-
-    grab: Grab
-    pods: int
-    churn: bool
-    measured: PodMeasurements | None = None
-    """Once a second, and when Pods have come or gone."""
+Tick = tuple[Grab, int, bool, PodMeasurements | None]
+"""One tick, as it was read: the kernel's texts, Pods counted, whether containers churn, and, once a second and when
+Pods have come or gone, what each Pod uses. A class of its own would cost 3 µs per tick."""
 
 
 TURN_S, LATE_TURN_S = 0.3, 0.15
@@ -250,8 +273,8 @@ class LiveRows:
         self._reader, self._queue, self._recorder = reader, queue, recorder
 
     def __call__(self) -> Iterator[TraceRow]:
-        for sample in self._queue.take():
-            row = TraceRow(self._reader.interpret(sample.grab), sample.pods, sample.churn, sample.measured)
+        for grab, pods, churn, measured in self._queue.take():
+            row = TraceRow(self._reader.interpret(grab), pods, churn, measured)
             self._record(row)
             yield row
 
@@ -312,15 +335,16 @@ class Live:
 
     def _tick(self, now_s: float) -> Callable[[], None] | None:
         """Ten times a second with cold caches: as few lines as possible. Returns who is to be woken."""
-        runtime = self._pods
-        tick = Tick(self._reader.grab(now_s), runtime.count, now_s < runtime.churn_until_s)
-        self._cost.record(time.monotonic() - now_s)
-        due, pods, meters = self._clock.due(now_s), runtime.pods, self._meters
-        if meters is not None and (due or now_s >= meters.turn_s or pods is not meters.pods):
+        runtime, meters, measured = self._pods, self._meters, None
+        grab = self._reader.grab(now_s)
+        due = now_s >= self._clock.due_s and self._clock.due(now_s)
+        if due:
+            self._cost.record(time.monotonic() - now_s)
+        if meters is not None and (due or now_s >= meters.turn_s or runtime.pods is not meters.pods):
             started_s = time.monotonic()
-            tick.measured = meters.tick(now_s, pods, due)
+            measured = meters.tick(now_s, runtime.pods, due)
             self._meter_cost.record(time.monotonic() - started_s)
-        self._queue.put(tick)
+        self._queue.put((grab, runtime.count, now_s < runtime.churn_until_s, measured))
         if not due:
             return None
         self._keep_pace(now_s)

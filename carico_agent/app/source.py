@@ -10,7 +10,7 @@ from pathlib import Path
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
-from carico_agent.app.sampling import Live, LiveRows, Meters, SampleQueue, Sampling, Tick
+from carico_agent.app.sampling import Live, LiveRows, Meters, OnSecond, SampleQueue, Sampling, Tick
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
 from carico_agent.runtime.meter import NodeUnit, PodMeters
@@ -90,8 +90,11 @@ def open_live(
     state_file: Path,
     on_update: Callable[[], None],
     record: str | None,
+    wants_update: Callable[[], bool] = lambda: True,
+    on_second: OnSecond = lambda t, estimate: None,
 ) -> Source:
-    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop."""
+    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop once
+    a second while `wants_update()`, `on_second` for each second of samples when they are understood."""
     reader = NodeReader(Root(settings.node.root), **settings.sampling.optional_signals())
     for why in reader.absent.values():
         log.warning("not available here: %s", why)
@@ -100,7 +103,7 @@ def open_live(
     recorder = TraceWriter(record, node, reader.cores, reader.resources) if record else None
     queue: SampleQueue[Tick] = SampleQueue()
     rows = LiveRows(reader, queue, recorder)
-    sampling, pace = Sampling(Pipeline(model), rows, cost), Pace(allowance_of(settings))
+    sampling, pace = Sampling(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
     live = Live(
         reader,
         runtime,
@@ -110,7 +113,7 @@ def open_live(
         pace,
         settings.sampling,
         sampling.memory,
-        in_loop(on_update),
+        in_loop(on_update, wants_update),
     )
     return Source(
         reader.resources,
@@ -142,26 +145,27 @@ def open_replay(
     options: SourceOptions,
     cost: OwnCost,
     on_update: Callable[[], None],
+    on_second: OnSecond,
     on_end: Callable[[], None],
 ) -> Source:
-    """A recorded trace and a model that begins anew. `on_update` and `on_end` run in the event loop."""
+    """A recorded trace and a model that begins anew. All three are called in the event loop."""
     path = options.replay
     assert path is not None
     header, _ = read_trace(path)
     queue: SampleQueue[TraceRow] = SampleQueue()
     model = CapacityModel(header.resources, model_config(settings, header.cores))
-    sampling = Sampling(Pipeline(model), queue.take, cost)
+    sampling = Sampling(Pipeline(model), queue.take, cost, on_second)
     again = lambda: read_trace(path)[1]  # noqa: E731
     replay = Replay(again, queue, options.speed, options.repeat, in_loop(on_update), in_loop(on_end))
     return Source(header.resources, header.cores, sampling, replay, queue, Pace(allowance_of(settings)))
 
 
-def in_loop(call: Callable[[], None]) -> Callable[[], None]:
-    """`call` in the running event loop, from any thread."""
+def in_loop(call: Callable[[], None], wanted: Callable[[], bool] = lambda: True) -> Callable[[], None]:
+    """`call` in the running event loop, from any thread, while that is `wanted()`."""
     loop = asyncio.get_running_loop()
 
     def wake() -> None:
-        if not loop.is_closed():
+        if wanted() and not loop.is_closed():
             loop.call_soon_threadsafe(call)
 
     return wake

@@ -63,6 +63,8 @@ def plan(wish: ServiceOptions) -> dict[Path, str]:
         wanted[DROP_INS / "tuning.conf"] = "tuning.conf"
     if wish.containerd:
         wanted[DROP_INS / "containerd.conf"] = "containerd.conf"
+    elif wish.tuning:
+        wanted[DROP_INS / "sockets.conf"] = "sockets.conf"
     if wish.loopback_only:
         wanted[DROP_INS / "loopback.conf"] = "loopback.conf"
     if at_home:
@@ -88,7 +90,7 @@ def quoted(path: Path) -> str:
 def installed(root: Path) -> list[Path]:
     """Files that an installation under `root` has left, without the configuration and what was learned."""
     candidates = [SYSUSERS, *(UNITS / name for name in SERVICES)]
-    drop_ins = ("tuning", "containerd", "loopback", "home")
+    drop_ins = ("tuning", "containerd", "sockets", "loopback", "home")
     candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in drop_ins]
     return [path for path in candidates if under(root, path).exists()]
 

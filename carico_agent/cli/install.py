@@ -28,6 +28,12 @@ AFTERWARDS = (
     ("systemctl", "enable", AGENT),
     ("systemctl", "restart", AGENT),
 )
+SHIPPED = "carico_plugins."
+"""Where the entry points of our own plugins lead."""
+TUNING_IS_ROOT = (
+    "--tuning: CAP_DAC_OVERRIDE opens every file of this machine to the agent: whoever takes it over is as good as root"
+)
+CONTAINERD_IS_ROOT = "--containerd: whoever may write to containerd's socket is as good as root, and so is the agent"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--tuning",
         action="store_true",
         help="let plugins write to cgroups, and `carico restore` after every stop. Needs CAP_DAC_OVERRIDE, which opens "
-        "any file and socket of this machine, containerd's too: the agent is then as good as root",
+        "every file of this machine: the agent is then as good as root",
     )
     parser.add_argument(
         "--containerd",
@@ -66,6 +72,9 @@ def run(given: argparse.Namespace) -> int:
     except CannotInstall as error:
         complain(str(error))
         return 1
+    for chosen, rights in ((wish.tuning, TUNING_IS_ROOT), (wish.containerd, CONTAINERD_IS_ROOT)):
+        if chosen:
+            print(rights)
     if fresh:
         written[CONFIG] = example()
     stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
@@ -85,9 +94,15 @@ def run(given: argparse.Namespace) -> int:
 
 
 def alone(settings: Settings) -> bool:
-    """Whether the agent has nobody to talk to beyond this machine. Plugins of the site may have."""
+    """Whether the agent has nobody to talk to beyond this machine. The shipped plugins have nobody, either;
+    others may have."""
     beyond = settings.kubernetes.enabled, settings.federation.aggregators, settings.listen.address, settings.page.listen
-    return not any(beyond) and not settings.plugins.enabled
+    if any(beyond) or not settings.plugins.enabled:
+        return not any(beyond)
+    from carico_agent.plugin_host.load import find
+
+    found = find(settings.plugins.site_folder)
+    return all(name in found and found[name].origin.startswith(SHIPPED) for name in settings.plugins.enabled)
 
 
 def own_command() -> Path:

@@ -21,6 +21,8 @@ from carico_agent.cli.install import after
 from carico_agent.cli.restore import give_seats_back
 
 LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"), PLANE_STATE)
+PRIVATE = tuple(Path("/var/lib/private") / path.name for path in LEARNED)
+"""Where systemd really keeps the state of a service with DynamicUser=yes; the name above is then a link."""
 USER = "carico"
 
 
@@ -66,14 +68,14 @@ def has_user() -> bool:
 
 def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:
     would = "would " if dry_run else ""
-    for path in [*found, *([CONFIG, *LEARNED] if purge else [])]:
+    for path in [*found, *([CONFIG, *LEARNED, *PRIVATE] if purge else [])]:
         place = under(root, path)
-        if not place.exists():
+        if not os.path.lexists(place):
             continue
         print(f"{would}remove {place}")
         if dry_run:
             continue
-        if place.is_dir():
+        if place.is_dir() and not place.is_symlink():
             shutil.rmtree(place)
         else:
             place.unlink()

@@ -14,8 +14,10 @@ from typing import Any
 
 from carico_agent.core.pods import PodReadings
 
-READINGS = 5
-"""Differences whose median is the host's usage."""
+READINGS, UNSETTLED_READINGS = 5, 15
+"""Differences whose median is the host's usage: the last ones, and more of them while Pods come and go. The node's
+usage is smoothed and lags behind the Pods by a second, so a Pod that has just left looks like the host: where 7 Pods
+of 8 s come and go, three of five readings in a row did so now and then, and the host seemed to take a whole Pod."""
 
 MOST_FIRST_HOST, FIRST_HOST = 0.12, 0.05
 """A first difference beyond the former, which throttling may explain, is taken for throttling: hosts use a few percent
@@ -96,12 +98,15 @@ class HostShare:
         self._throttling = 0.5 * THROTTLING  # part of the jumps that is unexplained: two in a row are believed
         self._least = nan  # the least cpu difference seen lately
         self._recent: list[list[float]] = [[] for _ in range(m)]
+        self._settled = True
 
-    def learn(self, node: Sequence[float], pods: Sequence[float], beyond: float) -> None:
+    def learn(self, node: Sequence[float], pods: Sequence[float], beyond: float, settled: bool = True) -> None:
         """Take a reading of the `node` and the sum of its `pods`, NaN where unknown.
 
-        `beyond` is by how much the cpu moved further than Pods explain that came or went; NaN if none did.
+        `beyond` is by how much the cpu moved further than Pods explain that came or went; NaN if none did. `settled`:
+        none has just come or gone.
         """
+        self._settled = settled
         for i, (whole, part) in enumerate(zip(node, pods, strict=True)):
             difference = whole - part
             if difference != difference:
@@ -116,6 +121,7 @@ class HostShare:
 
         Where it has not (NaN), the host is what the node uses and no Pod does.
         """
+        self._settled = True
         for i, x in enumerate(usage):
             derived = node[i] - pods[i]
             if x == x or derived == derived:
@@ -132,8 +138,12 @@ class HostShare:
     def _take(self, i: int, x: float) -> None:
         recent = self._recent[i]
         recent.append(max(0.0, x))
-        del recent[:-READINGS]
-        self.usage[i] = sorted(recent)[len(recent) // 2]
+        del recent[:-UNSETTLED_READINGS]
+        self.usage[i] = self._median(recent)
+
+    def _median(self, recent: list[float]) -> float:
+        counted = sorted(recent[-READINGS:] if self._settled else recent)
+        return counted[len(counted) // 2] if counted else nan
 
     def _find_excess(self, difference: float, pods: float, beyond: float) -> None:
         if self._least != self._least:  # the first reading of all
@@ -161,13 +171,15 @@ class HostShare:
     def state(self) -> dict[str, Any]:
         least = self._least if self._least == self._least else None
         recent = [list(values) for values in self._recent]
-        return {"recent": recent, "excess": self.excess, "throttling": self._throttling, "least": least}
+        found = {"recent": recent, "excess": self.excess, "throttling": self._throttling, "least": least}
+        return found | {"settled": self._settled}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         recent = [[float(x) for x in values] for values in state["recent"]]
         if len(recent) != len(self._recent) or not all(isfinite(x) for values in recent for x in values):
             raise ValueError("damaged model state: the host's usage")
-        self._recent = [values[-READINGS:] for values in recent]
-        self.usage = [sorted(values)[len(values) // 2] if values else nan for values in self._recent]
+        self._recent = [values[-UNSETTLED_READINGS:] for values in recent]
+        self._settled = bool(state.get("settled", True))  # missing in states saved before it was remembered
+        self.usage = [self._median(values) for values in self._recent]
         self.excess, self._throttling = float(state["excess"]), float(state["throttling"])
         self._least = nan if state["least"] is None else float(state["least"])

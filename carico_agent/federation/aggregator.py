@@ -64,7 +64,7 @@ class Aggregator:
         store = Queue() if settings.method == "queue" else Moments()
         self.ledger = ContributionLedger(name, store, settings.max_nodes)
         self.rejections = Rejections()
-        self.exchanges = self.streams = self.pushes = 0
+        self.exchanges = self.streams = self.pushes = self.refused_connections = 0
         self.merge_s = 0.0
         self.started_s = time.monotonic()
         self.peer_report: PeerReport | None = None

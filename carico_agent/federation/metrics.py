@@ -29,6 +29,9 @@ def families(aggregator: Aggregator) -> list[Family]:
         _counter("exchanges_total", "Contributions received, rejected ones included.").add(status.exchanges),
         _counter("pushes_total", "Views sent because they changed.").add(aggregator.pushes),
         rejects,
+        _counter("refused_connections_total", "Ended: their address had too many that made no call.").add(
+            aggregator.refused_connections
+        ),
         _gauge("view_sequence", "Number of the view; rises with each change.").add(view.sequence),
         _gauge("magnitude", "Magnitude of the cluster's workload, sigma 1.").add(
             view.subspace.sigma[0] if rank else 0.0

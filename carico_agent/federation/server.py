@@ -2,7 +2,8 @@
 
 What gRPC's C core enforces (OPTIONS): sizes of messages and headers, calls per connection, number of connections,
 handshakes that never end, idle connections, pings. What is enforced here: calls and messages per peer, streams that
-fall silent. A peer is the name in its certificate; without TLS nobody has a name, and each connection counts alone.
+fall silent, and connections of one address that never get to a call (net/accepted.py). A peer is the name in its
+certificate; without TLS nobody has a name, and each connection counts alone.
 A stream that sends too fast is read more slowly, so that HTTP/2's flow control holds it back and nothing piles up here.
 """
 
@@ -21,6 +22,7 @@ from carico_agent.federation.channel import same
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.credentials import server_credentials
 from carico_agent.federation.wire import SERVICE
+from carico_agent.net.accepted import accepted, excess, in_use, shut_down
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.net.sockets import clear_stale
 from carico_agent.net.tls import TlsFiles
@@ -116,6 +118,8 @@ class AggregatorServer:
         self._tls = None if settings.listen.startswith("unix:") else tls
         self._streams: set[NodeStream] = set()
         self._pushing: set[asyncio.Task[None]] = set()
+        self._called: set[str] = set()  # connections (as gRPC names them) that have made a call
+        self._port = 0  # of TCP
         self._idle_s = idle_limit_s(settings)
         self._server: grpc.aio.Server | None = None
 
@@ -155,6 +159,7 @@ class AggregatorServer:
         finally:
             os.umask(before)
         await server.start()
+        self._port = 0 if path is not None else port
         return listen if path is not None else f"{listen.rpartition(':')[0]}:{port}"
 
     async def stop(self) -> None:
@@ -165,9 +170,14 @@ class AggregatorServer:
 
     # Calls
 
+    def _caller(self, context: Context) -> tuple[Peer, str | None]:
+        if self._port and self.aggregator.settings.address_connections:
+            self._called.add(context.peer())
+        return caller(context)
+
     def _unary(self, answer: Answer) -> Callable[[bytes, Context], Awaitable[bytes]]:
         async def call(raw: bytes, context: Context) -> bytes:
-            peer, identity = caller(context)
+            peer, identity = self._caller(context)
             if wait_s := self.limiter.request(peer, time.monotonic()):
                 await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"too many calls; again in {wait_s:.1f} s")
             try:
@@ -181,7 +191,7 @@ class AggregatorServer:
         return call
 
     async def _stream(self, requests: object, context: Context) -> None:
-        peer, identity = caller(context)
+        peer, identity = self._caller(context)
         if not self.limiter.connect(peer):
             await context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, f"too many streams of {peer.name}")
         stream = NodeStream(context, time.monotonic())
@@ -229,6 +239,17 @@ class AggregatorServer:
         for stream in list(self._streams):
             if now_s - stream.received_s > self._idle_s and not stream.expired:
                 stream.expire()
+
+    def limit_addresses(self) -> None:
+        """End connections of an address that has too many which have not made a call: they never finished their
+        handshake, or have nothing to ask."""
+        most, open_now = self.aggregator.settings.address_connections, in_use()
+        explained = open_now - len(self._streams) <= most and len(self._called) <= 2 * (open_now + most)
+        if not most or not self._port or explained:
+            return
+        connections = accepted(self._port)
+        self._called &= {one.peer for one in connections}
+        self.aggregator.refused_connections += shut_down(excess(connections, self._called, most))
 
 
 def caller(context: Context) -> tuple[Peer, str | None]:

@@ -29,8 +29,9 @@ def _check_folder(folder: Path) -> None:
     """Clients believe whoever listens there, so nobody else may put a socket in its place. In the temporary folder
     somebody may have made ours before us."""
     found = folder.stat()
-    if found.st_uid not in (0, os.geteuid()):
-        raise PermissionError(f"{folder} belongs to user {found.st_uid}, not to this one; choose another --socket")
+    for owner in (folder.lstat().st_uid, found.st_uid):  # of a link, too: whoever made it may lead it elsewhere
+        if owner not in (0, os.geteuid()):
+            raise PermissionError(f"{folder} belongs to user {owner}, not to this one; choose another --socket")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
         raise PermissionError(f"{folder} can be written by everybody; chmod o-w {folder}, or choose another --socket")
 

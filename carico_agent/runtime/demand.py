@@ -37,6 +37,15 @@ class CounterReading:
     io_pressure_usec: int | None = None
     io_bytes: int | None = None
 
+    def slept_since(self, before: "CounterReading") -> bool:
+        """It neither ran nor waited, and nobody looks at its disks."""
+        return (
+            self.cpu_usec == before.cpu_usec is not None
+            and self.pressure_usec == before.pressure_usec
+            and self.throttled_usec == before.throttled_usec
+            and self.delay_usec is self.io_pressure_usec is self.io_bytes is None
+        )
+
 
 @dataclass(slots=True)  # not frozen: that alone costs 5 µs per Pod
 class Demand:
@@ -65,6 +74,8 @@ def demand(before: CounterReading, after: CounterReading) -> Demand:
     elapsed_s = after.t - before.t
     if elapsed_s <= 0:
         return Demand(memory_bytes=after.memory_bytes)
+    if after.slept_since(before):  # the same as below, in a third of the time
+        return Demand(0.0, 0.0, 0.0 if after.throttled_usec is not None else nan, after.memory_bytes)
     usage_s = _increase_s(before.cpu_usec, after.cpu_usec)
     throttled_s = _increase_s(before.throttled_usec, after.throttled_usec)
     waiting_s = _waiting_s(before, after, elapsed_s, throttled_s)

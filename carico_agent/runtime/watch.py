@@ -49,6 +49,8 @@ USUAL_SOCKETS = (
 CHURN_TOPICS = frozenset({"/containers/create", "/tasks/create", "/tasks/start", "/tasks/exit", "/tasks/delete"})
 SNAPSHOT = "/carico/snapshot"
 SCAN_PERIOD_S = 1.0
+EMPTY_PERIOD_S = 5.0
+"""Between two looks at a machine that has neither containerd nor a cgroup in which containers could be."""
 DOUBT_AFTER_S = 5.0
 """Not connected for so long, containerd may well be running without us; a restart takes a second or two."""
 Sleep = Callable[[float], Awaitable[None]]
@@ -163,7 +165,7 @@ class RuntimeWatch:
                 await self._wait(self._backoff.delay_s(failures), trouble)
             else:
                 failures = 0
-                await self._wait(SCAN_PERIOD_S, "")
+                await self._wait(EMPTY_PERIOD_S, "")
 
     async def _follow(self, socket: str) -> str:
         """Live on containerd's events until it goes; returns why."""
@@ -257,7 +259,7 @@ class RuntimeWatch:
             left_s = until_s - time.monotonic()
             if left_s < SCAN_PERIOD_S / 2:  # then comes the next try
                 return await asyncio.sleep(left_s)
-            await self._sleep(SCAN_PERIOD_S)
+            await self._sleep(EMPTY_PERIOD_S if self.source == "none" else SCAN_PERIOD_S)
             if until_s - time.monotonic() < SCAN_PERIOD_S / 2:
                 return None
 

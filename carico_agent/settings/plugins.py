@@ -18,7 +18,8 @@ class PluginsSettings:
     """Folder with your own plugins, one folder each (plugins/template is the manual). Only root may own its content."""
 
     dry_run: bool = True
-    """Show what would be written, and write nothing."""
+    """Show what would be written, and write nothing. A service that shall write also needs `carico install --systemd
+    --tuning`, and is then as good as root."""
 
     journal: str = ""
     """File that remembers every value we replaced, so that it can be put back. Empty: the

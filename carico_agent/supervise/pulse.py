@@ -5,6 +5,7 @@ Three timers of a second each are three wake-ups, and a timer that waits for the
 """
 
 import asyncio
+from math import inf
 
 EARLY_S = 0.25
 """A beat this much before the end of a sleep ends it [s]."""
@@ -17,10 +18,12 @@ class Pulse:
 
     def __init__(self) -> None:
         self._sleeping: dict[asyncio.Future[None], float] = {}
+        self.wanted_s = inf
+        """From this time of the loop's clock on somebody wants a beat. From any thread."""
 
     def beat(self) -> None:
-        if self._sleeping:
-            now_s = asyncio.get_running_loop().time()
+        now_s = asyncio.get_running_loop().time()
+        if now_s >= self.wanted_s:
             for future in [future for future, due_s in self._sleeping.items() if due_s - EARLY_S <= now_s]:
                 _wake(future)
 
@@ -29,12 +32,17 @@ class Pulse:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[None] = loop.create_future()
         self._sleeping[future] = loop.time() + seconds
+        self._note()
         latest = loop.call_later(seconds + LATE_S, _wake, future)
         try:
             await future
         finally:
             latest.cancel()
             del self._sleeping[future]
+            self._note()
+
+    def _note(self) -> None:
+        self.wanted_s = min(self._sleeping.values(), default=inf) - EARLY_S
 
 
 def _wake(future: "asyncio.Future[None]") -> None:

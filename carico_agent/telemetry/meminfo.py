@@ -8,7 +8,7 @@ Older kernels: MemFree + Buffers + Cached − Shmem, and NodeReader.absent says 
 
 from dataclasses import dataclass
 
-from .root import KernelFile, Root
+from .root import SMALL_BYTES, KernelFile, Root
 
 OLD_KERNEL = "memory.available: Linux 3.14 or newer has MemAvailable; using MemFree + Buffers + Cached - Shmem"
 
@@ -50,4 +50,6 @@ def _kb(data: bytes, key: bytes, default: int | None = None) -> int:
 
 
 def open_file(root: Root) -> KernelFile:
-    return root.open("proc/meminfo", "mount proc, or set node.root to where the host's is")
+    """What follows MemAvailable, the third line, is not read; older kernels, which lack it, need all."""
+    where = "mount proc, or set node.root to where the host's is"
+    return root.open("proc/meminfo", where, SMALL_BYTES, until=b"\nMemAvailable:")

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from carico_agent.plugin_api.formats import parse_stall_total
 
-from .root import Absent, KernelFile, Root, absence
+from .root import SMALL_BYTES, Absent, KernelFile, Root, absence
 
 REMEDY = "boot with psi=1 (needs Linux 4.20 or newer with CONFIG_PSI; in a container, mount the host's proc)"
 
@@ -34,7 +34,7 @@ def parse(data: bytes) -> Pressure:
 def open_file(root: Root, resource: str) -> KernelFile:
     """Pressure of one resource, "cpu" or "io". With psi=0 some kernels show the file and refuse the read."""
     try:
-        file = root.open(f"proc/pressure/{resource}", REMEDY)
+        file = root.open(f"proc/pressure/{resource}", REMEDY, SMALL_BYTES)
         file.read()
     except OSError as error:
         raise absence(error, f"{resource}.pressure", REMEDY) from error

@@ -12,44 +12,56 @@ _MISSING = frozenset({errno.ENOENT, errno.ENOTDIR, errno.EOPNOTSUPP, errno.ENODE
 _FORBIDDEN = frozenset({errno.EACCES, errno.EPERM})
 
 
+SMALL_BYTES = 448
+"""Python keeps objects of up to 512 bytes in memory of its own, and asks the C library for larger ones."""
+
+
 class Absent(Exception):
     """This node does not offer a signal; the message names the knob or permission that would bring it."""
 
 
 class KernelFile:
-    """A file of the kernel, read again and again from its beginning through one descriptor."""
+    """A file of the kernel, read again and again from its beginning through one descriptor.
 
-    __slots__ = ("_fd", "_size", "path")
+    `until`: what stands behind this text is not wanted; empty: all of it is. `size`: of the first read [bytes]; up to
+    SMALL_BYTES the text lies among Python's small objects, and a tick allocates nothing else.
+    """
 
-    def __init__(self, path: str, size: int = 4096) -> None:
+    __slots__ = ("_until", "fd", "path", "size")
+
+    def __init__(self, path: str, size: int = 4096, until: bytes = b"") -> None:
         self.path = path
-        self._size = size
-        self._fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        self.size, self._until = size, until
+        self.fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def read(self) -> bytes:
-        """The whole text. After an error, or after close(), the next read opens the file again."""
+        """All that is wanted of the text. After an error, or after close(), the next read opens the file again."""
         try:
-            if self._fd < 0:
-                self._fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
-            data = os.pread(self._fd, self._size, 0)
-            while len(data) == self._size:  # perhaps there is more: one instant, so from the beginning again
-                self._size *= 2
-                data = os.pread(self._fd, self._size, 0)
+            if self.fd < 0:
+                self.fd = os.open(self.path, os.O_RDONLY | os.O_CLOEXEC)
+            data = os.pread(self.fd, self.size, 0)
+            while not self.suffices(data):  # one instant, so from the beginning again
+                self.size *= 2
+                data = os.pread(self.fd, self.size, 0)
         except OSError:
             self.close()
             raise
         return data
 
+    def suffices(self, data: bytes) -> bool:
+        """Whether a read of `size` has brought all that is wanted."""
+        return len(data) < self.size or (bool(self._until) and self._until in data)
+
     def read_records(self) -> bytes:
         """As read(), for files of many records, which the kernel hands out a page at a time (/proc/diskstats)."""
         data = self.read()
-        while data and (more := os.pread(self._fd, self._size, len(data))):
+        while data and (more := os.pread(self.fd, self.size, len(data))):
             data += more
         return data
 
     def close(self) -> None:
-        if self._fd >= 0:
-            fd, self._fd = self._fd, -1
+        if self.fd >= 0:
+            fd, self.fd = self.fd, -1
             os.close(fd)
 
 
@@ -77,10 +89,10 @@ class Root:
         except OSError:
             return []
 
-    def open(self, relative: str, remedy: str = "") -> KernelFile:
+    def open(self, relative: str, remedy: str = "", size: int = 4096, until: bytes = b"") -> KernelFile:
         """Open for repeated reading. Absent, with the remedy, if this node does not have it or does not show it."""
         try:
-            return KernelFile(self.join(relative))
+            return KernelFile(self.join(relative), size, until)
         except OSError as error:
             raise absence(error, relative, remedy) from error
 

@@ -7,13 +7,13 @@ one reading is coarse to 5 %; the filter behind smooths it.
 Idle is idle + iowait, added before any difference is made: the kernel moves waiting time between the two after the
 fact (iowait alone goes backwards, proc(5) says so), and the sum is what stays put.
 
-Why the whole file is read although the first line is enough: the kernel prints all of it for a `pread` of any length
-(seq_file, one record), so a short read saves only the copy, and the CPU lines say how many CPUs are online.
+The kernel prints all of it for a `pread` of any length (seq_file, one record), so a short read saves only the copy. The
+CPU lines say how many CPUs are online; what follows them is not read, but for the runnable tasks where they are needed.
 """
 
 from dataclasses import dataclass
 
-from .root import KernelFile, Root
+from .root import SMALL_BYTES, KernelFile, Root
 
 LARGEST = 1 << 64
 
@@ -61,5 +61,7 @@ def parse_runnable(data: bytes) -> int:
     return runnable
 
 
-def open_file(root: Root) -> KernelFile:
-    return root.open("proc/stat", "mount proc, or set node.root to where the host's is")
+def open_file(root: Root, whole: bool = False) -> KernelFile:
+    """`whole`: with the runnable tasks."""
+    until = b"" if whole else b"\nintr"
+    return root.open("proc/stat", "mount proc, or set node.root to where the host's is", SMALL_BYTES, until)

@@ -17,6 +17,7 @@ from typing import Any
 
 import yaml
 
+from lab.support.etcd_objects import Etcd
 from lab.support.kube_admin import Admin, AdminError
 from lab.support.waiting import free_port, wait_for
 
@@ -54,6 +55,7 @@ class Plane:
         self.folder, self.bin = folder, binaries()
         self.port, self._etcd_port = free_port(), free_port()
         self.server = f"https://127.0.0.1:{self.port}"
+        self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
         self.ca = folder / "ca.crt"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._certificates()
@@ -108,6 +110,7 @@ class Plane:
             "--profiling=false",
             "--allow-privileged=true",
             "--endpoint-reconciler-type=none",
+            *_beta_flags(self.version),
         )
         admin = Admin(self.server, self.ca)
 
@@ -324,6 +327,14 @@ class Plane:
         found = re.search(r"v(\d+)\.(\d+)", version.stdout)
         assert found is not None
         return int(found[1]), int(found[2])
+
+
+def _beta_flags(version: tuple[int, int]) -> list[str]:
+    """MutatingAdmissionPolicy is beta, and off, in 1.34 and 1.35."""
+    if not (1, 34) <= version < (1, 36):
+        return []
+    group = "admissionregistration.k8s.io/v1beta1"
+    return ["--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={group}=true"]
 
 
 def documents(*files: Path) -> list[Any]:

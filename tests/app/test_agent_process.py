@@ -46,13 +46,19 @@ def raw(path: str, request: bytes) -> tuple[int, dict[str, object]]:
         connection.sendall(request)
         answer = b""
         while b"\r\n\r\n" not in answer:
-            answer += connection.recv(65536)
+            answer += received(connection)
         head, _, body = answer.partition(b"\r\n\r\n")
         lines = head.lower().split(b"\r\n")
         length = next(int(line.split(b":")[1]) for line in lines if line.startswith(b"content-length"))
         while len(body) < length:
-            body += connection.recv(65536)
+            body += received(connection)
     return int(head.split()[1]), json.loads(body)
+
+
+def received(connection: socket.socket) -> bytes:
+    piece = connection.recv(65536)
+    assert piece, "closed in the middle of an answer"
+    return piece
 
 
 def test_status(start_agent: Start) -> None:

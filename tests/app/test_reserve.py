@@ -1,5 +1,7 @@
 """Reservations over the real socket of a real agent."""
 
+import errno
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -7,7 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.client import AgentClient, AgentError
+from carico_agent.app.reserve import ReservationApi
+from carico_agent.client import AgentClient, AgentError, AsyncAgentClient
+from carico_agent.net.http import HttpServer
+from carico_agent.schedule.reservations import Reservations
+from carico_agent.supervise.workers import Workers
 from tests.conftest import AgentProcess
 
 Start = Callable[..., AgentProcess]
@@ -65,6 +71,46 @@ def test_promises_survive_kill_9(start_agent: Start, roomy: list[str]) -> None:
     again = start_agent(*roomy).wait()
     listed = again.request("GET", "/v1/reservations")["reservations"]
     assert [(r["id"], r["pods"]) for r in listed] == [(held["id"], 4)]
+
+
+async def test_what_is_called_durable_was_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    synced, works = [], [True]
+    real = os.fsync
+
+    def sync(descriptor: int) -> None:
+        if not works[0]:
+            raise OSError(errno.EIO, "Input/output error")
+        synced.append(os.readlink(f"/proc/self/fd/{descriptor}"))
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", sync)
+    held = Reservations(most=9, most_ttl_s=600)
+    api = ReservationApi(held, tmp_path / "reservations.json", Workers("the disk", 1), lambda: 9.0, lambda: None)
+    held.reserve(api.now_s, 9.0, pods=2, ttl_s=60)
+    assert await api._saved() is True
+    assert [Path(path).name.startswith(".reservations.json") for path in synced] == [True, False]
+    assert synced[1] == str(tmp_path)
+    works[0] = False
+    assert await api._saved() is False
+
+
+async def test_a_heavy_kind_takes_more_places_over_the_api(tmp_path: Path) -> None:
+    """Of a kind of which a third as many fit, one Pod takes three places; one that fits nowhere is refused."""
+    held, fits = Reservations(most=9, most_ttl_s=600), {"shop/db": 3.0, "shop/huge": 0.0}
+    workers = Workers("the disk", 1)
+    api = ReservationApi(held, tmp_path / "r.json", workers, lambda: 9.0, lambda: None, lambda kind: fits.get(kind))
+    server = HttpServer(api.routes())
+    await server.start(tmp_path / "a.sock")
+    agent = AsyncAgentClient(str(tmp_path / "a.sock"), timeout_s=60.0)
+    try:
+        for kind, available in (("shop/db", 6), ("shop/web", 5)):
+            made = await agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60, "kind": kind})
+            assert made["available"] == available
+        with pytest.raises(AgentError) as refused:
+            await agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60, "kind": "shop/huge"})
+        assert (refused.value.status, refused.value.body["available"]) == (409, 0)
+    finally:
+        await server.stop()
 
 
 def test_a_damaged_file_is_set_aside(start_agent: Start, roomy: list[str], tmp_path: Path) -> None:

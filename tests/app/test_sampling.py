@@ -116,7 +116,7 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
         updated.set,
     )
     live.start()
-    updated.wait()
+    assert updated.wait(60)
     assert not threads
     sampling.look()
     live.stop()

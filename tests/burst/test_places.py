@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from carico_agent.burst.objects import CopyState, copy_job, home_job
-from carico_agent.burst.protocol import Intent, Suspends
+from carico_agent.burst.protocol import Action, Intent, Suspends, Verdict
 from carico_agent.burst.steps import MoveOutcome, Request, reconcile
 from tests.burst.model import ledger
 from tests.burst.test_mover import Stage, fit
@@ -91,7 +91,8 @@ def test_a_copy_that_is_created_late_is_deleted_and_not_released() -> None:
     outcome = world.run(mover)
     assert outcome is not None
     assert not any(one.method == "PATCH" and not one.home for one in world.requests[-4:])
-    assert "was deleted by somebody" in outcome.verdict.why or "being deleted" in outcome.verdict.why
+    assert outcome.done == (Action.DELETE_COPY,)
+    assert outcome.verdict == Verdict(Action.WAIT, "its copy at cloud is being deleted by somebody")
 
 
 def test_a_server_that_drops_suspend_holds_the_copy_all_the_same() -> None:

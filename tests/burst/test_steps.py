@@ -195,6 +195,27 @@ def test_a_fenced_target_is_forgotten_and_its_copy_deleted_when_it_returns() -> 
     world.check_end({KEY: 1})
 
 
+def test_a_mover_that_was_slow_does_not_release_what_was_abandoned_meanwhile() -> None:
+    """It has committed and is about to release; then a human says that the target is fenced, and home starts."""
+    world = waiting()
+    for _ in range(2):
+        slow = world.mover(KEY, Intent.MOVE)
+        assert slow is not None
+        while slow.request is not None and ledger(world.home, "a").get("state") != "away":
+            slow.answer(world.apply(slow.request))
+        world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
+    assert slow.request is not None
+    assert (slow.request.home, slow.request.method) == (True, "GET")
+    forget = world.mover(KEY, Intent.FORGET)
+    assert forget is not None
+    world.run(forget)
+    assert ledger(world.home, "a")["state"] == "home"
+    since = len(world.requests)
+    world.run(slow)
+    assert [request.method for request in world.requests[since:] if not request.home] == []
+    assert copy_job(world.cloud.jobs[KEY]).state != CopyState.RELEASED
+
+
 def test_somebody_who_starts_it_at_home_while_it_is_away_is_stopped() -> None:
     world = waiting()
     moved(world)

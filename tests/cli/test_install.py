@@ -7,8 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.cli import main
+from carico_agent.cli import main, uninstall
 from carico_agent.cli._units import CannotInstall, ServiceOptions, plan
+from carico_agent.settings import example
 
 TREE = Path(__file__).parent.parent.parent
 OPT = Path("/opt/carico/bin/carico")
@@ -68,6 +69,7 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
         "etc/sysusers.d/carico.conf",
         "etc/systemd/system/carico-agent.service",
         "etc/systemd/system/carico-agent.service.d/loopback.conf",
+        "etc/systemd/system/carico-agent.service.d/sockets.conf",
         "etc/systemd/system/carico-agent.service.d/tuning.conf",
         "etc/systemd/system/carico-aggregator.service",
         "etc/systemd/system/carico-extender.service",
@@ -84,6 +86,72 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
     assert "kept" in capsys.readouterr().out
     assert main(["uninstall", "--purge", "--root", str(tmp_path)]) == 0
     assert not [path for path in tmp_path.rglob("*") if path.is_file()]
+
+
+def test_purge_removes_what_every_service_learned(opt: None, tmp_path: Path) -> None:
+    """systemd keeps the state of a DynamicUser in /var/lib/private, and a link where the unit names it."""
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
+    library = tmp_path / "var/lib"
+    (library / "carico").mkdir(parents=True)
+    (library / "carico/model.json").touch()
+    for service in ("carico-aggregator", "carico-plane"):
+        (library / "private" / service).mkdir(parents=True)
+        (library / "private" / service / "contributions").touch()
+        (library / service).symlink_to(f"private/{service}")
+    (library / "private/others").mkdir()
+    assert main(["uninstall", "--root", str(tmp_path)]) == 0
+    assert (library / "carico-aggregator/contributions").exists()
+    assert main(["uninstall", "--purge", "--root", str(tmp_path)]) == 0
+    assert [path.relative_to(library).as_posix() for path in library.rglob("*")] == ["private", "private/others"]
+
+
+@pytest.mark.parametrize("known", [True, False])
+def test_purge_removes_the_user_that_is_there(known: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    ran: list[tuple[str, ...]] = []
+    monkeypatch.setattr(uninstall, "installed", lambda root: [])
+    monkeypatch.setattr(uninstall, "take_away", lambda *what: None)
+    monkeypatch.setattr(uninstall, "give_seats_back", lambda folders: ([], False))
+    monkeypatch.setattr(uninstall, "after", lambda commands, dry_run: ran.extend(commands) or 0)
+    monkeypatch.setattr(uninstall, "has_user", lambda: known)
+    for flags in ([], ["--purge"]):
+        assert main(["uninstall", *flags]) == 0
+    assert ran == ([("userdel", "carico")] if known else [])
+
+
+@pytest.mark.parametrize(
+    ("flags", "printed"),
+    [
+        ([], []),
+        (["--tuning"], ["--tuning: CAP_DAC_OVERRIDE opens every file"]),
+        (["--containerd"], ["--containerd: whoever may write"]),
+        (
+            ["--tuning", "--containerd"],
+            ["--tuning: CAP_DAC_OVERRIDE opens every file", "--containerd: whoever may write"],
+        ),
+    ],
+)
+def test_what_is_as_good_as_root_is_named_where_it_is_chosen(
+    opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], flags: list[str], printed: list[str]
+) -> None:
+    for more in (["--dry-run"], []):
+        assert main(["install", "--systemd", "--root", str(tmp_path), *flags, *more]) == 0
+        lines = [line for line in capsys.readouterr().out.splitlines() if "as good as root" in line]
+        assert len(lines) == len(printed)
+        assert all(line.startswith(wanted) for line, wanted in zip(lines, printed, strict=True))
+    for text in (example(), (TREE / "docs/service.md").read_text()):
+        assert "as good as root" in text
+    with pytest.raises(SystemExit):
+        main(["install", "--help"])
+    assert " ".join(capsys.readouterr().out.split()).count("as good as root") == 2
+
+
+def test_with_tuning_alone_the_runtimes_sockets_are_hidden(opt: None, tmp_path: Path) -> None:
+    hidden = tmp_path / "etc/systemd/system/carico-agent.service.d/sockets.conf"
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    assert "InaccessiblePaths=-/run/containerd " in hidden.read_text()
+    for flags in (["--tuning", "--containerd"], []):
+        assert main(["install", "--systemd", *flags, "--root", str(tmp_path)]) == 0
+        assert not hidden.exists()
 
 
 def test_again_without_tuning_takes_the_right_back(opt: None, tmp_path: Path) -> None:
@@ -110,6 +178,21 @@ def test_who_names_others_may_reach_them(opt: None, tmp_path: Path, text: str) -
     (tmp_path / "etc/carico/config.toml").write_text(text)
     assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
     assert not loopback.exists()
+
+
+@pytest.mark.parametrize(("site", "alone"), [(False, True), (True, False)])
+def test_shipped_plugins_reach_nobody_and_those_of_the_site_may(
+    opt: None, tmp_path: Path, site: bool, alone: bool
+) -> None:
+    """A plugin in the site folder replaces a shipped one of the same name."""
+    (tmp_path / "site/memory_qos").mkdir(parents=True)
+    if site:
+        (tmp_path / "site/memory_qos/__init__.py").touch()
+    (tmp_path / "etc/carico").mkdir(parents=True)
+    enabled = f'[plugins]\nenabled = ["memory_qos", "throttling"]\nsite_folder = "{tmp_path}/site"\n'
+    (tmp_path / "etc/carico/config.toml").write_text(enabled)
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    assert (tmp_path / "etc/systemd/system/carico-agent.service.d/loopback.conf").exists() == alone
 
 
 def test_a_broken_configuration_is_not_started(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -173,6 +173,23 @@ def test_label_columns_and_selectors(api: KubeApi, capsys: pytest.CaptureFixture
     assert capsys.readouterr().out.splitlines()[0].endswith("ZONE")
 
 
+def test_what_users_of_kubectl_are_used_to(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
+    found = asked(capsys, "-L", "zone,example.com/pool", "-L", "rack")
+    assert list(found["nodes"][0]["labels"]) == ["zone", "example.com/pool", "rack"]
+    assert main(["-L", "example.com/pool"]) == 0
+    assert capsys.readouterr().out.splitlines()[0].endswith("AGE   POOL")
+    assert asked(capsys, "pods") == asked(capsys, "--pods")
+    assert main(["why", "pod/web-6c5d9b7f8d-x7k2p"]) == 0
+    assert main(["why", "shop/web"]) == main(["pods", "web"]) == 2
+    assert "give its namespace with -n" in capsys.readouterr().err
+    assert main(["--above", "cpu=10000%"]) == 0
+    out, err = capsys.readouterr()
+    assert (out, "no nodes found" in err) == ("", True)
+    assert asked(capsys, "--above", "cpu=10000%") == {"nodes": []}
+    assert main(["fit", "-f", "/no/such"]) == 1
+    assert capsys.readouterr().err == "carico: /no/such: No such file or directory\n"
+
+
 def test_pods_and_containers(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
     found = asked(capsys, "--pods")  # of the context's namespace
     assert [row["pod"][-5:] for row in found["pods"]] == ["bcdfg", "wwwww", "x7k2p"]

@@ -26,6 +26,7 @@ from hypothesis import HealthCheck, Phase, given, seed, settings
 from carico_agent.client import AgentClient, AgentError
 from tests.conftest import AgentProcess
 from tests.faults.damage import CASES, SEED, damaged
+from tests.faults.tally import Progress, counted
 
 Start = Callable[..., AgentProcess]
 STREAMS = ("/v1/watch", "/v1/events")
@@ -149,7 +150,7 @@ def test_what_the_description_allows(start_agent: Start, roomy: list[str]) -> No
     operations = [one.ok() for one in schema.get_all_operations() if one.ok().path not in STREAMS]
     mode = schemathesis.GenerationMode
     shares = {mode.POSITIVE: 1 - OF_THEM_WRONG, mode.NEGATIVE: OF_THEM_WRONG}
-    answered = Counter[int]()
+    answered, progress = Counter[int](), Progress("cases", OF_THE_DESCRIPTION)
     with on_tcp(process.socket) as url, requests.Session() as session:
 
         def try_out(operation: Any, mode: Any, cases: int) -> None:
@@ -162,6 +163,7 @@ def test_what_the_description_allows(start_agent: Start, roomy: list[str]) -> No
                 response = case.call(base_url=url, session=session)
                 answered[response.status_code] += 1
                 case.validate_response(response, checks=wanted)
+                progress.one()
 
             one()
 
@@ -208,7 +210,8 @@ def test_10_000_cases(start_agent: Start, roomy: list[str]) -> None:
     process = start_agent(*roomy)
     process.wait(lambda agent: agent.status()["available"] >= 5)
     answered = Counter[int]()
-    for head, body in zip(damaged(HEADS), damaged(BODIES, seed=SEED + 1), strict=True):
+    requests = zip(damaged(HEADS), damaged(BODIES, seed=SEED + 1), strict=True)
+    for head, body in counted(requests, CASES):
         ended = head + (b"" if head.endswith(b"\n") else b"\r\n")
         sent = ended + b"Content-Length: %d\r\nConnection: close\r\n\r\n" % len(body) + body
         answer = first_answer(process.socket, sent)

@@ -14,6 +14,7 @@ from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESP
 from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
 from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, SEED, damaged
+from tests.faults.tally import counted
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
 WEB = pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
@@ -51,7 +52,7 @@ def merge(one: Aggregator) -> None:
 
 def test_what_nodes_send_to_an_aggregator() -> None:
     one, taken = server(), 0
-    for number, raw in enumerate(damaged([contribution("a"), contribution("b")], most=1)):
+    for number, raw in enumerate(counted(damaged([contribution("a"), contribution("b")], most=1), CASES)):
         taken += not pb.View.FromString(one.exchange(raw, None)).rejected
         if number % 100 == 0:
             merge(one)
@@ -63,7 +64,7 @@ def test_what_an_aggregator_tells_nodes() -> None:
     one, taken = server(), 0
     view = one.exchange(contribution("a"), None)
     assert pb.View.FromString(view).kinds.kinds[0].kind == "shop/web"
-    for raw in damaged([view, pb.View(rejected="no").SerializeToString()], most=1):
+    for raw in counted(damaged([view, pb.View(rejected="no").SerializeToString()], most=1), CASES):
         with suppress(Rejected):
             about, _ = wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
             wire_kinds.to_node(wire_kinds.read_table(about.kinds), ("cpu", "memory"), (8.0, 1e9))
@@ -73,7 +74,8 @@ def test_what_an_aggregator_tells_nodes() -> None:
 
 def test_what_aggregators_send_each_other() -> None:
     one, other, taken = server(), server("other"), 0
-    for number, raw in enumerate(damaged([other.ledger.partial("other").SerializeToString()], most=1)):
+    partial = other.ledger.partial("other").SerializeToString()
+    for number, raw in enumerate(counted(damaged([partial], most=1), CASES)):
         with suppress(Rejected):
             one.share(raw, None)
             taken += 1
@@ -92,7 +94,7 @@ def test_what_containerd_tells() -> None:
         event.timestamp.seconds, event.event.value = 1_700_000_000, payload.SerializeToString()
         good.append(event.SerializeToString())
     table, applied = PodTable(), 0
-    for raw in damaged(good, most=2):
+    for raw in counted(damaged(good, most=2), CASES):
         with suppress(DecodeError):
             change = change_of(types_pb2.Envelope.FromString(raw))
             if change is not None:
@@ -119,7 +121,7 @@ def test_what_containerd_lists() -> None:
         strict=True,
     )
     table, taken = PodTable(), 0
-    for listed, running in lists:
+    for listed, running in counted(lists, CASES):
         with suppress(DecodeError):
             snapshot = snapshot_of(
                 "k8s.io",

@@ -16,6 +16,7 @@ from carico_agent.plugin_api import formats
 from carico_agent.runtime import cgroups, counter_files, pod_cpu, process_counters, progress, run_delay, usage
 from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
 from tests.faults import damage
+from tests.faults.tally import counted
 
 PSI = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=17\n"
 STAT = (
@@ -103,7 +104,7 @@ def test_a_value_or_a_value_error(name: str) -> None:
 @pytest.mark.parametrize("name", PARSERS)
 def test_10_000_damaged_ones(name: str) -> None:
     parse, good = PARSERS[name]
-    for data in damage.damaged([good]):
+    for data in counted(damage.damaged([good]), damage.CASES):
         try:
             parse(data)
         except ValueError:

@@ -266,6 +266,11 @@ def test_file_descriptors_exhausted(tmp_path: Path) -> None:
             one.setblocking(False)
             with suppress(BlockingIOError):
                 one.connect(process.socket)
+        opened = f"/proc/{process.process.pid}/fd"
+        deadline_s = time.monotonic() + 60
+        while len(os.listdir(opened)) < 48:
+            assert time.monotonic() < deadline_s, "it never ran out of descriptors"
+            time.sleep(0.01)
         time.sleep(3)
         for one in crowd:
             one.close()

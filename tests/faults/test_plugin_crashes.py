@@ -28,6 +28,7 @@ from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 from plugins import control_plane, cpu_pinning, memory_qos
 from plugins.conftest import FakeNode
 from tests.faults.damage import SEED
+from tests.faults.tally import counted
 from tests.plugin_host.plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, no_sync, value_of
 
 LIVES = int(os.environ.get("CARICO_LIVES", "150"))
@@ -178,7 +179,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) ->
 
 def test_no_value_is_left_behind(memory: Path) -> None:
     tally = Counter[str]()
-    for number in range(LIVES):
+    for number in counted(range(LIVES), LIVES, "lives of an agent with plugins"):
         place = memory / f"{number}"
         place.mkdir()
         life = Life(place, random.Random(f"{SEED} {number}"), tally)

@@ -110,7 +110,7 @@ def test_newer_peers_are_understood(server):
 @given(st.binary(max_size=400))
 def test_random_bytes(message):
     server = Aggregator(AggregatorSettings(), "test")
-    pb.View.FromString(server.exchange(message, None))
+    assert pb.View.FromString(server.exchange(message, None)).rejected
     server.ledger.merge()
     server.render()
 
@@ -203,6 +203,7 @@ def test_a_lying_peer_leaves_a_sound_view(partial):
     server.ledger.merge()
     server.render()
     server.ledger.partial("x").SerializeToString()
+    wire.read_view(server.exchange(raw(node="honest"), None), ("cpu", "memory"), (), 0.0)  # raises if it were not sound
 
 
 def test_the_reject_log_is_bounded(server):

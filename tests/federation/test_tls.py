@@ -1,8 +1,10 @@
 """mTLS with certificates made on the fly: who may speak, for whom, and what happens when files change."""
 
+import asyncio
 import os
 import shutil
 import subprocess
+from contextlib import AsyncExitStack
 
 import pytest
 
@@ -12,6 +14,7 @@ from carico_agent.net.tls import TlsFiles
 
 from .processes import aggregator, until
 from .test_client import client, contributed, fast
+from .test_floods import connect, is_closed
 
 pytestmark = [
     pytest.mark.asyncio(loop_scope="session"),
@@ -125,6 +128,32 @@ async def test_foreigns_and_plaintext_are_not_served(authority, tmp_path):
         await until(lambda: "does not answer" in one.condition and "does not answer" in two.condition)
         assert one.view is None and two.view is None
         assert (await _status(server, authority.issue("admin", "admin")))["exchanges"] == "0"
+
+
+async def test_one_address_holds_few_connections_that_never_shake_hands(authority):
+    """300 of them at a limit of 2; three nodes that share an address, and one that comes later, are served."""
+    serving, *nodes = (authority.issue(name, name) for name in ("agg", "n0", "n1", "n2", "n3"))
+    async with aggregator(address_connections=2, handshake_s=100.0, **serving) as server, AsyncExitStack() as stack:
+
+        async def join(number: int):
+            settings = fast(server.address, **nodes[number])
+            return await stack.enter_async_context(client(settings, f"n{number}", contributed(0.5)))
+
+        first = [await join(number) for number in range(3)]
+        await until(lambda: all(one.view and one.view.nodes == 3 for one in first))
+        failures = [one.failures for one in first]
+        flood = [await connect(server.address, "127.0.0.2") for _ in range(300)]
+        closed = [asyncio.create_task(is_closed(reader)) for reader, _ in flood]
+        await until(lambda: sum(task.done() for task in closed) >= 298)
+        last = await join(3)
+        await until(lambda: last.view is not None and last.view.nodes == 4)
+        exchanges = [one.exchanges for one in first]
+        await until(lambda: all(one.exchanges > was + 2 for one, was in zip(first, exchanges, strict=True)))
+        assert sum(task.done() for task in closed) == 298
+        assert [one.failures for one in first] == failures
+        for _, writer in flood:
+            writer.close()
+        await asyncio.gather(*closed)
 
 
 async def test_only_named_certificates_are_peers(authority):

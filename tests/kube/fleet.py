@@ -85,8 +85,9 @@ class Fleet:
             node.publish()
             self._tasks.append(asyncio.create_task(node.publisher.run()))
         self._tasks += [asyncio.create_task(self._publish()), asyncio.create_task(self._kubelets())]
-        while not all(node.publisher.writer.writes for node in self.nodes.values()):
-            await asyncio.sleep(0.05)
+        async with asyncio.timeout(120):
+            while not all(node.publisher.writer.writes for node in self.nodes.values()):
+                await asyncio.sleep(0.05)
         return self
 
     async def __aexit__(self, *error: object) -> None:

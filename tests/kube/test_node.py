@@ -1,12 +1,13 @@
 """Publishing on Node objects of a real API server, read by an unmodified kube-scheduler."""
 
+import asyncio
 import json
 import re
 import socket
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from itertools import pairwise
 from pathlib import Path
@@ -15,8 +16,12 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
+from carico_agent.kube.access import from_kubeconfig
+from carico_agent.kube.client import KubeClient
+from carico_agent.publish.pace import count_nodes
 from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT
 from lab.support.control_plane import Plane
+from lab.support.etcd_objects import copies
 from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
 from tests.kube.conftest import settle
@@ -321,12 +326,21 @@ def test_deleted_node_and_its_return(cluster: Plane, start_agents: Start, capsys
     wait_for(lambda: agent.client().status()["kubernetes"] == "published", "it is published again")
 
 
-def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
-    """A real, expiring service account token, from the files a Pod finds."""
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
+def agent_token(cluster: Plane, node: str) -> str:
+    """A real, expiring token of the agents' service account. From 1.31 on it names the node, as a DaemonSet's do."""
+    wanted: dict[str, Any] = {"expirationSeconds": 600}
+    if cluster.version >= (1, 31):
+        uid = cluster.admin.node(node)["metadata"]["uid"]
+        wanted["boundObjectRef"] = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": uid}
+    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
     answer = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
-    (tmp_path / "token").write_text(answer["status"]["token"])
+    return str(answer["status"]["token"])
+
+
+def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
+    """From the file a Pod finds."""
     cluster.admin.add_node("n1")
+    (tmp_path / "token").write_text(agent_token(cluster, "n1"))
     kubeconfig = cluster.kubeconfig(tokenFile=str(tmp_path / "token"))
     start_agents("n1", "--kubeconfig", str(kubeconfig))
     published(cluster, "n1")
@@ -351,21 +365,44 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
 def listed_by_etcd(cluster: Plane) -> int:
     """How often the API server has listed Pods in etcd; the rest came out of its watch cache."""
     lines = cluster.admin.get("/metrics").splitlines()
-    counts = [line for line in lines if line.startswith("etcd_request_duration_seconds_count{")]
-    lists = [line for line in counts if 'operation="list"' in line and re.search(r'core\.Pod(List)?"|"pods"', line)]
-    return sum(int(line.rpartition(" ")[2]) for line in lists)
+    lists = [line for line in lines if line.startswith("etcd_request_duration_seconds_count{") and LIST in line]
+    assert lists, "this API server counts no lists"
+    return sum(int(line.rpartition(" ")[2]) for line in lists if re.search(r'core\.Pod(List)?"|"pods"', line))
 
 
-def test_an_agents_start_makes_etcd_list_no_pods(cluster: Plane, start_agents: Start) -> None:
-    cluster.admin.add_node("n1")
-    for number in range(20):
-        cluster.admin.add_pod(f"foreign-{number}", 0, nodeName="elsewhere")
-    cluster.admin.pods()
-    before = listed_by_etcd(cluster)
-    assert before > 0
-    start_agents("n1", "--kubeconfig", str(cluster.kubeconfig("agent-token")), *STEADY)
-    published(cluster, "n1")
-    assert listed_by_etcd(cluster) == before
+LIST = 'operation="list"'
+FOREIGN_PODS = 5000
+
+
+@pytest.fixture
+def crowded(cluster: Plane) -> Iterator[Plane]:
+    """Among 5,000 Pods of other nodes."""
+    cluster.admin.add_pod("foreign", 0, nodeName="elsewhere")
+    cluster.etcd.put(copies(cluster.admin.get("/api/v1/namespaces/default/pods/foreign"), FOREIGN_PODS))
+    cached = "/api/v1/namespaces/default/pods?resourceVersion=0&fieldSelector=spec.nodeName=elsewhere"
+    wait_for(lambda: len(cluster.admin.get(cached)["items"]) == FOREIGN_PODS + 1, "the watch cache has them all")
+    yield cluster
+    cluster.etcd.delete("/registry/pods/default/foreign-")
+    wait_for(lambda: len(cluster.admin.get(cached)["items"]) == 1, "they are gone")
+
+
+def test_an_agents_start_makes_etcd_list_no_pods(crowded: Plane, start_agents: Start) -> None:
+    crowded.admin.add_node("n1")
+    before = listed_by_etcd(crowded)
+    start_agents("n1", "--kubeconfig", str(crowded.kubeconfig("agent-token")), *STEADY)
+    published(crowded, "n1")
+    assert listed_by_etcd(crowded) == before
+    if crowded.version < (1, 31):  # later ones answer also this from the watch cache
+        crowded.admin.get("/api/v1/namespaces/default/pods?limit=1")
+        assert listed_by_etcd(crowded) == before + 1
+
+
+async def test_the_number_of_nodes_is_known_without_listing_them(cluster: Plane) -> None:
+    """By a right of the agents; their pace follows it."""
+    for name in ("n1", "n2", "n3"):
+        await asyncio.to_thread(cluster.admin.add_node, name)
+    async with KubeClient(from_kubeconfig(cluster.kubeconfig("agent-token"))) as client:
+        assert (await count_nodes(client), client.requests) == (3, 1)
 
 
 def test_the_second_agent_of_a_node_refuses(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:

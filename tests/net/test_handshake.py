@@ -9,11 +9,15 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from carico_agent.app.extender import webhook_tls
 from carico_agent.net.http import HttpServer, answer
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
+from carico_agent.settings import ExtenderSettings
 
 MOST = 10
+BOUND_S = 60.0
+"""Only a hang reaches it."""
 
 
 @pytest.fixture
@@ -68,16 +72,42 @@ async def test_those_who_only_hold_on_are_dropped_and_others_served(
     monkeypatch.setattr("carico_agent.net.handshake.HANDSHAKE_S", 0.5)
     server, port = await serve(files)
     held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(MOST)]
-    for reader, writer in held:
-        assert await reader.read(1) == b""  # until the server has had enough
-        writer.close()
+    async with asyncio.timeout(BOUND_S):
+        for reader, writer in held:
+            assert await reader.read(1) == b""  # until the server has had enough
+            writer.close()
     context = ssl.create_default_context(cafile=files.cert)
-    for _ in range(3 * MOST):  # places are given back
-        reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+    async with asyncio.timeout(BOUND_S):
+        for _ in range(3 * MOST):  # places are given back
+            reader, writer = await asyncio.open_connection("localhost", port, ssl=context)
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+            assert b'{"hello":1}' in await reader.read()
+            writer.close()
+            await writer.wait_closed()
+        while server.accepted._connections:  # the last one is noticed in its own time
+            await asyncio.sleep(0.01)
+    await server.stop()
+
+
+@pytest.mark.parametrize("required", [False, True])
+async def test_the_admission_webhook_can_require_client_certificates(files: TlsFiles, required: bool) -> None:
+    """Whoever has none is not even heard; whoever has one that the authority signed is answered."""
+    settings = ExtenderSettings(
+        tls_cert=files.cert, tls_key=files.key, admission_client_ca=files.cert if required else ""
+    )
+    server = HttpServer({"/": {"GET": hello}}, RateLimiter(Limits(MOST, 0)))
+    await server.listen("127.0.0.1", 0, webhook_tls(settings))
+    nobody, somebody = (ssl.create_default_context(cafile=files.cert) for _ in range(2))
+    somebody.load_cert_chain(files.cert, files.key)
+    answers = []
+    for context in (nobody, somebody):
+        reader, writer = await asyncio.open_connection("localhost", server.port, ssl=context)
         writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
-        assert b'{"hello":1}' in await reader.read()
+        try:
+            answers.append(b'{"hello":1}' in await reader.read())
+        except (ssl.SSLError, ConnectionError):  # with TLS 1.3 the client learns of it after its own handshake
+            answers.append(False)
         writer.close()
-        await writer.wait_closed()
-    while server.accepted._connections:  # the last one is noticed in its own time
-        await asyncio.sleep(0.01)
+        await asyncio.gather(writer.wait_closed(), return_exceptions=True)
+    assert answers == [not required, True]
     await server.stop()

@@ -106,7 +106,7 @@ def service(plane: Plane, tmp_path: Path) -> Iterator[Callable[..., Service]]:
         for one in made:
             if one.process is not None and one.process.poll() is None:
                 one.end(signal.SIGKILL)
-    for path in (f"{PATH}/{NAME}", "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-plane"):
+    for path in (reserve(plane), "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-plane"):
         if missing(plane, path) is False:
             plane.admin.delete(path)
 
@@ -130,8 +130,26 @@ class traffic:
             self._plane.admin.get("/api/v1/namespaces")
 
 
-PATH = "/apis/flowcontrol.apiserver.k8s.io/v1beta1/prioritylevelconfigurations"
-LIMIT = "apiserver_flowcontrol_request_concurrency_limit"
+GROUP = "/apis/flowcontrol.apiserver.k8s.io"
+LIMITS = ("apiserver_flowcontrol_nominal_limit_seats", "apiserver_flowcontrol_request_concurrency_limit")
+"""Since 1.26, and before."""
+
+
+def levels_path(plane: Plane) -> str:
+    """In the version that this server prefers."""
+    return f"{GROUP}/{plane.admin.get(GROUP)['preferredVersion']['version']}/prioritylevelconfigurations"
+
+
+def reserve(plane: Plane) -> str:
+    return f"{levels_path(plane)}/{NAME}"
+
+
+def shares_field(plane: Plane) -> str:
+    return "assuredConcurrencyShares" if plane.version < (1, 26) else "nominalConcurrencyShares"
+
+
+def shares_of(plane: Plane) -> int:
+    return int(plane.admin.get(reserve(plane))["spec"]["limited"][shares_field(plane)])
 
 
 def missing(plane: Plane, path: str) -> bool:
@@ -144,18 +162,19 @@ def missing(plane: Plane, path: str) -> bool:
 
 
 def applied(plane: Plane) -> dict[str, int]:
-    """Seats per level as the API server itself says."""
-    found = read([plane.admin.get("/metrics").encode()], {LIMIT: ("priority_level",)})[LIMIT]
-    return {level: round(value) for (level,), value in found.items()}
+    """Seats per level as the API server itself says; exempt levels have none."""
+    found = read([plane.admin.get("/metrics").encode()], dict.fromkeys(LIMITS, ("priority_level",)))
+    values = next(found[limit] for limit in LIMITS if found.get(limit))
+    return {level: round(value) for (level,), value in values.items() if value}
 
 
 def defaults(plane: Plane) -> dict[str, Any]:
-    items = plane.admin.get(PATH)["items"]
+    items = plane.admin.get(levels_path(plane))["items"]
     return {item["metadata"]["name"]: item["spec"] for item in items if item["metadata"]["name"] != NAME}
 
 
 def back(plane: Plane, before: dict[str, int]) -> None:
-    assert missing(plane, f"{PATH}/{NAME}")
+    assert missing(plane, reserve(plane))
 
     def same() -> bool:
         now = applied(plane)
@@ -172,10 +191,8 @@ def test_seats_are_exactly_as_computed_and_back_after_exit(plane: Plane, service
     before, specs = outside(plane), defaults(plane)
     one = service()
     one.wrote()
-    shares = plane.admin.get(f"{PATH}/{NAME}")["spec"]["limited"]["assuredConcurrencyShares"]
-    computed = seats_of(
-        600, {n: s["limited"]["assuredConcurrencyShares"] for n, s in specs.items() if "limited" in s}, shares
-    )
+    shares, key = shares_of(plane), shares_field(plane)
+    computed = seats_of(600, {name: spec["limited"][key] for name, spec in specs.items() if "limited" in spec}, shares)
     wait_for(lambda: outside(plane) == computed, f"the API server has applied {computed}", 5)
     shown = one.shown()["seats"]
     assert shown["levels"] == computed and shown["state"] in ("write", "hold")
@@ -196,7 +213,7 @@ def test_killed_at_any_moment(plane: Plane, service: Callable[..., Service]) -> 
     for moment in range(MOMENTS):
         time.sleep(choose.uniform(0.0, 1.5))
         one.end(signal.SIGKILL)
-        held += not missing(plane, f"{PATH}/{NAME}")
+        held += not missing(plane, reserve(plane))
         if moment % 2:
             result = subprocess.run(
                 [sys.executable, "-m", "carico_agent", "restore", *one.arguments[:2]], cwd=TREE, capture_output=True
@@ -206,7 +223,7 @@ def test_killed_at_any_moment(plane: Plane, service: Callable[..., Service]) -> 
             quiet = Service(plane, one.folder, seats="recommend")
             quiet.start()
             wait_for(quiet.shown, "it serves")
-            wait_for(lambda: missing(plane, f"{PATH}/{NAME}"), "the next start takes it back")
+            wait_for(lambda: missing(plane, reserve(plane)), "the next start takes it back")
             assert quiet.end() == 0
         back(plane, before)
         one = Service(plane, one.folder)
@@ -233,17 +250,17 @@ def test_uninstall_gives_seats_back(plane: Plane, service: Callable[..., Service
 def test_an_edited_object_is_left_to_whoever_edited_it(plane: Plane, service: Callable[..., Service]) -> None:
     one = service()
     one.wrote()
-    plane.admin.merge(f"{PATH}/{NAME}", {"spec": {"limited": {"assuredConcurrencyShares": 17}}})
+    plane.admin.merge(reserve(plane), {"spec": {"limited": {shares_field(plane): 17}}})
     seen = wait_for(lambda: (now := one.shown()) and now["seats"]["state"] == "yield" and now, "it yields")
     assert "somebody changed it" in seen["seats"]["why"]
     assert one.end() == 0
-    assert plane.admin.get(f"{PATH}/{NAME}")["spec"]["limited"]["assuredConcurrencyShares"] == 17
+    assert shares_of(plane) == 17
 
 
 def test_a_deleted_object_is_not_made_again(plane: Plane, service: Callable[..., Service]) -> None:
     one = service()
     one.wrote()
-    plane.admin.delete(f"{PATH}/{NAME}")
+    plane.admin.delete(reserve(plane))
     seen = wait_for(lambda: (now := one.shown()) and now["seats"]["state"] == "yield" and now, "it yields")
     assert "deleted" in seen["seats"]["why"]
     assert one.end() == 0
@@ -261,7 +278,7 @@ def test_what_a_killed_pod_left_is_adopted(plane: Plane, service: Callable[..., 
     )
     second.wrote()
     assert second.end() == 0
-    assert missing(plane, f"{PATH}/{NAME}")
+    assert missing(plane, reserve(plane))
 
 
 def test_the_lease_decides_between_two(plane: Plane, service: Callable[..., Service]) -> None:
@@ -270,14 +287,14 @@ def test_the_lease_decides_between_two(plane: Plane, service: Callable[..., Serv
     second = service("two")
     seen = wait_for(lambda: (now := second.shown()) and "Lease" in now["seats"]["why"] and now, "the second waits")
     assert seen["seats"]["leader"].endswith("one/var/lib/carico-plane")
-    version = plane.admin.get(f"{PATH}/{NAME}")["metadata"]["generation"]
+    version = plane.admin.get(reserve(plane))["metadata"]["generation"]
     assert second.end() == 0
-    assert plane.admin.get(f"{PATH}/{NAME}")["metadata"]["generation"] == version, "the second touched nothing"
+    assert plane.admin.get(reserve(plane))["metadata"]["generation"] == version, "the second touched nothing"
     third = service("three")
     assert first.end() == 0
     third.wrote()  # at once: the first gave the Lease back
     assert third.end() == 0
-    assert missing(plane, f"{PATH}/{NAME}")
+    assert missing(plane, reserve(plane))
 
 
 def test_without_metrics_seats_are_held_then_given_back(plane: Plane, service: Callable[..., Service]) -> None:
@@ -289,8 +306,8 @@ def test_without_metrics_seats_are_held_then_given_back(plane: Plane, service: C
     try:
         plane.admin.merge(role, {"rules": [rule for rule in rules if "nonResourceURLs" not in rule]})
         seen = wait_for(lambda: (now := one.shown()) and now["missed"] and now, "metrics are away")
-        assert seen["missed"] >= 3 or not missing(plane, f"{PATH}/{NAME}"), "held at first"
-        wait_for(lambda: missing(plane, f"{PATH}/{NAME}"), "given back at the third")
+        assert seen["missed"] >= 3 or not missing(plane, reserve(plane)), "held at first"
+        wait_for(lambda: missing(plane, reserve(plane)), "given back at the third")
         assert one.shown()["missed"] >= 3
     finally:
         plane.admin.merge(role, {"rules": rules})
@@ -304,11 +321,12 @@ def test_recommend_writes_nothing(plane: Plane, service: Callable[..., Service])
         lambda: (now := one.shown()) and now["diagnosis"] and isinstance(now["diagnosis"]["recommendation"], dict),
         "recommended",
     )
-    assert outside(plane) == before and missing(plane, f"{PATH}/{NAME}")
+    assert outside(plane) == before and missing(plane, reserve(plane))
     assert one.end() == 0
 
 
 def test_diagnosis_of_a_real_api_server(plane: Plane, service: Callable[..., Service], tmp_path: Path) -> None:
+    (plane.folder / "audit.log").touch()  # the API server makes it with the first request that it writes down
     command = [sys.executable, "-m", "carico_agent", "plane", "--interval", "2", "--plot", str(tmp_path / "f.png")]
     access = [
         "--kubeconfig",
@@ -321,7 +339,7 @@ def test_diagnosis_of_a_real_api_server(plane: Plane, service: Callable[..., Ser
     assert result.returncode == 0, result.stderr
     seen = json.loads(result.stdout)
     (api,) = seen["components"]
-    assert api["arrivals_per_s"] > 5 and api["cores"] > 0 and api["seats"] == 603
+    assert api["arrivals_per_s"] > 5 and api["cores"] > 0 and api["seats"] == sum(outside(plane).values())
     assert any(one["what"] == "LIST namespaces" for one in seen["verbs"])
     assert (tmp_path / "f.png").read_bytes().startswith(b"\x89PNG")
     refused = subprocess.run(

@@ -39,6 +39,21 @@ def test_an_intent_survives_and_keeps_the_first_original(journal):
     assert fold(journal.path).entries == {}
 
 
+def test_an_intent_and_an_end_are_on_the_disk_when_the_call_returns(journal, monkeypatch):
+    """What is not synced may be forgotten by a power failure: that ours was applied can be found out again."""
+    synced, k = [], knob("/cg/a", 1)
+    monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    own = journal.path.stat().st_ino
+    for call, times in (
+        (lambda: journal.intent(k, "max", "4096", "p", "why"), 1),
+        (lambda: journal.applied(k, "4096"), 0),
+        (lambda: journal.closed(k, "restored"), 1),
+    ):
+        synced.clear()
+        call()
+        assert synced == [own] * times
+
+
 def test_a_failed_first_write_leaves_nothing_open(journal):
     k = knob("/cg/a", 1)
     journal.intent(k, "max", "4096", "p", "why")

@@ -21,6 +21,7 @@ from carico_agent.plugin_host import writer as writers
 from carico_agent.plugin_host.restore import restore_all
 from carico_agent.plugin_host.write_rate import WriteLimits
 from carico_agent.plugin_host.writer import CgroupWriter
+from tests.faults.tally import Progress
 
 from .plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, make_cgroup, no_sync, value_of
 
@@ -42,7 +43,9 @@ GROUPS = ("pod", "pod/box", "other")
 groups = st.sampled_from(GROUPS)
 keys = st.sampled_from(sorted(OURS))
 faults = st.sampled_from([errno.ENOSPC, errno.EIO, errno.EBUSY])
-many = {"max_examples": int(os.environ.get("CARICO_LIVES", "1000")), "stateful_step_count": 20}
+LIVES = int(os.environ.get("CARICO_LIVES", "1000"))
+PROGRESS = Progress("lives of a writer", LIVES)
+many = {"max_examples": LIVES, "stateful_step_count": 20}
 
 
 class Agent(RuleBasedStateMachine):
@@ -218,6 +221,7 @@ class Agent(RuleBasedStateMachine):
             self.journal.close()
             self._check()
         shutil.rmtree(self.folder)
+        PROGRESS.one()
 
 
 @pytest.fixture

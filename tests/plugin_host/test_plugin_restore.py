@@ -52,9 +52,14 @@ def test_only_known_files_are_written(tmp_path: Path, key: str, monkeypatch: pyt
     assert target.read_text() == "8192"
 
 
-def test_an_absolute_key_does_not_leave_the_folder(tmp_path: Path) -> None:
-    with pytest.raises(Untrusted):
-        CgroupFiles().write(*folder_of(tmp_path / "group"), "/etc/passwd", "x")
+def test_an_absolute_key_does_not_leave_the_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroupfs, "is_cgroup2", lambda device: True)
+    victim = tmp_path / "victim"
+    victim.write_text("before")
+    for key in (str(victim), "../victim"):
+        with pytest.raises(Untrusted, match="no name of a file"):
+            CgroupFiles().write(*folder_of(tmp_path / "group"), key, "x")
+    assert victim.read_text() == "before"
 
 
 def test_another_file_system_is_refused(tmp_path: Path) -> None:
@@ -81,17 +86,18 @@ def test_a_mounted_cgroup2_is_recognised() -> None:
 def test_links_are_not_followed(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cgroupfs, "is_cgroup2", lambda device: True)
     cgroup, inode = folder_of(tmp_path / "real/group")
-    victim = tmp_path / "victim"
+    victim = tmp_path / ("real/group/memory.high" if how == "folder" else "victim")
     victim.write_text("8192")
-    (tmp_path / "real/group/memory.high").symlink_to(victim)
-    if how == "folder":
+    if how == "folder":  # nothing but the way there is a link
         (tmp_path / "link").symlink_to(tmp_path / "real")
         cgroup = str(tmp_path / "link/group")
+    else:
+        (tmp_path / "real/group/memory.high").symlink_to(victim)
     journal = Journal(tmp_path / "journal")
     journal.intent(Knob(journal.boot, cgroup, inode, "memory.high"), "max", "8192", "p", "r")
     journal.close()
     (done,) = restore(tmp_path / "journal")
-    assert done.how in ("gone", "failed")
+    assert done.how == {"folder": "gone", "file": "failed"}[how]
     assert victim.read_text() == "8192"
 
 

@@ -86,14 +86,17 @@ def test_odd_series_never_give_a_forecast_that_is_not_finite() -> None:
         rng.integers(0, 2, 120).astype(float),
         1e12 + rng.normal(0, 1e-3, 120),
     ]
+    fitted = 0
     for x in series:
         before = x.copy()
         try:
             found = fit(x)
         except CannotFit:
             continue
+        fitted += 1
         assert np.isfinite(found.forecast(5)).all() and np.isfinite(found.deviation(5)).all()
         assert np.array_equal(before, x)
+    assert fitted >= 2, "some of them can be fitted"
 
 
 def test_short_series_are_fitted_with_a_shorter_first_model() -> None:

@@ -2,6 +2,7 @@
 
 import os
 import threading
+import time
 from functools import partial
 
 import pytest
@@ -126,8 +127,9 @@ def test_threads_of_this_process_and_their_end(tmp_path):
     stop.set()
     thread.join()
     (group / "tasks").write_text("")
+    deadline_s = time.monotonic() + 60
     while os.path.exists(f"/proc/self/task/{thread.native_id}"):
-        pass
+        assert time.monotonic() < deadline_s
     delay.look(1.0)
     assert not delay._known
     delay.close()

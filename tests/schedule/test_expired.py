@@ -31,7 +31,7 @@ class Server(SmallServer):
         return await super().post(path, body)
 
 
-async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
+async def silent_node(server: Server, age_s: float, leads: bool = True) -> ExpiredNodes:
     """Node a offers 8, one Pod there holds 2, and its agent's last heartbeat is so old."""
     client: Any = server
     cluster = Cluster(client, RESOURCE)
@@ -44,7 +44,7 @@ async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
         watch._lost_s = None
     await PlacementLeases(client, "carico").offer("a", Offer(8, 8), 150.0, [], "agent")
     server.leases["a"]["spec"]["renewTime"] = rfc3339(time.time() - age_s, "microseconds")
-    return ExpiredNodes(client, cluster, RESOURCE, "carico")
+    return ExpiredNodes(client, cluster, RESOURCE, "carico", lambda: leads)
 
 
 async def rounds(expired: ExpiredNodes, count: int = 3) -> None:
@@ -88,7 +88,13 @@ async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> No
     assert server.nodes == {}
 
 
-async def test_one_replica_does_it() -> None:
+async def test_only_the_leader_does_it() -> None:
+    server = Server()
+    await rounds(await silent_node(server, 200.0, leads=False))
+    assert server.nodes == {}
+
+
+async def test_one_of_two_leads() -> None:
     server = Server()
     client: Any = server
     first, second = (LeaderLease(client, "carico", "carico-extender", name) for name in ("1", "2"))

@@ -118,7 +118,7 @@ def first_minutes():
     try:
         check("the second answers", answers())
         code, result = sh(f"{CARICO} status")
-        check("`carico status` prints a number", code == 0 and "room for" in result, result.splitlines()[:1])
+        check("`carico status` prints a number", code == 0 and "Pod-Capacity" in result, result.splitlines()[:1])
         code, result = sh(f"{CARICO} doctor")
         check("`carico doctor` is content", code == 0, result)
     finally:
@@ -164,7 +164,7 @@ def rights():
     check("the socket is the group's", result.strip() == "carico:carico 660", result)
     sh("useradd -m -G carico friend; useradd -m other")
     code, result = sh(f"su friend -c '{CARICO} status'")
-    check("the group may ask", code == 0 and "room for" in result, result.splitlines()[:1])
+    check("the group may ask", code == 0 and "Pod-Capacity" in result, result.splitlines()[:1])
     check("others may not", sh(f"su other -c '{CARICO} status'")[0] == 1)
     Path("/tmp/reload.py").write_text(
         "from carico_agent.client import AgentClient; AgentClient().request('POST', '/v1/reload')"
@@ -292,7 +292,10 @@ def tuning():
     seen = until(lambda: "containerd 1" in ask().get("runtime", ""), 120)
     check("containerd is watched", seen, ask().get("runtime"))
     CONFIG.write_text(TUNING + "[containerd]\nenabled = false\n")  # the Pod below is the tree's, not containerd's
-    sh(f"systemctl restart {UNIT}")
+    code, result = sh(f"{CARICO} install --systemd --tuning")
+    seen = sh(f"nsenter -t {pid()} -m -- ls /run/containerd /run/dbus")[1].split()
+    hidden = code == 0 and answers() and "containerd.sock" not in seen and "system_bus_socket" not in seen
+    check("with --tuning alone it does not see the sockets that are as much as root", hidden, seen)
     quiet = pod("sleep", "9999")
     check("a plugin writes to a cgroup", until(lambda: high() == str(HIGH)), high())
     before = pid()
@@ -314,13 +317,15 @@ def home_and_away():
     check("it runs from below a home folder", code == 0 and answers(), result)
     seen = sh(f"nsenter -t {pid()} -m -- ls /root")[1].split()
     check("which it otherwise does not see", seen == ["carico"], seen)
+    sh("systemctl start carico-aggregator.service")
+    state = Path("/var/lib/carico-aggregator")
+    learned = until(lambda: state.is_symlink() and state.resolve().is_dir(), 60)
+    check("an aggregator keeps its state as a user that systemd makes up", learned, state.resolve())
     code, result = sh("/root/carico/bin/carico uninstall --purge")
     left = sh("find /etc /run /var/lib /usr/lib/systemd -name 'carico*'")[1].split()
-    check(
-        "uninstall leaves nothing",
-        code == 0 and not left and sh(f"systemctl is-active {UNIT}")[0] != 0,
-        f"{left} {result}",
-    )
+    running = [unit for unit in (UNIT, "carico-aggregator.service") if sh(f"systemctl is-active {unit}")[0] == 0]
+    check("uninstall leaves nothing", code == 0 and not left and not running, f"{left} {running} {result}")
+    check("nor the user", sh("getent passwd carico")[0] == 2, sh("getent passwd carico; getent group carico")[1])
     sh("rm -r /root/carico")
 
 

@@ -9,7 +9,13 @@ from carico_agent.supervise import pulse as module
 from carico_agent.supervise.pulse import Pulse
 
 
-async def test_a_beat_ends_a_sleep_that_is_nearly_over_and_no_other() -> None:
+@pytest.fixture
+def beats_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A sleep ends by a beat, or not within any test."""
+    monkeypatch.setattr(module, "LATE_S", 3600.0)
+
+
+async def test_a_beat_ends_a_sleep_that_is_nearly_over_and_no_other(beats_only: None) -> None:
     pulse = Pulse()
     short, long = asyncio.create_task(pulse.sleep(0.1)), asyncio.create_task(pulse.sleep(3600.0))
     await asyncio.sleep(0)
@@ -30,7 +36,7 @@ async def test_without_a_beat_a_sleep_ends_all_the_same(monkeypatch: pytest.Monk
     assert time.monotonic() - began_s >= 0.07
 
 
-async def test_all_who_sleep_wake_with_one_beat() -> None:
+async def test_all_who_sleep_wake_with_one_beat(beats_only: None) -> None:
     pulse = Pulse()
     sleepers = [asyncio.create_task(pulse.sleep(0.2)) for _ in range(3)]
     await asyncio.sleep(0)

@@ -53,13 +53,14 @@ async def test_who_gives_up_waiting_leaves_the_call_running() -> None:
     with pytest.raises(WorkersBusy):
         await workers.run(int)
     release.set()
-    done.wait()
-    while True:  # the thread is free a moment after the call has ended
-        try:
-            assert await workers.run(int) == 0
-            break
-        except WorkersBusy:
-            await asyncio.sleep(0)
+    assert done.wait(60)
+    async with asyncio.timeout(60):
+        while True:  # the thread is free a moment after the call has ended
+            try:
+                assert await workers.run(int) == 0
+                break
+            except WorkersBusy:
+                await asyncio.sleep(0)
 
 
 def test_a_hanging_call_does_not_keep_the_process() -> None:

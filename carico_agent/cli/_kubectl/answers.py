@@ -30,8 +30,7 @@ async def show_nodes(
         table = pods_table(seen.pods, kinds, {view.name: view.allocatable for view in views}, given.label_columns)
     else:
         table = nodes_table(views, seen.pods, given.label_columns)
-    table = _chosen(table, given, thresholds)
-    _print(table, given.output)
+    _print(_chosen(table, given, thresholds), given.output)
     return 0
 
 
@@ -84,7 +83,12 @@ def _chosen(table: Table, given: argparse.Namespace, thresholds: Iterable[Thresh
 
 
 def _print(table: Table, output: str) -> None:
-    print(dump(as_object(table), output) if output in ("json", "yaml") else as_text(table, output == "wide"))
+    if output in ("json", "yaml"):
+        print(dump(as_object(table), output))
+    elif table.rows:
+        print(as_text(table, output == "wide"))
+    else:
+        _note([f"no {table.name} found"])
 
 
 def _note(notes: Iterable[str]) -> None:

@@ -35,7 +35,8 @@ def parser() -> argparse.ArgumentParser:
         prog="kubectl carico", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     top.add_argument("--version", action="version", version=f"carico {__version__}")
-    top.add_argument("action", nargs="?", choices=("nodes", "fit", "why"), default="nodes", help="default: nodes")
+    actions = ("nodes", "pods", "fit", "why")
+    top.add_argument("action", nargs="?", choices=actions, default="nodes", help="default: nodes; pods is --pods")
     top.add_argument("subject", nargs="?", metavar="KIND|POD", help="what fits, or why it waits")
     _add_access(top)
     _add_table(top)
@@ -59,7 +60,7 @@ def _add_access(top: argparse.ArgumentParser) -> None:
 def _add_table(top: argparse.ArgumentParser) -> None:
     top.add_argument("--pods", action="store_true", help="Pods and their containers instead of nodes")
     top.add_argument("-l", "--selector", default="", metavar="LABELS", help="only nodes with these labels")
-    top.add_argument("-L", "--label-columns", action="append", default=[], metavar="LABEL", help="a column per label")
+    top.add_argument("-L", "--label-columns", action="append", default=[], metavar="LABEL,…", help="a column per label")
     top.add_argument("--sort", default="", metavar="COLUMN", help="by this column; COLUMN%% by per cent")
     top.add_argument("--reverse", action="store_true", help="the other way round")
     top.add_argument("--above", action="append", default=[], metavar="COLUMN=N", help="only rows above, as in cpu=80%%")
@@ -69,7 +70,7 @@ def _add_table(top: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """`kubectl-carico`, which kubectl runs as `kubectl carico`; returns the exit code."""
-    given = parser().parse_intermixed_args(argv)  # options may stand before `why`
+    given = _usual(parser().parse_intermixed_args(argv))  # options may stand before `why`
     try:
         problem = _problem(given)
         if problem:
@@ -83,6 +84,16 @@ def main(argv: list[str] | None = None) -> int:
         return 0
 
 
+def _usual(given: argparse.Namespace) -> argparse.Namespace:
+    """What users of kubectl are used to write: `pods`, `why pod/NAME`, `-L a,b`."""
+    if given.action == "pods":
+        given.action, given.pods = "nodes", True
+    if given.action == "why" and given.subject:
+        given.subject = given.subject.removeprefix("pods/").removeprefix("pod/")
+    given.label_columns = [label for text in given.label_columns for label in text.split(",") if label]
+    return given
+
+
 def _problem(given: argparse.Namespace) -> str:
     """What is wrong with the command line."""
     if given.action == "fit" and bool(given.subject) == bool(given.filename):
@@ -90,9 +101,9 @@ def _problem(given: argparse.Namespace) -> str:
     if given.action == "why" and not given.subject:
         return "why: give the name of a Pod"
     if given.action == "nodes" and given.subject:
-        return f"{given.subject!r}: nodes takes no name; use -l for labels"
+        return f"{given.subject!r}: {'pods' if given.pods else 'nodes'} takes no name; use -l for labels of nodes"
     if given.action == "why" and not is_name(given.subject):
-        return f"{given.subject!r} is no name of a Pod"
+        return f"{given.subject!r} is no name of a Pod; give its namespace with -n"
     if given.namespace and not is_name(given.namespace):
         return f"{given.namespace!r} is no namespace"
     return "--count must be at least 1" if given.count < 1 else ""
@@ -107,7 +118,10 @@ def _run(given: argparse.Namespace) -> int:
     except ValueError as error:
         complain(str(error))
         return 2
-    except (KubeError, OSError) as error:
+    except OSError as error:
+        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        return 1
+    except KubeError as error:
         complain(str(error))
         return 1
 

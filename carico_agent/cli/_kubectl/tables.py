@@ -53,9 +53,17 @@ class Table:
         if ALIASES.get(text) in keys:
             return ALIASES[text]
         close = difflib.get_close_matches(text, keys, n=1)
-        raise ValueError(
-            f"no column {text!r}{f', did you mean {close[0]}?' if close else ''} There are {', '.join(keys)}"
-        )
+        hint = f", did you mean {close[0]}?" if close else "."
+        raise ValueError(f"no column {text!r}{hint} There are {', '.join(keys)}")
+
+
+def _title(column: Column) -> str:
+    """As kubectl shows a label: without its domain.
+
+    >>> _title(Column("topology.kubernetes.io/zone", label=True)), _title(Column("cpu-use"))
+    ('ZONE', 'CPU-USE')
+    """
+    return (column.key.rpartition("/")[2] if column.label else column.key).upper()
 
 
 def label_columns(labels: Iterable[str]) -> tuple[Column, ...]:
@@ -121,7 +129,7 @@ def limited(table: Table, thresholds: Iterable[Threshold]) -> tuple[TableRow, ..
 
 def as_text(table: Table, wide: bool) -> str:
     columns = [column for column in table.columns if wide or not column.wide]
-    lines = [[column.key.upper() for column in columns]]
+    lines = [[_title(column) for column in columns]]
     for row in (*([table.total] if table.total else []), *table.rows):
         lines += [[one.cell(column.key).text() for column in columns] for one in (row, *row.below)]
     return aligned(lines)

@@ -32,9 +32,13 @@ class StatusFilePublisher:
         return self._context.settings().socket.status_file
 
     async def run(self) -> None:
-        async for _ in self._context.board.sequences():
-            if self._path:
-                await self._write(Path(self._path), self._context.board.encoded() + b"\n")
+        board = self._context.board
+        while True:
+            if self._path and board.sequence:
+                await self._write(Path(self._path), board.encoded() + b"\n")
+            seen = board.sequence
+            while seen == board.sequence:
+                await board.changed(urgent=bool(self._path))
 
     async def _write(self, path: Path, encoded: bytes) -> None:
         try:
