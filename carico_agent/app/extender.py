@@ -8,6 +8,7 @@ import ssl
 import time
 from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
+from contextlib import suppress
 from math import ceil
 from typing import Any
 
@@ -15,6 +16,7 @@ from aiohttp import web
 
 from carico_agent.app.cluster_page import open_cluster_page
 from carico_agent.app.kubernetes import access_of
+from carico_agent.app.leader_label import label_of
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 from carico_agent.net import metrics
@@ -49,6 +51,8 @@ WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
 which may be hundreds."""
 WHY_PER_S, WHY_BURST = 5.0, 20
 """Answers to "why" for all who ask: each looks at all nodes, some milliseconds for 5,000."""
+RELEASE_S = 2.0
+"""For giving up the leadership on the way out [s]."""
 BODY_S = 5.0
 """A body must be here within this [s]."""
 
@@ -96,13 +100,15 @@ class ExtenderServer:
         policy = policies.load(own.policy, own.policies)
         self._settings, self._page, self._listen = own, settings.cluster_page, split_listen(own.listen)
         self._admission_listen = split_listen(own.admission_listen) if own.admission_listen else None
-        # a claim and a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
+        # a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
-        config = logic.ExtenderConfig(kube.lease_namespace, kube.resource, own.claim_s)
+        config = logic.ExtenderConfig(
+            kube.lease_namespace, kube.resource, claim_s=own.claim_s, most_nodes=own.most_nodes
+        )
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
-        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace)
+        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_admit)
         self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
@@ -126,6 +132,13 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
+        if (admissions := self.extender.admissions) is not None:
+            self.supervisor.start("leader", admissions.leader.run)
+            self.supervisor.start("acknowledgements", admissions.run)
+            if (label := label_of(self.client, lambda: admissions.leader.leads)) is not None:
+                self.supervisor.start("label", label.run)
+        if self.extender.asks is not None:
+            self.supervisor.start("questions", self.extender.asks.run)
         if self._lowers:
             self.supervisor.start("silent nodes", self.expired.run)
         if self._train_jobs is not None:
@@ -139,7 +152,14 @@ class ExtenderServer:
             if page is not None:
                 await page.stop()
             await self.supervisor.stop()
+            if admissions is not None:
+                with suppress(KubeError, TimeoutError):  # then the next leader waits until our Lease has expired
+                    async with asyncio.timeout(RELEASE_S):
+                        await admissions.leader.release()
             await self.client.close()
+
+    def _may_admit(self) -> bool:
+        return self.extender.admissions is not None and self.extender.admissions.why_not() is None
 
     async def _freeze(self) -> None:
         """The whole cluster lives long: once it is known, the garbage collector need not walk through it again."""
@@ -235,10 +255,11 @@ class ExtenderServer:
                 "Bindings by others that were refused.",
                 self.extender.refused_admissions,
             ),
+            gauge("carico_extender_leads", "1 while this extender admits Pods for all.", float(self._may_admit())),
             counter(
-                "carico_extender_conflicts_total",
-                "Claims that failed because somebody else had written to the placement Lease first.",
-                self.extender.conflicts,
+                "carico_extender_acknowledged_total",
+                "Lower numbers of agents that this extender has acknowledged.",
+                0 if self.extender.admissions is None else self.extender.admissions.acknowledged,
             ),
             counter(
                 "carico_extender_lowered_total",

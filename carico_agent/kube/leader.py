@@ -1,11 +1,14 @@
 """Which of several replicas works: the holder of one Lease (coordination.k8s.io), as with other controllers.
 
 A Lease that was not renewed for its duration may be taken. Its age is measured with our own clock, from when we first
-saw that renewal: clocks of other machines are not compared.
+saw that renewal: clocks of other machines are not compared. `leaseTransitions` counts the terms: it grows whenever
+somebody takes the Lease, also if that is the last holder again after it came too late to renew it.
 """
 
 import asyncio
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 
 from carico_agent.kube.client import KubeClient, Object
@@ -13,15 +16,61 @@ from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.net.times import rfc3339
 
 
+@dataclass(frozen=True, slots=True)
+class LeaderRecord:
+    """A leader's Lease as it was read."""
+
+    version: str = ""
+    """Its resourceVersion. Empty: there is no such Lease."""
+    holder: str = ""
+    """Empty: it was released."""
+    term: int = 0
+    duration_s: int = 0
+    annotations: tuple[tuple[str, str], ...] = ()
+
+    def annotation(self, name: str) -> str:
+        return dict(self.annotations).get(name, "")
+
+
+def leader_record(lease: Object) -> LeaderRecord:
+    """Read one Lease object. Malformed fields count as none.
+
+    >>> spec = {"holderIdentity": "x", "leaseTransitions": 2, "leaseDurationSeconds": 8}
+    >>> leader_record({"metadata": {"resourceVersion": "7"}, "spec": spec})
+    LeaderRecord(version='7', holder='x', term=2, duration_s=8, annotations=())
+    """
+    meta, spec = lease["metadata"], lease.get("spec") or {}
+    term, duration_s = (value if isinstance(value, int) else 0 for value in map(spec.get, _NUMBERS))
+    notes = tuple((name, str(text)) for name, text in (meta.get("annotations") or {}).items())
+    return LeaderRecord(str(meta["resourceVersion"]), str(spec.get("holderIdentity") or ""), term, duration_s, notes)
+
+
+_NUMBERS = ("leaseTransitions", "leaseDurationSeconds")
+
+
 class LeaderLease:
     """Ask `hold` now and then, or let `run` do it and look at `leads`; `release` on the way out."""
 
-    def __init__(self, client: KubeClient, namespace: str, name: str, identity: str, duration_s: float = 30.0) -> None:
+    def __init__(
+        self,
+        client: KubeClient,
+        namespace: str,
+        name: str,
+        identity: str,
+        duration_s: float = 30.0,
+        annotations: Callable[[], Object] = dict,
+    ) -> None:
+        """`annotations` are written with every renewal and with the release."""
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._annotations = annotations
         self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
         self._renewed_s = -inf
         self.holder = ""
+        self.term = 0
+        """Of our leadership."""
+        self.before: tuple[LeaderRecord, float] = (LeaderRecord(), -inf)
+        """The Lease as it was when we took it, and since when we had seen it so [s]."""
 
     @property
     def leads(self) -> bool:
@@ -41,50 +90,54 @@ class LeaderLease:
         """Take or renew it, if it may be had; True: we are the one. Raises KubeError. `now_s` is monotonic."""
         if self.holder == self.identity and now_s - self._renewed_s < self._duration_s / 6:
             return True
-        try:
-            lease = await self._client.get(f"{self._path}/{self._name}")
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-            return await self._write(None, now_s)
-        spec, version = lease.get("spec") or {}, str(lease["metadata"]["resourceVersion"])
-        self.holder = str(spec.get("holderIdentity") or "")
-        if self._seen[0] != version:
-            self._seen = version, now_s
-        expired = now_s - self._seen[1] > float(spec.get("leaseDurationSeconds") or self._duration_s)
+        found = await self.read()
+        self.holder = found.holder
+        if self._seen[0] != found.version:
+            self._seen = found.version, now_s
+        expired = now_s - self._seen[1] > (found.duration_s or self._duration_s)
         if self.holder not in ("", self.identity) and not expired:
             self._renewed_s = -inf
             return False
-        return await self._write(version, now_s)
+        in_time = self.holder == self.identity and now_s < self._renewed_s + self._duration_s
+        return await self._write(found, found.term if in_time else found.term + 1, now_s)
+
+    async def read(self) -> LeaderRecord:
+        """The Lease; an empty record if there is none."""
+        try:
+            return leader_record(await self._client.get(f"{self._path}/{self._name}"))
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return LeaderRecord()
 
     async def release(self) -> None:
         """Nobody holds it any more, if we did."""
         if self.holder != self.identity:
             return
+        found = await self.read()
         try:
-            lease = await self._client.get(f"{self._path}/{self._name}")
-            if (lease.get("spec") or {}).get("holderIdentity") == self.identity:
-                spec: Object = {"holderIdentity": "", "leaseDurationSeconds": 1}
-                await self._patch(spec, lease["metadata"]["resourceVersion"])
+            if found.holder == self.identity:
+                await self._patch({"holderIdentity": "", "leaseDurationSeconds": 1}, found.version)
         except Refused as refused:
             if refused.status not in (404, 409):
                 raise
         self.holder, self._renewed_s = "", -inf
 
-    async def _write(self, version: str | None, now_s: float) -> bool:
+    async def _write(self, found: LeaderRecord, term: int, now_s: float) -> bool:
         now = rfc3339(digits="microseconds")
         spec: Object = {
             "holderIdentity": self.identity,
             "leaseDurationSeconds": round(self._duration_s),
             "renewTime": now,
+            "leaseTransitions": term,
         }
-        if self.holder != self.identity:
+        if term != found.term:
             spec["acquireTime"] = now
         try:
-            if version is not None:
-                await self._patch(spec, version)
+            if found.version:
+                await self._patch(spec, found.version)
             else:
-                meta: Object = {"name": self._name}
+                meta: Object = {"name": self._name, "annotations": self._annotations()}
                 body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
                 await self._client.post(self._path, body)
         except Refused as refused:
@@ -92,9 +145,13 @@ class LeaderLease:
                 raise
             self._renewed_s = -inf
             return False
-        self.holder, self._renewed_s = self.identity, now_s
+        if term != found.term:
+            self.before = found, self._seen[1]
+        self.holder, self.term, self._renewed_s = self.identity, term, now_s
         return True
 
     async def _patch(self, spec: Object, version: str) -> None:
-        body = {"metadata": {"resourceVersion": version}, "spec": spec}
-        await self._client.patch(f"{self._path}/{self._name}", body)
+        meta: Object = {"resourceVersion": version}
+        if notes := self._annotations():
+            meta["annotations"] = notes
+        await self._client.patch(f"{self._path}/{self._name}", {"metadata": meta, "spec": spec})

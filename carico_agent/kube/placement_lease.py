@@ -1,10 +1,17 @@
-"""The placement Lease of a node: its agent writes what the node offers, and whoever binds Pods claims places in it.
+"""The placement Lease of a node: its agent writes what the node offers, and the leading extender who is on the way.
 
-Kubernetes has no "bind if the node still offers 8 places". The Lease makes that condition possible by optimistic
-concurrency. A claim carries the resourceVersion that was read. If another claim or another offer was written first, the
-API server refuses it (409); the Lease is read again, and there may be no room any more. An agent that lowers its offer
-learns from the same response which Pods are being bound, and does not publish less than they need. So every claim
-either precedes a lower offer, and is counted in it, or follows it, and is limited by it.
+Kubernetes has no "bind if the node still offers 8 places". Numbers fall seldom and Pods are bound often, so the writing
+is done when a number falls, and none when a Pod is bound. Of all extenders one leads, by a Lease of its own
+(LEADER_LEASE). It admits Pods against the newest offer that it has seen, counts them in its memory, and writes nothing.
+An agent that lowers its number first writes the lower offer here, with a token, and waits: the leader acknowledges the
+token and names the Pods that it has admitted lately and that may still come. Only then the agent publishes the lower
+number, and not below who is here or on the way.
+
+Why nobody is bound beyond the number: every admission was decided on some offer that the leader had seen. If a lower
+one had been written by then, it was not acknowledged yet, hence not published, and the acknowledgement, written later,
+names the Pod. An acknowledgement counts only if the leader's Lease, read after it, still has that leader's term: the
+next leader reads all offers after it has taken its Lease, and admits nobody until nothing that the last one admitted
+can be under way any more. Where no leader is alive nobody admits: the agent waits as long as a new leader would.
 
 For that the Lease may never offer more than the node publishes: it is lowered before the Node object and raised after
 it. An offer expires: a Lease that nobody renews must not close its node for ever.
@@ -12,13 +19,11 @@ it. An offer expires: a Lease that nobody renews must not close its node for eve
 Its spec is a Lease's usual one: `holderIdentity` is the agent, `renewTime` its heartbeat, `leaseDurationSeconds` how
 long consumers may believe the number on the Node object after it.
 
-A claim counts for some seconds after it was first read, longer than any watch lags, and is keyed by UID, so a Pod that
-is claimed *and* seen bound counts once. Clocks of different machines are compared only for the expiry of an offer,
-which is minutes.
+What is assumed: a binding is made, and seen by every watch, within `admission_s` of its admission, or never; clocks run
+equally fast. They are compared only for the expiry of an offer, which is minutes. A Pod is known by its UID, so one
+that is on the way *and* seen bound counts once.
 
-Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases. Why
-not leader election among extenders: the second one answers nothing, a takeover costs seconds, and agents lower their
-numbers whoever leads.
+Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases.
 """
 
 import json
@@ -28,10 +33,24 @@ from typing import Any, NamedTuple
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
+from carico_agent.kube.leader import LeaderRecord, leader_record
 from carico_agent.kube.pods import is_name
 from carico_agent.net.times import parse_rfc3339, rfc3339
 
-CLAIMS, OFFER = "carico.dev/claims", "carico.dev/offer"
+OFFER, ADMITTED = "carico.dev/offer", "carico.dev/admitted"
+
+LEADER_LEASE = "carico-extender"
+"""The Lease of the leading extender, in the same namespace. Agents read it, and extenders see it in their watch of the
+placement Leases: what was written before it has then been seen."""
+
+ASKS_LEASE = "carico-extender-asks"
+"""The Lease in which extenders that do not lead ask the one that does."""
+
+EXTENDERS_LEASES = (LEADER_LEASE, ASKS_LEASE)
+"""Those in the namespace of the placement Leases that belong to no node."""
+
+TIMES = "carico.dev/times"
+"""Annotation of the leader's Lease: for how long its admissions count, and how long ago the last one was."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,15 +92,27 @@ class Offer:
 NO_OFFER = Offer()
 
 
-class Claim(NamedTuple):
-    """One Pod that is about to be bound."""
+class Admission(NamedTuple):
+    """One Pod that was admitted to a node and may not be seen there yet."""
 
     made_s: float
-    """By the claimer's clock; only to distinguish a renewed claim from the old one."""
+    """By the leader's clock; only to distinguish a later admission of the same Pod."""
     holds: int = 0
     """What it asks of the extended resource."""
     pod: str = ""
-    """"namespace/name"; empty: an extender wrote it that does not say."""
+    """"namespace/name"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledgement:
+    """A leader has seen an offer."""
+
+    token: str = ""
+    """The offer's."""
+    leader: str = ""
+    term: int = 0
+    admitted: dict[str, Admission] = field(default_factory=dict)
+    """Pods by UID that may still come, whatever that offer is."""
 
 
 @dataclass(slots=True)
@@ -93,8 +124,9 @@ class LeaseRecord:
     offered: Offer = NO_OFFER
     until_s: float = inf
     """When that offer expires (wall clock, seconds since 1970)."""
-    claims: dict[str, Claim] = field(default_factory=dict)
-    """Claims by Pod UID."""
+    token: str = ""
+    """The agent waits until the leader has seen this. Empty: it does not wait."""
+    acknowledged: Acknowledgement = Acknowledgement()
     holder: str = ""
     """The agent that writes it."""
     renewed_s: float = -inf
@@ -107,22 +139,59 @@ class LeaseRecord:
         return self.offered if now_s < self.until_s else NO_OFFER
 
 
-class ClaimExpiry:
-    """Which claims of a Lease still count: each for `valid_s` after it was first read, by our own clock.
+class AdmissionExpiry:
+    """Which admissions still count: each for `valid_s` after it was first read, by our own clock.
 
-    >>> expiry, claim = ClaimExpiry(15.0), Claim(99.5)
-    >>> [len(expiry.valid({"u": claim}, now_s)) for now_s in (0, 14, 15)], len(expiry.valid({"u": Claim(115.0)}, 16))
+    >>> expiry, one = AdmissionExpiry(15.0), Admission(99.5)
+    >>> [len(expiry.valid({"u": one}, now_s)) for now_s in (0, 14, 15)], len(expiry.valid({"u": Admission(115.0)}, 16))
     ([1, 1, 0], 1)
     """
 
     def __init__(self, valid_s: float) -> None:
-        self._valid_s = valid_s
-        self._first_read_s: dict[tuple[str, Claim], float] = {}
+        self.valid_s = valid_s
+        self._first_read_s: dict[tuple[str, Admission], float] = {}
 
-    def valid(self, claims: dict[str, Claim], now_s: float) -> dict[str, Claim]:
-        """Those of `claims`, all that the Lease has now, that count at `now_s` (monotonic)."""
-        self._first_read_s = {one: self._first_read_s.get(one, now_s) for one in claims.items()}
-        return {uid: claim for (uid, claim), read_s in self._first_read_s.items() if now_s - read_s < self._valid_s}
+    def valid(self, admitted: dict[str, Admission], now_s: float) -> dict[str, Admission]:
+        """Those of `admitted`, all that the Lease names now, that count at `now_s` (monotonic)."""
+        self._first_read_s = {one: self._first_read_s.get(one, now_s) for one in admitted.items()}
+        return {uid: one for (uid, one), read_s in self._first_read_s.items() if now_s - read_s < self.valid_s}
+
+
+@dataclass(frozen=True, slots=True)
+class AdmissionTimes:
+    """What a leader says of its admissions, beside its Lease."""
+
+    admission_s: float = 15.0
+    """After this long a Pod that was admitted is seen bound by everybody, or never comes [s]."""
+    idle_s: float = 0.0
+    """Since its last admission, when the Lease was released [s]."""
+
+    def encode(self) -> str:
+        return json.dumps({"admission_s": self.admission_s, "idle_s": round(self.idle_s, 1)}, separators=(",", ":"))
+
+
+def settled_s(leader: LeaderRecord) -> float:
+    """When a leader's Lease has not changed for this long, nothing that was admitted under it can be under way [s].
+
+    >>> settled_s(LeaderRecord()), settled_s(LeaderRecord("7", "x", 1, 8))
+    (0.0, 23.0)
+    >>> settled_s(LeaderRecord("7", "", 1, 1, ((TIMES, AdmissionTimes(15.0, 10.0).encode()),)))
+    5.0
+    """
+    if not leader.version:
+        return 0.0
+    times = admission_times(leader)
+    return leader.duration_s + times.admission_s if leader.holder else max(0.0, times.admission_s - times.idle_s)
+
+
+def admission_times(leader: LeaderRecord) -> AdmissionTimes:
+    """Malformed ones count as the usual ones."""
+    try:
+        times: Object = json.loads(leader.annotation(TIMES) or "{}")
+        read = AdmissionTimes(float(times["admission_s"]), float(times["idle_s"]))
+    except MALFORMED:
+        return AdmissionTimes()
+    return read if 0 < read.admission_s < 3600 and read.idle_s >= 0 else AdmissionTimes()
 
 
 class PlacementLeases:
@@ -141,10 +210,23 @@ class PlacementLeases:
                 raise
             return LeaseRecord()
 
-    async def offer(self, node: str, offer: Offer, ttl_s: float, owner: list[Object], holder: str = "") -> LeaseRecord:
+    async def leader(self) -> LeaderRecord:
+        """The leading extender's Lease; an empty record if there is none."""
+        try:
+            return leader_record(await self._client.get(f"{self._path}/{LEADER_LEASE}"))
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return LeaderRecord()
+
+    async def offer(
+        self, node: str, offer: Offer, ttl_s: float, owner: list[Object], holder: str = "", token: str = ""
+    ) -> LeaseRecord:
         """Write what the node offers from now on, and that its agent, `holder`, is alive, whoever else is writing. The
         Lease is deleted with its `owner`."""
-        offered = {"places": offer.places, "resource": offer.resource, "time": rfc3339(), "ttl_s": ttl_s}
+        offered: Object = {"places": offer.places, "resource": offer.resource, "time": rfc3339(), "ttl_s": ttl_s}
+        if token:
+            offered["token"] = token
         meta: Object = {"annotations": {OFFER: json.dumps(offered, separators=(",", ":"))}}
         if owner:
             meta["ownerReferences"] = owner
@@ -160,23 +242,19 @@ class PlacementLeases:
                 raise
         return lease_record(await self._client.post(self._path, self._lease(node, meta, spec)))
 
-    async def claim(self, node: str, known: LeaseRecord, claims: dict[str, Claim]) -> LeaseRecord | None:
-        """Write these claims; None when somebody else has written since `known` was read: read and decide again."""
-        meta: Object = {"annotations": {CLAIMS: json.dumps(claims, separators=(",", ":"))}}
-        if known.version:
-            meta["resourceVersion"] = known.version
+    async def acknowledge(self, node: str, seen: Acknowledgement) -> None:
+        """The leader has seen the offer with this token. A Lease that is gone needs no acknowledgement."""
+        body = {"token": seen.token, "leader": seen.leader, "term": seen.term, "pods": seen.admitted}
+        notes = {ADMITTED: json.dumps(body, separators=(",", ":"))}
         try:
-            if not known.version:
-                return lease_record(await self._client.post(self._path, self._lease(node, meta)))
-            return lease_record(await self._client.patch(f"{self._path}/{node}", {"metadata": meta}))
+            await self._client.patch(f"{self._path}/{node}", {"metadata": {"annotations": notes}})
         except Refused as refused:
-            if refused.status == 409 or (refused.status == 404 and known.version):
-                return None
-            raise
+            if refused.status != 404:
+                raise
 
-    async def node_of(self, uid: str, claim: Claim) -> str:
-        """Where the Pod of a claim is bound, as far as the API server's cache knows; empty: nowhere, or not known."""
-        namespace, _, name = claim.pod.partition("/")
+    async def node_of(self, uid: str, admission: Admission) -> str:
+        """Where that Pod is bound, as far as the API server's cache knows; empty: nowhere, or not known."""
+        namespace, _, name = admission.pod.partition("/")
         if not is_name(namespace) or not is_name(name):
             return ""
         found = await self._client.get(
@@ -202,17 +280,21 @@ class PlacementLeases:
 def lease_record(lease: Object) -> LeaseRecord:
     """Read one Lease object. Malformed annotations count as none.
 
-    >>> offer = '{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150}'
-    >>> read = lease_record({"metadata": {"resourceVersion": "7", "annotations": {
-    ...     "carico.dev/offer": offer, "carico.dev/claims": '{"u":[99.5,1]}'}}})
-    >>> read.offer(1704067200), read.offer(1704067351), read.claims
-    (Offer(places=8, resource=None), Offer(places=None, resource=None), {'u': Claim(made_s=99.5, holds=1, pod='')})
+    >>> offer = '{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150,"token":"t"}'
+    >>> seen = '{"token":"t","leader":"x","term":2,"pods":{"u":[99.5,1,"d/p"]}}'
+    >>> notes = {"carico.dev/offer": offer, "carico.dev/admitted": seen}
+    >>> read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
+    >>> read.offer(1704067200), read.offer(1704067351), read.token
+    (Offer(places=8, resource=None), Offer(places=None, resource=None), 't')
+    >>> read.acknowledged
+    Acknowledgement(token='t', leader='x', term=2, admitted={'u': Admission(made_s=99.5, holds=1, pod='d/p')})
     """
     meta = lease["metadata"]
     annotations = meta.get("annotations") or {}
-    (offered, until_s), (holder, renewed_s, ttl_s) = _offer(annotations.get(OFFER)), _heartbeat(lease.get("spec") or {})
-    claims = _claims(annotations.get(CLAIMS))
-    return LeaseRecord(meta["resourceVersion"], offered, until_s, claims, holder, renewed_s, ttl_s)
+    offered, until_s, token = _offer(annotations.get(OFFER))
+    holder, renewed_s, ttl_s = _heartbeat(lease.get("spec") or {})
+    acknowledged = _acknowledgement(annotations.get(ADMITTED))
+    return LeaseRecord(meta["resourceVersion"], offered, until_s, token, acknowledged, holder, renewed_s, ttl_s)
 
 
 def _heartbeat(spec: Object) -> tuple[str, float, float]:
@@ -237,26 +319,34 @@ MALFORMED = (ValueError, KeyError, AttributeError, TypeError, OverflowError, Rec
 """What reading a malformed annotation raises: everybody with the right to write Leases may write anything there."""
 
 
-def _offer(text: Any) -> tuple[Offer, float]:
+def _offer(text: Any) -> tuple[Offer, float, str]:
     try:
         offered: Object = json.loads(text or "{}")
         until_s = parse_rfc3339(offered["time"]) + float(offered["ttl_s"])
-        return Offer(_count(offered["places"]), _count(offered["resource"])), until_s
+        offer = Offer(_count(offered["places"]), _count(offered["resource"]))
+        return offer, until_s, str(offered.get("token") or "")
     except MALFORMED:
-        return NO_OFFER, inf
+        return NO_OFFER, inf, ""
 
 
-def _claims(text: Any) -> dict[str, Claim]:
+def _acknowledgement(text: Any) -> Acknowledgement:
+    if not text:
+        return _NONE
     try:
-        claimed: Object = json.loads(text or "{}")
-        claims = {uid: _claim(*claim) for uid, claim in claimed.items()}
+        body: Object = json.loads(text)
+        admitted = {str(uid): _admission(*one) for uid, one in body["pods"].items()}
+        seen = Acknowledgement(str(body["token"]), str(body["leader"]), int(body["term"]), admitted)
     except MALFORMED:
-        return {}
-    return {uid: claim for uid, claim in claims.items() if isfinite(claim.made_s) and claim.holds >= 0}
+        return _NONE
+    sound = all(isfinite(one.made_s) and one.holds >= 0 for one in admitted.values())
+    return seen if sound else _NONE
 
 
-def _claim(made_s: Any, holds: Any, pod: Any = "") -> Claim:
-    return Claim(float(made_s), int(holds), str(pod))
+_NONE = Acknowledgement()
+
+
+def _admission(made_s: Any, holds: Any, pod: Any = "") -> Admission:
+    return Admission(float(made_s), int(holds), str(pod))
 
 
 def _count(number: Any) -> int | None:

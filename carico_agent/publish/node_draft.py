@@ -28,7 +28,7 @@ class NodeConfig:
     resource: str = RESOURCE
     """Name of the extended resource; empty: annotations only."""
     lease_namespace: str = ""
-    """Namespace of the placement Leases, where extenders claim places; empty: none."""
+    """Namespace of the placement Leases, one per node; empty: none."""
     throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
 
     @property

@@ -93,8 +93,9 @@ def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
 async def open_node_publisher(context: PublisherContext) -> NodePublisher:
     """Raises BadAccess when the settings cannot work."""
     settings = context.settings().kubernetes
-    # two watches, and while the number falls a write of the Node and one of its Lease every second for some seconds
-    client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(per_s=1.0, burst=10))
+    # two watches, and while the number falls a write of the Node, one of its Lease and two looks at whether that was
+    # acknowledged every second for some seconds
+    client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(per_s=2.0, burst=20))
     identity = await context.disk.run(agent_identity, context.settings().state_path / "agent-id")
     config = node_config(settings, context.node)
     return NodePublisher(client, context.board, config, context.counted, identity=identity)

@@ -4,9 +4,9 @@ One PATCH of nodes/status carries annotations and the extended resource (the API
 does for the kubelet), so that the agent needs no right to change a node's spec. What is written is a Draft
 (node_draft.py); the WriteThrottle (throttle.py), node_reasons.py and WriteRetries decide when.
 
-A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that have claimed a
-place by then will come, and the published number does not fall below them. The Lease carries our heartbeats, too, but
-only while the Node object has what we would write: a number that could not be corrected must expire.
+A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that were admitted by
+then will come, and the published number does not fall below them. The Lease carries our heartbeats, too, but only while
+the Node object has what we would write: a number that could not be corrected must expire.
 """
 
 import asyncio
@@ -31,6 +31,9 @@ from carico_agent.publish.write_retries import RETRY_DELAYS, WriteRetries
 
 PODS_WITHIN_S = 3.0
 """How long the first write waits for the Pods of this node [s]."""
+
+WAITS_S = 5.0
+"""A lower number that waits for an extender for longer is reported [s]."""
 
 OTHER_AGENT_S = 30.0
 """How often we look whether the other agent of this node's name is still there [s]."""
@@ -57,6 +60,7 @@ class NodeWriter:
         self.retries = WriteRetries(health)
         self._published: LastWrite | None = None
         self._wrote_s = -inf
+        self._waits_since_s = inf
         self._incarnation = 0
         self.writes = 0
 
@@ -139,6 +143,8 @@ class NodeWriter:
             return None
         if last is not None and last.in_flight:
             return f"{last.in_flight} Pods were on their way"
+        if self._lease.waits:
+            return "the Lease offers less than the Node"
         if why := self.retries.reason or overwritten(draft, last, self._mirror.node, self._drafts.held, resource):
             return why
         return changed(draft, last, since_s, resource) if self._throttle.may_write(now_s) else None
@@ -154,10 +160,13 @@ class NodeWriter:
         """One try; a failure is remembered and tried again later."""
         started_s = self._clock()
         try:
-            await self._put(draft)
+            if not await self._put(draft):
+                self._waits(started_s)
+                return
         except KubeError as error:
             self.retries.failed(self._clock(), error)
             return
+        self._waits(None)
         self.retries.succeeded()
         self.writes += 1
         self._throttle.wrote(started_s, draft.summary)
@@ -170,14 +179,28 @@ class NodeWriter:
         except KubeError as error:
             self.retries.failed(self._clock(), error)
 
-    async def _put(self, draft: Draft) -> None:
-        """The Node object, and its placement Lease: a lower offer is written there first, a higher one after."""
+    def _waits(self, now_s: float | None) -> None:
+        """A lower number waits for the leading extender; None: no longer."""
+        if now_s is None:
+            self._waits_since_s = inf
+            self._health.good("extender")
+            return
+        self._waits_since_s = min(self._waits_since_s, now_s)
+        if now_s - self._waits_since_s > WAITS_S:
+            self._health.bad("extender", NotAcknowledged(self._lease.waits))
+
+    async def _put(self, draft: Draft) -> bool:
+        """The Node object, and its placement Lease: a lower offer is written there first, a higher one after. False:
+        the lower one must not be published yet."""
         pods, owner = self._mirror.pods, self._owner()
-        awaited = self._published is not None and self._published.in_flight > 0
-        in_flight, holds = await self._lease.lower(draft.offer, owner, pods, awaited)
+        published = None if self._published is None else self._published.offer
+        admitted = await self._lease.lower(draft.offer, owner, pods, published)
+        if admitted is None:
+            return False
+        in_flight, holds = admitted
         offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
-        if self._published is not None:  # whoever claimed was limited by what we offered: claims beyond are made up
-            offer = offer.at_most(self._published.offer).raised(0, self._mirror.held())
+        if published is not None:  # whoever was admitted was limited by what we offered: what is beyond is made up
+            offer = offer.at_most(published).raised(0, self._mirror.held())
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
         body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.kinds)
@@ -185,6 +208,7 @@ class NodeWriter:
         annotation = body["metadata"]["annotations"][STATUS]
         self._published = LastWrite(offer, draft.offer, annotation, in_flight, draft.kinds)
         await self._lease.raise_(draft.offer, owner)
+        return True
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
         """The agent stops: nobody will correct the number, so what is not held is taken back, and the Lease names no
@@ -194,7 +218,8 @@ class NodeWriter:
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
                 if published is not None and published.offer.resource is not None and self._mirror.pods_synced.is_set():
-                    await self._put(self._drafts.withdrawal())
+                    while not await self._put(self._drafts.withdrawal()):
+                        pass  # each try waits for the extender
                 await self._lease.written_without_us(self._owner())
 
     def _owner(self) -> list[Object]:
@@ -209,4 +234,14 @@ class OtherAgent(KubeError):
         super().__init__(
             f'another agent ({other}) publishes for node "{node}"; stop one of them, or give this one the right name '
             "with --node or NODE_NAME"
+        )
+
+
+class NotAcknowledged(KubeError):
+    """A lower number waits for the leading extender."""
+
+    def __init__(self, leader: str) -> None:
+        super().__init__(
+            f"the lower number waits: extender {leader} has not acknowledged it. It is published when that extender "
+            "answers, or when its Lease has expired"
         )

@@ -3,7 +3,9 @@
 Every write of it is a heartbeat. It is written when the offer changes, and once in `heartbeat_s` while nothing does.
 """
 
+import asyncio
 import logging
+import secrets
 import time
 from collections.abc import Callable, Container, Iterable
 from contextlib import suppress
@@ -11,20 +13,30 @@ from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.placement_lease import Claim, ClaimExpiry, Offer, PlacementLeases
+from carico_agent.kube.leader import LeaderRecord
+from carico_agent.kube.placement_lease import (
+    Admission,
+    AdmissionExpiry,
+    AdmissionTimes,
+    Offer,
+    PlacementLeases,
+    admission_times,
+    settled_s,
+)
 from carico_agent.supervise.backoff import Backoff
 
 log = logging.getLogger(__name__)
-
-CLAIM_VALID_S = 15.0
-"""How long a claim keeps the published number up after we first read it [s]. A binding takes 4 s at most."""
 
 RETRY_DELAYS = Backoff(first_s=5.0, factor=4.0, most_s=600.0)
 """Without the namespace of the Leases, or the right to write ours, we try again after this long. Soon at first: an API
 server that has just started refuses everybody for a second or two."""
 
+LOOK_AFTER_S = (0.05, 0.15, 0.4)
+"""When we look for an acknowledgement after each write or try [s]. It takes two requests of the leader's; the next try
+is made with the next status, a second later."""
+
 MOST_REMEMBERED = 1000
-"""Pods seen bound here since the last write; their claims no longer keep the number up."""
+"""Pods seen bound here since the last write; their admissions no longer keep the number up."""
 
 MOST_ASKED = 8
 """Pods on their way of which we ask where they are, per write."""
@@ -47,13 +59,21 @@ class OwnLease:
         self._leases, self._node, self._ttl_s, self._clock = leases, node, ttl_s, clock
         self._identity = identity
         self._offered: Offer | None = None  # None: what the Lease offers is not known
-        self._expiry = ClaimExpiry(CLAIM_VALID_S)
+        self._token = ""  # of a lower offer that the leader has not acknowledged yet
+        self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
+        self._leader, self._leader_since_s = LeaderRecord(), -inf  # as read last, and since when it has been so
+        self._expiry = AdmissionExpiry(AdmissionTimes().admission_s)
+        self._admitted: dict[str, Admission] = {}  # by the last acknowledgement
         self._seen_bound: dict[str, None] = {}
-        self._unpublished: dict[str, Claim] = {}  # claims at the last lowering, until that is published
         self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
         self._written_s = -inf
         self._named = False  # whether the Lease, as we wrote it, names us its holder
         self.writes = 0
+
+    @property
+    def waits(self) -> str:
+        """The leader that has not acknowledged a lower offer yet; empty: we wait for nobody."""
+        return self._leader.holder if self._token else ""
 
     @property
     def written(self) -> bool:
@@ -91,50 +111,85 @@ class OwnLease:
             await self.renew(owner)
 
     def pods_bound(self, uids: Iterable[str]) -> None:
-        """These Pods are bound to this node by the watch: their claims are settled."""
+        """These Pods are bound to this node by the watch: they are no longer on the way."""
         if self._leases is not None:
             self._seen_bound.update(dict.fromkeys(uids))
             while len(self._seen_bound) > MOST_REMEMBERED:
                 del self._seen_bound[next(iter(self._seen_bound))]
 
     async def lower(
-        self, offer: Offer, owner: list[Object], here: Container[str], awaited: bool = False
-    ) -> tuple[int, int]:
-        """Before `offer` is published: from now on nobody can claim more than it. Returns how many claimed Pods are
-        being bound and are not `here` yet, and what they hold. Nothing is offered while the Lease's content is unknown.
+        self, offer: Offer, owner: list[Object], here: Container[str], published: Offer | None
+    ) -> tuple[int, int] | None:
+        """Before `offer` is published over what is `published` (None: not known): from now on nobody is admitted beyond
+        it. Returns how many Pods were admitted before and are not `here` yet, and what they hold; None: that is not
+        known yet, so it must not be published. Nothing is offered while the Lease's content is unknown.
 
-        An offer that is nowhere lower than the last one needs no write here: whoever has claimed was limited by that
-        one. Except when some were `awaited`: whether they are still on their way only the Lease says. A lower offer
-        that could not be published then is tried again with the claims of that time: to write the Lease again would
-        be a heartbeat for a number that is not corrected.
+        A lower offer whose Node could not be written then is not written here again: that would be a heartbeat for a
+        number that is not corrected.
         """
-        if self._offered is not None and self._offered.least(offer) == self._offered and not awaited:
-            if not (claims := self._unpublished):
-                return 0, 0
+        if published is not None and published.least(offer) == published:
+            self._token = ""  # whoever was admitted was limited by what is published
         else:
-            claims = await self._write(NOTHING if self._offered is None else self._offered.least(offer), owner)
-            self._unpublished = claims
-        valid = self._expiry.valid(claims, self._clock())
-        in_flight = {uid: claim for uid, claim in valid.items() if uid not in self._seen_bound and uid not in here}
-        self._seen_bound = {uid: None for uid in self._seen_bound if uid in claims}
-        in_flight = await self._without_bound_elsewhere(in_flight)
-        return len(in_flight), sum(claim.holds for claim in in_flight.values())
+            lower = NOTHING if self._offered is None else self._offered.least(offer)
+            if lower != self._offered or self._disbelieved:
+                self._token, self._disbelieved = secrets.token_hex(8), False
+                await self._write(lower, owner)
+            if self._token and not await self._acknowledged():
+                return None
+        valid = self._expiry.valid(self._admitted, self._clock())
+        on_the_way = {uid: one for uid, one in valid.items() if uid not in self._seen_bound and uid not in here}
+        on_the_way = await self._without_bound_elsewhere(on_the_way)
+        return len(on_the_way), sum(one.holds for one in on_the_way.values())
 
-    async def _without_bound_elsewhere(self, claims: dict[str, Claim]) -> dict[str, Claim]:
-        """A Pod that runs on another node does not come here, whatever was claimed for it. Seldom asked: only when a
-        number falls while somebody is on the way."""
-        assert self._leases is not None or not claims
-        kept = dict(claims)
-        for uid, claim in list(claims.items())[:MOST_ASKED]:
+    async def _acknowledged(self) -> bool:
+        """Whether the lower offer may be published: a leader has seen it, or nobody admits Pods any more."""
+        assert self._leases is not None
+        if not self._leader.holder and await self._nobody_admits():
+            return True
+        for wait_s in LOOK_AFTER_S:
+            await asyncio.sleep(wait_s)
+            seen = (await self._leases.read(self._node)).acknowledged
+            if seen.token != self._token:
+                continue
+            if await self._nobody_admits():
+                return True
+            if (self._leader.holder, self._leader.term) == (seen.leader, seen.term):  # read after: it still leads
+                self._take(seen.admitted)
+                return True
+            self._disbelieved = True
+            return False
+        return await self._nobody_admits()
+
+    async def _nobody_admits(self) -> bool:
+        """Read the leader's Lease; True if it has not changed for so long that nothing is under way."""
+        assert self._leases is not None
+        found, now_s = await self._leases.leader(), self._clock()
+        if found.version != self._leader.version or self._leader_since_s == -inf:
+            self._leader, self._leader_since_s = found, now_s
+        if now_s - self._leader_since_s < settled_s(found):
+            return False
+        self._take({})
+        return True
+
+    def _take(self, admitted: dict[str, Admission]) -> None:
+        self._admitted, self._token = admitted, ""
+        self._expiry.valid_s = admission_times(self._leader).admission_s
+        self._seen_bound = {uid: None for uid in self._seen_bound if uid in admitted}
+
+    async def _without_bound_elsewhere(self, on_the_way: dict[str, Admission]) -> dict[str, Admission]:
+        """A Pod that runs on another node does not come here. Seldom asked: only when a number falls while somebody is
+        on the way."""
+        assert self._leases is not None or not on_the_way
+        kept = dict(on_the_way)
+        for uid, one in list(on_the_way.items())[:MOST_ASKED]:
             with suppress(KubeError):  # not known: it may come
-                if self._leases is not None and await self._leases.node_of(uid, claim) not in ("", self._node):
+                if self._leases is not None and await self._leases.node_of(uid, one) not in ("", self._node):
                     del kept[uid]
         return kept
 
     async def raise_(self, offer: Offer, owner: list[Object]) -> None:
-        """After `offer` has been published: all of it may be claimed."""
-        self._unpublished = {}
-        if self._offered is not None and self._offered != offer:
+        """After `offer` has been published: all of it may be taken."""
+        if self._offered != offer:
             await self._write(offer, owner)
 
     async def renew(self, owner: list[Object]) -> None:
@@ -142,22 +197,23 @@ class OwnLease:
         if self._offered is not None:
             await self._write(self._offered, owner)
 
-    async def _write(self, offer: Offer, owner: list[Object]) -> dict[str, Claim]:
-        """Write the offer, and read the claims. A write whose response is lost leaves the content unknown."""
+    async def _write(self, offer: Offer, owner: list[Object]) -> None:
+        """Write the offer. A write whose response is lost leaves the content unknown."""
         if self._leases is None or self._clock() < self._retry_at_s:
-            return {}
+            self._token = ""
+            return
         self._offered = None
         try:
-            record = await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity)
+            await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity, self._token)
         except Refused as refused:
             if refused.status not in (403, 404):
                 raise
+            self._token = ""
             self._refused(refused)
-            return {}
+            return
         self._offered, self._refusals, self._written_s = offer, 0, self._clock()
         self._named = bool(self._identity)
         self.writes += 1
-        return record.claims
 
     def _refused(self, why: KubeError) -> None:
         self._refusals += 1

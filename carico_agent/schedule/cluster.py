@@ -6,7 +6,7 @@ again instead.
 """
 
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -45,6 +45,8 @@ class Cluster:
         self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
         self._leases: dict[str, LeaseRecord] = {}
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
+        self.on_lease: Callable[[bool, Heartbeat], None] = lambda gone, heartbeat: None
+        """Called after every change of a Lease that the watch shows, in the API server's order."""
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
     async def run(self) -> None:
@@ -105,7 +107,8 @@ class Cluster:
         names = {one.node for one in heartbeats}
         for name in [name for name in self._heartbeats if name not in names]:
             self.heartbeat_changed(True, Heartbeat(name))
-        for one in heartbeats:
+        # The leader's own Lease last: what it shows has then been seen of all others.
+        for one in sorted(heartbeats, key=lambda one: one.lease is not None):
             self.heartbeat_changed(False, one)
 
     def heartbeat_changed(self, gone: bool, heartbeat: Heartbeat) -> None:
@@ -119,11 +122,10 @@ class Cluster:
         if (state := self.nodes.get(name)) is not None:
             self._date(state)
             self.table.put(state)
+        self.on_lease(gone, heartbeat)
 
-    def lease(self, node: str) -> LeaseRecord | None:
-        """The node's placement Lease as the watch shows it, an empty record if there is none; None: nobody watches."""
-        if self.watches.leases is None or not self.watches.leases.synced.is_set():
-            return None
+    def lease(self, node: str) -> LeaseRecord:
+        """The node's placement Lease as the watch shows it; an empty record if there is none, or nobody watches."""
         return self._leases.get(node) or LeaseRecord()
 
     def _date(self, state: NodeState) -> None:
@@ -200,7 +202,8 @@ class Cluster:
         return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
 
     def knows(self, uid: str, node: str) -> bool:
-        """Whether a claim of this Pod on `node` adds nothing: a watch has shown where it is, or it is assumed there."""
+        """Whether an admission of this Pod to `node` adds nothing to what is counted there: a watch has shown where it
+        is, or it is assumed there."""
         place = self.ledger.place(uid)
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
 

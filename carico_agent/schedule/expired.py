@@ -1,8 +1,8 @@
 """The extended resource of nodes whose agent is silent, lowered to what their Pods hold.
 
-An extended resource has no TTL: kube-scheduler believes the last number of a killed agent for ever. So one of the
-extenders, by Lease, takes back what nobody holds once an agent's heartbeats have expired, and says so in an event on
-the Node. The agent writes its number again when it is back.
+An extended resource has no TTL: kube-scheduler believes the last number of a killed agent for ever. So the extender
+that leads, which knows who is on the way, takes back what nobody holds once an agent's heartbeats have expired, and
+says so in an event on the Node. The agent writes its number again when it is back.
 
 Careful, because a mistake closes a cluster: nothing is done while our own view may be wrong (a watch is closed or was a
 minute ago, our clock is off), the node's Lease is read again before, and a few nodes are done at a time.
@@ -12,11 +12,11 @@ import asyncio
 import logging
 import secrets
 import time
+from collections.abc import Callable
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.clock import MOST_SKEW_S
 from carico_agent.kube.errors import KubeError
-from carico_agent.kube.leader import LeaderLease
 from carico_agent.kube.placement_lease import PlacementLeases
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule.cluster import Cluster
@@ -28,15 +28,15 @@ CALM_S = 60.0
 """After an interruption agents get this long to renew their Leases [s]."""
 GRACE_S = 10.0
 NODES_PER_ROUND = 10
-LEASE = "carico-extender"
 
 
 class ExpiredNodes:
-    """`run` works while this replica holds the Lease."""
+    """`run` works while `leads` says so."""
 
-    def __init__(self, client: KubeClient, cluster: Cluster, resource: str, lease_namespace: str) -> None:
-        self._client, self._cluster, self._resource = client, cluster, resource
-        self._leader = LeaderLease(client, lease_namespace, LEASE, secrets.token_hex(8))
+    def __init__(
+        self, client: KubeClient, cluster: Cluster, resource: str, lease_namespace: str, leads: Callable[[], bool]
+    ) -> None:
+        self._client, self._cluster, self._resource, self._leads = client, cluster, resource, leads
         self._leases = PlacementLeases(client, lease_namespace)
         self._well_since_s = time.monotonic()
         self._reported: set[str] = set()
@@ -60,7 +60,7 @@ class ExpiredNodes:
             self._well_since_s = now_s
         silent = self.silent(now_s)
         self._reported.intersection_update(silent)
-        if now_s - self._well_since_s < CALM_S or not silent or not await self._leader.hold(now_s):
+        if now_s - self._well_since_s < CALM_S or not silent or not self._leads():
             return
         for name in silent[:NODES_PER_ROUND]:
             await self._lower(name)

@@ -5,9 +5,9 @@ Pods that are being bound: kube-scheduler asks for the next Pod before the last 
 decided: the extender binds itself, takes the place first, and refuses when there is none; the Pod is then scheduled
 again.
 
-Where several may bind, and numbers fall meanwhile, the node's placement Lease decides (kube/placement_lease.py): a
-claim is written into it before the binding is sent, and only if nobody else wrote since. Bindings by others,
-kube-scheduler itself among them, are claimed there too when the API server asks `admit` about them.
+Where several may bind, and numbers fall meanwhile, one extender leads and admits all Pods from its memory
+(kube/placement_lease.py); the others ask it. Bindings by others, kube-scheduler itself among them, are admitted in the
+same way when the API server asks `admit` about them.
 """
 
 import asyncio
@@ -15,24 +15,32 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from secrets import token_hex
+from socket import gethostname
 from typing import Any
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
-from carico_agent.kube.placement_lease import Claim, Offer, PlacementLeases
+from carico_agent.kube.leader import LeaderLease, LeaderRecord, leader_record
+from carico_agent.kube.placement_lease import ASKS_LEASE, LEADER_LEASE, PlacementLeases
 from carico_agent.kube.pods import has_requests, holds_of, is_name, kind_of, requests_of
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.kind_costs import less
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
-from carico_agent.schedule.placement.lease import LeaseClaims
+from carico_agent.schedule.placement.admissions import Admissions
+from carico_agent.schedule.placement.asks import Asks, Question
 from carico_agent.schedule.policy import Policy
+from carico_agent.schedule.published import Heartbeat
+from carico_agent.schedule.shortlist import best, has_preferences
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
 
 MOST_PODS = 10_000
 NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
 EXPIRE_EVERY_S = 0.1
+LEADER_S = 8.0
+"""A leader that does not renew its Lease for this long is replaced [s]."""
 
 
 class AlreadyBound(KubeError):
@@ -58,6 +66,8 @@ class ExtenderConfig:
     """A place that was taken but never seen bound is free after this."""
     bind_s: float = 4.0
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
+    most_nodes: int = 100
+    """Nodes that filter hands back at most, 0: all."""
     admissions_per_s: float = 100.0
     """Bindings by others to one node that are let in per second. kube-scheduler binds some 300 in the whole cluster."""
 
@@ -67,17 +77,35 @@ class Extender:
 
     def __init__(self, client: KubeClient, cluster: Cluster, policy: Policy[Any], config: ExtenderConfig) -> None:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
-        leases = PlacementLeases(client, config.lease_namespace) if config.lease_namespace else None
-        self._claims = None if leases is None else LeaseClaims(leases, config.claim_s, cluster.lease)
         self.refused_binds = 0
         self.refused_admissions = 0
-        self._admissions = RateLimiter(Limits(0, config.admissions_per_s))
+        self.admissions: Admissions | None = None
+        self.asks: Asks | None = None
+        if config.lease_namespace:
+            self._join(config.lease_namespace)
+        self._rate = RateLimiter(Limits(0, config.admissions_per_s))
         self._pods: OrderedDict[str, PendingPod] = OrderedDict()  # that were asked about: bind is given the UID only
 
-    @property
-    def conflicts(self) -> int:
-        """Claims that failed because somebody else had written to the Lease first."""
-        return 0 if self._claims is None else self._claims.conflicts
+    def _join(self, namespace: str) -> None:
+        """Be one of the extenders of this cluster: perhaps the leader."""
+        identity = f"{gethostname()}-{token_hex(4)}".lower()
+
+        def annotations() -> Object:
+            return {} if self.admissions is None else self.admissions.times()
+
+        leader = LeaderLease(self._client, namespace, LEADER_LEASE, identity, LEADER_S, annotations)
+        self.admissions = Admissions(PlacementLeases(self._client, namespace), leader, self._config.claim_s)
+        self.asks = Asks(self._client, namespace, identity, lambda: leader.leads, self._decide)
+        self._cluster.on_lease = self._lease_seen
+
+    def _lease_seen(self, gone: bool, found: Heartbeat) -> None:
+        assert self.admissions is not None and self.asks is not None
+        if found.node == LEADER_LEASE:
+            self.admissions.leader_seen(LeaderRecord() if found.lease is None else leader_record(found.lease))
+        elif found.node == ASKS_LEASE and found.lease is not None:
+            self.asks.seen(found.lease)
+        elif not gone:
+            self.admissions.lease_seen(found.node, found.record)
 
     # ---- filter and prioritize
 
@@ -96,7 +124,22 @@ class Extender:
             failed = {name: why for name, why in zip(names, verdicts, strict=True) if why is not None}
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
+        if nodes is not None and not has_preferences(arguments.get("Pod") or {}):
+            names, verdicts = self._shortlist(names, verdicts, pod)
         return filter_result(names, verdicts, plain=nodes is not None)
+
+    def _shortlist(
+        self, names: list[str], verdicts: list[str | None], pod: PendingPod
+    ) -> tuple[list[str], list[str | None]]:
+        """Without the nodes that have room, but less than `most_nodes` others."""
+        most = self._config.most_nodes
+        if not most or verdicts.count(None) <= most:
+            return names, verdicts
+        passed = [name for name, why in zip(names, verdicts, strict=True) if why is None]
+        scores = self._policy.scores(self._cluster.table.of(passed), pod, time.monotonic())
+        kept = best(passed, scores, most)
+        both = [(name, why) for name, why in zip(names, verdicts, strict=True) if why is not None or name in kept]
+        return [name for name, _ in both], [why for _, why in both]
 
     def prioritize(self, arguments: Object) -> bytes:
         """ExtenderArgs → HostPriorityList, as JSON."""
@@ -170,32 +213,29 @@ class Extender:
         return {"Error": f"carico extender: {node}: {why}" if why else ""}
 
     async def _bind(self, namespace: str, name: str, uid: str, node: str) -> str | None:
-        """Why not; None when it is done. Checking and taking the place are one step, before anything is waited for: the
-        next filter sees it taken. The claim then makes it one step for all who bind, and for the node."""
+        """Why not; None when it is done. Checking and taking the place are one step: the next filter sees it taken."""
         self._must_see()
         pod = await self._waiting(namespace, name, uid)
-        if why := self._check(pod, node, self._refuse_binding):
+        if why := await self._take(Question("bind", namespace, name, uid, node), pod):
             return why
-        self._hold(pod, node)
         try:
-            why = await self._claim(pod, node, self._refuse_binding)
-            if why is None:
-                await self._client.post(
-                    f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
-                    {
-                        "apiVersion": "v1",
-                        "kind": "Binding",
-                        "target": {"apiVersion": "v1", "kind": "Node", "name": node},
-                        "metadata": {"name": name, "namespace": namespace, "uid": uid},
-                    },
-                )
-                self._cluster.accepted(uid)
-                return None
-        except Refused:
-            self._withdraw(pod, node)
+            await self._client.post(
+                f"/api/v1/namespaces/{namespace}/pods/{name}/binding",
+                {
+                    "apiVersion": "v1",
+                    "kind": "Binding",
+                    "target": {"apiVersion": "v1", "kind": "Node", "name": node},
+                    "metadata": {"name": name, "namespace": namespace, "uid": uid},
+                },
+            )
+        except Refused as refused:
+            if refused.status < 500:  # otherwise nobody knows: the place is held until a watch shows it, or expires
+                self._cluster.release(uid)
+                if self.admissions is not None:
+                    self.admissions.remove(node, uid)
             raise
-        self._withdraw(pod, node)
-        return why
+        self._cluster.accepted(uid)
+        return None
 
     def _refuse_binding(self, state: NodeState, pod: PendingPod) -> str | None:
         return self._policy.refusal(state, pod, time.monotonic()) or self._refuse_holding(state, pod)
@@ -215,7 +255,6 @@ class Extender:
         return why
 
     async def _admit(self, namespace: str, name: str, uid: str, node: str) -> str | None:
-        """A claim keeps the node's number up, and anybody may ask: only Pods that wait get one, and not all at once."""
         try:
             pod = await self._waiting(namespace, name, uid)
         except AlreadyBound as bound:
@@ -223,12 +262,7 @@ class Extender:
         if not pod.holds:
             return None
         self._must_see()
-        if wait_s := self._admissions.request(Peer(node), time.monotonic()):
-            return f"too many Pods at once; try again in {wait_s:.1f} s"
-        why = await self._claim(pod, node, self._refuse_holding)
-        if why is None:
-            self._hold(pod, node)
-        return why
+        return await self._take(Question("admit", namespace, name, uid, node), pod)
 
     def _refuse_holding(self, state: NodeState, pod: PendingPod) -> str | None:
         if not pod.holds or state.resource is None or state.held + pod.holds <= state.resource:
@@ -236,6 +270,41 @@ class Extender:
         return f"no room: {state.resource} {self._config.resource}, {state.held} held"
 
     # ---- taking a place
+
+    async def _take(self, asked: Question, pod: PendingPod) -> str | None:
+        """Take a place for `pod`; returns why there is none. Raises KubeError while nobody may give one."""
+        if self.admissions is None or self.asks is None:
+            return self._take_here(asked, pod)
+        if self.admissions.another_leads:
+            why = await self.asks.ask(asked)
+            if why is None:
+                self._hold(pod, asked.node)
+            return why
+        if why := self.admissions.why_not():
+            raise KubeError(why)
+        return self._take_here(asked, pod)
+
+    def _take_here(self, asked: Question, pod: PendingPod) -> str | None:
+        """Checking and taking are one step, with nothing waited for in between. An admission keeps the node's number
+        up for a while, and anybody may ask the webhook for one: so not too many at once."""
+        node, binds = asked.node, asked.verb == "bind"
+        if not binds and (wait_s := self._rate.request(Peer(node), time.monotonic())):
+            return f"too many Pods at once; try again in {wait_s:.1f} s"
+        why = self._check(pod, node, self._refuse_binding if binds else self._refuse_holding)
+        if why is None and self.admissions is not None:
+            why = self.admissions.add(node, pod)
+        if why is None:
+            self._hold(pod, node)
+        return why
+
+    async def _decide(self, asked: Question) -> str | None:
+        """As the leader, for another extender."""
+        assert self.admissions is not None
+        self._must_see()
+        pod = await self._waiting(asked.namespace, asked.name, asked.uid)
+        if why := self.admissions.why_not():
+            raise KubeError(why)
+        return self._take_here(asked, pod)
 
     def _must_see(self) -> None:
         """Raises KubeError while nobody can know what others bound."""
@@ -273,51 +342,42 @@ class Extender:
             raise AlreadyBound(where)
         return self._remember(pod)
 
-    def _check(
-        self, pod: PendingPod, node: str, rule: Rule, offer: Offer | None = None, claims: dict[str, Claim] | None = None
-    ) -> str | None:
+    def _check(self, pod: PendingPod, node: str, rule: Rule) -> str | None:
         """Why `node`, as the watches and its Lease show it, cannot take the Pod. A place that the Pod itself holds
         there, from this or an earlier try, does not count."""
         state = self._cluster.nodes.get(node)
         if state is None:
             return NO_SUCH_NODE
-        state = self._cluster.without(pod.uid, state)
-        return rule(state if offer is None else self._leased(state, offer, claims or {}), pod)
+        return rule(self._leased(self._cluster.without(pod.uid, state), pod.uid), pod)
 
-    def _leased(self, state: NodeState, offer: Offer, claims: dict[str, Claim]) -> NodeState:
-        """The node with what its Lease offers, and with those who have claimed a place and are not known yet."""
-        new = [claim for uid, claim in claims.items() if not self._cluster.knows(uid, state.name)]
+    def _leased(self, state: NodeState, uid: str) -> NodeState:
+        """The node with what its Lease offers, which falls before the Node object does, and with those who were
+        admitted there lately and then elsewhere, this Pod aside: nobody knows where they will be."""
+        name = state.name
+        offer = self._cluster.lease(name).offer(time.time())
+        lately = {} if self.admissions is None else self.admissions.on_the_way(name)
+        new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]
+        if not new and (offer.places is None or offer.places >= state.slots):
+            return state if offer.resource in (None, state.resource) else replace(state, resource=offer.resource)
         behind = 0.0 if offer.places is None else max(0.0, state.slots - offer.places)
         return replace(
             _without_next(state, len(new) + behind),
             assigned=state.assigned + len(new),
-            held=state.held + sum(claim.holds for claim in new),
+            held=state.held + sum(one.holds for one in new),
             slots=state.slots if offer.places is None else min(state.slots, offer.places),
             resource=state.resource if offer.resource is None else offer.resource,
         )
 
-    async def _claim(self, pod: PendingPod, node: str, rule: Rule) -> str | None:
-        """Write into the node's Lease that `pod` comes, if the Lease has room; returns why not."""
-        if self._claims is None or node not in self._cluster.nodes:
-            return self._check(pod, node, rule)
-        return await self._claims.claim(node, pod, lambda offer, others: self._check(pod, node, rule, offer, others))
-
     def _hold(self, pod: PendingPod, node: str) -> None:
         self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
-
-    def _withdraw(self, pod: PendingPod, node: str) -> None:
-        """It will not be bound there after all."""
-        self._cluster.release(pod.uid)
-        if self._claims is not None:
-            self._claims.withdraw(node, pod)
 
     async def expire_loop(self) -> None:
         """For ever: what ends by time."""
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
             self._cluster.expire(time.monotonic())
-            if self._claims is not None:
-                self._claims.forget_others(self._cluster.nodes)
+            if self.admissions is not None:
+                self.admissions.forget_others(self._cluster.nodes)
 
 
 def _full_name(meta: Object) -> str:

@@ -12,7 +12,7 @@ from math import inf, isfinite, nan
 from carico_agent.kube.client import Object
 from carico_agent.kube.kinds import NodeKinds, decode
 from carico_agent.kube.names import KINDS, SLOTS, STATUS
-from carico_agent.kube.placement_lease import MALFORMED, LeaseRecord, lease_record
+from carico_agent.kube.placement_lease import EXTENDERS_LEASES, MALFORMED, LeaseRecord, lease_record
 from carico_agent.kube.pods import whole
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
@@ -94,13 +94,18 @@ class Heartbeat:
     ttl_s: float = 0.0
     record: LeaseRecord = field(default_factory=LeaseRecord)
     """All of it."""
+    lease: Object | None = None
+    """The object itself, if it is one of the extenders' own Leases."""
 
 
 def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
     """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
+    name = lease["metadata"]["name"]
+    if name in EXTENDERS_LEASES:
+        return Heartbeat(name, lease=lease)
     record = lease_record(lease)
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
-    return Heartbeat(lease["metadata"]["name"], age_s, record.ttl_s, record)
+    return Heartbeat(name, age_s, record.ttl_s, record)
 
 
 def _work(status: Object) -> tuple[int, float]:
@@ -111,7 +116,9 @@ def _work(status: Object) -> tuple[int, float]:
     """
     work = status.get("work")
     jobs, work_s = (work.get("jobs"), work.get("sum_s")) if isinstance(work, dict) else (0, 0.0)
-    if not (isinstance(jobs, int) and isinstance(work_s, int | float)) or jobs < 0 or not 0 <= work_s < inf:
+    if not (isinstance(jobs, int) and isinstance(work_s, int | float)):
+        return 0, 0.0
+    if not (0 <= jobs <= 1e6 and 0 <= work_s <= 1e15):  # an integer of JSON may have any number of digits
         return 0, 0.0
     return jobs, float(work_s)
 

@@ -25,9 +25,9 @@ class KubernetesSettings:
     are then tried again by kube-scheduler's own timer only (1 to 5 minutes): a change of the resource wakes them."""
 
     lease_namespace: str = "carico"
-    """Namespace of the placement Leases: in each a node offers places and extenders claim them, so that no Pod is bound
-    to a number that has just been lowered (deploy/base makes it). Agents and extenders must name the same one. Empty:
-    no Leases; then only one extender may run."""
+    """Namespace of the placement Leases: in each a node offers places, and the leading extender says who is on the way
+    before a lower number is published (deploy/base makes it). Agents and extenders must name the same one. Empty: no
+    Leases; then only one extender may run."""
 
     min_interval_s: Annotated[float, Range(1.0, 300.0)] = 5.0
     """Least time between two writes of the Node [s], except that a fall is written at once. In clusters of more than
@@ -69,7 +69,13 @@ class ExtenderSettings:
 
     claim_s: Annotated[float, Range(5.0, 300.0)] = 15.0
     """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes
-    (4 s at most) and the watch lags; an extender that has just started counts claims of ended Pods this long."""
+    (4 s at most) and the watch lags. When the leading extender was killed, the next one admits Pods after this long and
+    8 s more, so that none of them can be on its way."""
+
+    most_nodes: Annotated[int, Range(0, 100_000)] = 100
+    """Nodes that are handed back to kube-scheduler at most: those with the best scores. It scores each of them, too,
+    and by itself looks at a part of a large cluster only. Pods with preferences of their own (preferred affinity,
+    spread over a topology) get all nodes with room. 0: all nodes, always."""
 
     policy: str = "pod-capacity"
     """Which policy filters and scores nodes; `carico extender --policies` lists them with their settings. Each has its

@@ -3,7 +3,9 @@
 import threading
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.app.sampling import Live, LiveRows, SampleQueue, Sampling, Tick, UpdateClock
+from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
+from carico_agent.app.sampling import LiveRows, Sampling
+from carico_agent.app.sampling_thread import Live
 from carico_agent.app.state import encode
 from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.settings import Settings, override

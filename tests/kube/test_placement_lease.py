@@ -1,13 +1,16 @@
 """The placement Lease in thousands of orders of events: no binding ever exceeds what its node had published.
 
 An agent lowers and raises its number all the time, extenders bind (or a plain scheduler does, and the API server asks
-an extender), Pods end, watches lag, one extender is replaced by a fresh one. Who is next is drawn, so a seed is a scene
-that can be seen again. The controls show that the same scenes do go wrong without the placement Lease.
+an extender), Pods end, watches lag, answers get lost, extenders are cut off from the API server, and killed and
+replaced, the leader too. Who is next is drawn, so a seed is a scene that can be seen again; minutes pass at once
+(tests/virtual_time.py). The controls show that the same scenes do go wrong without the placement Lease.
 """
 
 import asyncio
 import json
+import os
 import random
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,8 +18,16 @@ import pytest
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.kube.leader import leader_record
 from carico_agent.kube.names import RESOURCE
-from carico_agent.kube.placement_lease import Claim, LeaseRecord, Offer, PlacementLeases, lease_record
+from carico_agent.kube.placement_lease import (
+    LEADER_LEASE,
+    Acknowledgement,
+    Admission,
+    Offer,
+    PlacementLeases,
+    lease_record,
+)
 from carico_agent.kube.pods import facts
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.node_draft import NodeConfig
@@ -29,9 +40,61 @@ from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.published import read_heartbeat, read_node
 from tests.kube.small_server import SmallServer
+from tests.virtual_time import run
 
-STEPS = 60
+SCENES = int(os.environ.get("CARICO_SCENES", "2"))
+"""Per block; `make fuzz` plays more."""
+SCENE_S = 240.0
+"""How long a scene lasts [s]: some leaders."""
 LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+
+
+class Line:
+    """One process's way to the API server: requests, and watches that show everything in order, later."""
+
+    def __init__(self, scene: "Scene") -> None:
+        self._scene = scene
+        self.open = asyncio.Event()
+        self.open.set()
+        self.tasks: list[asyncio.Task[None]] = []
+
+    def __getattr__(self, verb: str) -> Any:
+        request = getattr(self._scene.server, verb)
+
+        async def send(*arguments: Any) -> Object:
+            if not self.open.is_set():
+                await asyncio.sleep(1.0)
+                raise Unreachable("cut off")
+            answer: Object = await request(*arguments)
+            if not self.open.is_set():
+                raise Unreachable("cut off before the answer came")
+            return answer
+
+        return send
+
+    def watch(self, receive: Callable[[Object], None], leases: bool = False) -> None:
+        queue: asyncio.Queue[Object] = asyncio.Queue()
+        server = self._scene.server
+        (server.lease_watchers if leases else server.watchers).append(queue.put_nowait)
+
+        async def deliver() -> None:
+            while True:
+                things = [await queue.get()]
+                await asyncio.sleep(self._scene.drawn_s(0.05, 3.0))
+                await self.open.wait()
+                while not queue.empty():
+                    things.append(queue.get_nowait())
+                for thing in things:
+                    receive(thing)
+
+        self.start(deliver())
+
+    def start(self, work: Any) -> None:
+        self.tasks.append(asyncio.create_task(work))
+
+    def end(self) -> None:
+        for task in self.tasks:
+            task.cancel()
 
 
 class Scene:
@@ -42,44 +105,39 @@ class Scene:
         self.server = SmallServer(self.pause, self.random)
         self.server.lose = 0.02
         self.server.watchers.append(self.judge)
-        self.tasks: list[asyncio.Task[None]] = []
         self.here: set[str] = set()
         self.places = self.amount = 0
         self.over: list[str] = []
         self.shut: list[str] = []
         self.by_extenders = False
         self.exact = True
-        self.bindings = self.refused = 0
-        self.board = StatusBoard(ttl_s=3600.0)
+        self.bindings = self.refused = self.falls = 0
+        self.board = StatusBoard(ttl_s=1e9)
         client: Any = self.server
         config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(hold_s=0.0))
-        self.agent = NodePublisher(client, self.board, config)
+        self.agent = NodePublisher(client, self.board, config, clock=lambda: time.monotonic())
         self.agent.mirror.pods_synced.set()
         self.agent.mirror.change_node(False, NodeFacts("a"))
-        self.watch(lambda thing: self.agent_receives(thing))
-        self.extenders = [self.extender(), self.extender()]
+        self.agents_line = Line(self)
+        self.agents_line.watch(lambda thing: self.agent_receives(thing))
+        self.lines: list[Line] = []
+        self.extenders: list[Extender] = []
+        for _ in range(2):
+            self.add_extender()
+
+    def drawn_s(self, usual: float, seldom: float) -> float:
+        """Mostly short, now and then long."""
+        return self.random.uniform(0.0, seldom if self.random.random() < 0.02 else usual)
 
     async def pause(self) -> None:
-        for _ in range(self.random.choice((0, 1, 1, 2, 5, 20))):
-            await asyncio.sleep(0)
-
-    def watch(self, receive: Callable[[Object], None], leases: bool = False) -> None:
-        """Everything in order, later."""
-        queue: asyncio.Queue[Object] = asyncio.Queue()
-        (self.server.lease_watchers if leases else self.server.watchers).append(queue.put_nowait)
-
-        async def deliver() -> None:
-            while True:
-                thing = await queue.get()
-                await self.pause()
-                receive(thing)
-
-        self.tasks.append(asyncio.create_task(deliver()))
+        await asyncio.sleep(self.drawn_s(0.02, 1.0))
 
     def judge(self, thing: Object) -> None:
         """In the order of the server's own writes."""
         if "spec" not in thing:
-            self.places = int(json.loads(thing["metadata"]["annotations"]["carico.dev/status"])["places"])
+            places = int(json.loads(thing["metadata"]["annotations"]["carico.dev/status"])["places"])
+            self.falls += places < self.places
+            self.places = places
             self.amount = int(thing["status"]["allocatable"][RESOURCE])
             if self.exact and self.amount < len(self.here):
                 self.over.append(f"{len(self.here)} Pods are here and hold one each, {self.amount} are published")
@@ -98,19 +156,19 @@ class Scene:
             pod = facts(thing, RESOURCE)
             self.agent.mirror.change_pod(pod.finished, pod)
 
-    def extender(self) -> Extender:
-        """A fresh one: it knows what a list shows, and sees what changes. Every second one watches no Leases."""
-        client: Any = self.server
-        watches = self.random.random() < 0.5
-        cluster = Cluster(client, RESOURCE, "carico" if watches else "")
-        if cluster.watches.leases is not None:
-            cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
-            self.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
-            cluster.watches.leases.synced.set()
+    def add_extender(self, at: int | None = None) -> None:
+        """A fresh one: it knows what a list shows, and sees what changes."""
+        line: Any = Line(self)
+        cluster = Cluster(line, RESOURCE, "carico")
+        extender = Extender(line, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
+        cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
+        line.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
-        listed = [facts(pod, RESOURCE) for pod in self.server.pods.values()]
-        cluster.pods_listed([pod for pod in listed if pod.node and not pod.finished])
-        for watch in (cluster.watches.nodes, cluster.watches.pods):
+        cluster.pods_listed(
+            [pod for pod in (facts(pod, RESOURCE) for pod in self.server.pods.values()) if not pod.finished]
+        )
+        assert cluster.watches.leases is not None and extender.admissions is not None and extender.asks is not None
+        for watch in (cluster.watches.nodes, cluster.watches.pods, cluster.watches.leases):
             watch.synced.set()
             watch._lost_s = None
 
@@ -121,29 +179,38 @@ class Scene:
             else:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
-        self.watch(receive)
-        return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
+        line.watch(receive)
+        for work in (extender.admissions.leader, extender.admissions, extender.asks):
+            line.start(work.run())
+        line.start(extender.expire_loop())
+        if at is None:
+            self.lines.append(line)
+            self.extenders.append(extender)
+        else:
+            self.lines[at].end()
+            self.lines[at], self.extenders[at] = line, extender
 
     # ---- who does what
 
     async def change_the_number(self) -> None:
-        for _ in range(STEPS):
+        end_s = time.monotonic() + SCENE_S
+        while time.monotonic() < end_s:
             report(self, self.random.randrange(1, 12) + 0.5)
-            await publish(self)
-            for _ in range(self.random.randrange(6)):
-                await self.pause()
+            for _ in range(self.random.randrange(1, 3)):
+                await publish(self)
+                await asyncio.sleep(self.random.uniform(0.0, 2.0))
 
     async def bind_by_extender(self, number: int) -> None:
-        for n in range(STEPS):
+        for n in range(10_000):
             self.pod(uid := f"{number}-{n}")
             extender = self.random.choice(self.extenders)
             result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
             self.refused += bool(result["Error"])
-            await self.pause()
+            await asyncio.sleep(self.random.uniform(0.0, 1.0))
 
     async def bind_as_a_plain_scheduler(self, number: int) -> None:
         """It believes its watch, and counts its own Pods at once, as kube-scheduler does."""
-        for n in range(STEPS):
+        for n in range(10_000):
             self.pod(uid := f"{number}-{n}")
             await self.pause()
             if len(self.taken) < self.seen_amount:
@@ -154,49 +221,62 @@ class Scene:
                 except KubeError:
                     self.refused += 1
                     self.taken.discard(uid)
-            await self.pause()
+            await asyncio.sleep(self.random.uniform(0.0, 1.0))
 
     def pod(self, uid: str) -> None:
         asks = {"resources": {"requests": {RESOURCE: "1"}}}
         self.server.pods[uid] = {
-            "metadata": {"uid": uid, "name": uid},
+            "metadata": {"uid": uid, "name": uid, "namespace": "d"},
             "spec": {"containers": [asks]},
             "status": {"phase": "Pending"},
         }
 
     async def end_pods(self) -> None:
         while True:
-            await self.pause()
-            await self.pause()
-            if self.here and self.random.random() < 0.5:
+            await asyncio.sleep(self.random.uniform(0.0, 1.0))
+            if self.here and self.random.random() < 0.7:
                 self.server.end(self.random.choice(sorted(self.here)))
 
-    async def replace_extenders(self) -> None:
+    async def disturb(self) -> None:
+        """Kill an extender, or cut it off for a while: it may lead, and not notice."""
         while True:
-            for _ in range(200):
-                await self.pause()
-            self.extenders[self.random.randrange(2)] = self.extender()
+            await asyncio.sleep(self.random.uniform(5.0, 80.0))
+            at = self.random.randrange(2)
+            if self.random.random() < 0.5:
+                self.add_extender(at)
+                continue
+            line, watches = self.lines[at], self.extenders[at]._cluster.watches
+            line.open.clear()
+            watches.pods._lost_s = time.monotonic()
+            await asyncio.sleep(self.random.uniform(1.0, 40.0))
+            line.open.set()
+            await asyncio.sleep(4.0)  # what was missed has arrived
+            watches.pods._lost_s = None
 
     async def play(self, *binders: Any) -> "Scene":
-        background = [asyncio.create_task(self.end_pods()), asyncio.create_task(self.replace_extenders())]
-        await asyncio.gather(self.change_the_number(), *binders)
+        background = [asyncio.create_task(work) for work in (self.end_pods(), self.disturb(), *binders)]
+        await self.change_the_number()
         for task in background:
             task.cancel()
+        await asyncio.gather(*background, return_exceptions=True)
         await self.calm_down()
-        for task in self.tasks:
-            task.cancel()
+        for line in (self.agents_line, *self.lines):
+            line.end()
         return self
 
     async def calm_down(self) -> None:
         """No more trouble, no more Pods, and room: whoever binds must find it."""
         self.server.lose = 0.0
+        for line, extender in zip(self.lines, self.extenders, strict=True):
+            line.open.set()
+            extender._cluster.watches.pods._lost_s = None
         for uid in sorted(self.here):
             self.server.end(uid)
         report(self, 99.5)
-        for _ in range(2):  # the first may still wait for Pods that never come
+        for _ in range(3):  # the first may still wait for Pods that never come, or for a leader
+            await asyncio.sleep(30.0)
             await publish(self)
-        for _ in range(300):
-            await self.pause()
+        await asyncio.sleep(5.0)
         for number, extender in enumerate(self.extenders):
             self.pod(uid := f"late-{number}")
             result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
@@ -217,11 +297,19 @@ class Scene:
             elif thing["status"].get("phase") == "Succeeded":
                 self.taken.discard(thing["metadata"]["uid"])
 
-        self.watch(receive)
+        self.agents_line.watch(receive)
         self.exact = webhook
         if webhook:
             self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
         return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
+
+
+async def by_extenders(seed: int, lease: bool = True) -> Scene:
+    return await Scene(seed, lease).with_extenders()
+
+
+async def by_a_plain_scheduler(seed: int, webhook: bool = True) -> Scene:
+    return await Scene(seed).with_a_plain_scheduler(webhook)
 
 
 def as_node(patched: Object) -> Object:
@@ -229,108 +317,26 @@ def as_node(patched: Object) -> Object:
 
 
 @pytest.mark.parametrize("block", range(10))
-async def test_extenders_never_exceed_a_changing_number(block: int) -> None:
-    scenes = [await Scene(100 * block + seed).with_extenders() for seed in range(10)]
+def test_extenders_never_exceed_a_changing_number(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    scenes = [run(by_extenders(100 * block + seed), monkeypatch) for seed in range(SCENES)]
     assert [line for scene in scenes for line in scene.over + scene.shut] == []
-    assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
+    assert min(sum(getattr(scene, what) for scene in scenes) for what in ("bindings", "refused", "falls")) > 20 * SCENES
 
 
 @pytest.mark.parametrize("block", range(10))
-async def test_a_plain_scheduler_never_exceeds_it_with_the_admission_webhook(block: int) -> None:
-    scenes = [await Scene(100 * block + seed).with_a_plain_scheduler() for seed in range(10)]
+def test_a_plain_scheduler_never_exceeds_it_with_the_admission_webhook(
+    block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    scenes = [run(by_a_plain_scheduler(100 * block + seed), monkeypatch) for seed in range(SCENES)]
     assert [line for scene in scenes for line in scene.over + scene.shut] == []
-    assert sum(scene.bindings for scene in scenes) > 100 < sum(scene.refused for scene in scenes)
+    assert min(sum(getattr(scene, what) for scene in scenes) for what in ("bindings", "refused", "falls")) > 20 * SCENES
 
 
-async def test_without_the_agents_lease_both_exceed_it() -> None:
+def test_without_the_agents_lease_both_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controls: an agent that lowers its number without the placement Lease, a scheduler nobody asks about."""
-    extenders = [await Scene(seed, lease=False).with_extenders() for seed in range(10)]
-    plain = [await Scene(seed).with_a_plain_scheduler(webhook=False) for seed in range(10)]
+    extenders = [run(by_extenders(seed, lease=False), monkeypatch) for seed in range(3)]
+    plain = [run(by_a_plain_scheduler(seed, webhook=False), monkeypatch) for seed in range(3)]
     assert all(sum(len(scene.over) for scene in scenes) > 10 for scenes in (extenders, plain))
-
-
-async def test_a_number_does_not_fall_below_who_is_on_the_way() -> None:
-    """Two have claimed; one comes, the other never does and is forgotten."""
-    scene, now_s = Scene(0), 1000.0
-    scene.server.lose = 0.0
-    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
-    leases, client = PlacementLeases(scene.server, "carico"), scene.server  # type: ignore[arg-type]
-    report(scene, 8.5)
-    await publish(scene)
-    found: LeaseRecord | None = await leases.read("a")
-    assert found is not None and found.offered == Offer(8, 8)
-    for uid in ("comes", "never"):
-        found = await leases.claim("a", found, {**found.claims, uid: Claim(1.0, 1)})
-        assert found is not None
-    report(scene, 0.5)
-    await publish(scene)
-    assert (scene.places, scene.amount) == (2, 2)
-    assert (await leases.read("a")).offered == Offer(0, 0)  # but nobody else gets in
-    scene.pod("comes")
-    await client.bind("comes", "a")
-    scene.agent_receives(client.pods["comes"])
-    now_s += 5.0
-    assert reason(scene) == "2 Pods were on their way"
-    await publish(scene)
-    assert (scene.places, scene.amount) == (2, 2)
-    now_s += 15.0
-    await publish(scene)
-    assert (scene.places, scene.amount) == (0, 1)  # one is here and holds one; there is no place for another
-    now_s += 5.0
-    assert reason(scene) == "the annotations were changed"  # no watch here
-    for task in scene.tasks:
-        task.cancel()
-
-
-async def test_who_is_on_the_way_counts_also_after_a_write_that_failed() -> None:
-    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who had claimed."""
-    scene = Scene(0)
-    scene.server.lose = 0.0
-    leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
-    report(scene, 8.5)
-    await publish(scene)
-    await leases.claim("a", await leases.read("a"), {uid: Claim(1.0, 1) for uid in ("one", "two")})
-    stored = scene.server._store
-
-    async def lose_nodes(where: dict[str, Object], name: str, body: Object) -> Object:
-        if where is scene.server.nodes:
-            raise Unreachable("the request was lost")
-        return await stored(where, name, body)
-
-    scene.server._store = lose_nodes  # type: ignore[method-assign]
-    report(scene, 0.5)
-    await publish(scene)
-    scene.server._store = stored  # type: ignore[method-assign]
-    await publish(scene)
-    assert (scene.places, scene.amount) == (2, 2)
-    for task in scene.tasks:
-        task.cancel()
-
-
-async def test_made_up_claims_do_not_raise_the_number() -> None:
-    """Fifty claims in the Lease of a node that offers 4: it never publishes more than it did before, and Pods that are
-    bound elsewhere do not count at all."""
-    scene, now_s = Scene(0), 1000.0
-    scene.server.lose = 0.0
-    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
-    leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
-    report(scene, 4.5)
-    await publish(scene)
-    await leases.claim("a", await leases.read("a"), {f"u{n}": Claim(1.0, 1) for n in range(50)})
-    report(scene, 3.5)
-    await publish(scene)
-    assert (scene.places, scene.amount) == (4, 4)
-    for uid in ("one", "two"):
-        scene.pod(uid)
-    scene.server.pods["two"]["spec"]["nodeName"] = "b"
-    claims = {uid: Claim(2.0, 1, f"d/{uid}") for uid in ("one", "two")}
-    await leases.claim("a", await leases.read("a"), claims)
-    now_s += 5.0
-    report(scene, 0.5)
-    await publish(scene)
-    assert (scene.places, scene.amount) == (1, 1)  # "one" waits and may come, "two" runs on b
-    for task in scene.tasks:
-        task.cancel()
 
 
 def report(scene: Scene, slots: float) -> None:
@@ -353,46 +359,153 @@ async def publish(scene: Scene) -> None:
     await writer.write(writer.draft())
 
 
-def reason(scene: Scene) -> str | None:
-    writer = scene.agent.writer
-    writer.observe()
-    return writer.reason(writer.draft())
+def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two were admitted; one comes, the other never does and is forgotten."""
+
+    async def play() -> None:
+        scene = Scene(0)
+        scene.server.lose = 0.0
+        report(scene, 8.5)
+        await asyncio.sleep(5.0)
+        await publish(scene)
+        await asyncio.sleep(5.0)
+        scene.server.webhook = lambda name, uid, node: scene.extenders[0].admit("d", name, uid, node)
+        scene.pod("never")
+        assert await scene.extenders[1].admit("d", "never", "never", "a") is None
+        scene.pod("comes")
+        await scene.server.bind("comes", "a")
+        report(scene, 0.5)
+        await publish(scene)
+        assert (scene.places, scene.amount) == (2, 2)
+        assert lease_record(scene.server.leases["a"]).offered == Offer(0, 0)  # but nobody else gets in
+        await asyncio.sleep(6.0)
+        await publish(scene)
+        assert (scene.places, scene.amount) == (2, 2)
+        await asyncio.sleep(15.0)
+        await publish(scene)
+        assert (scene.places, scene.amount) == (0, 1)  # one is here and holds one; there is no place for another
+
+    run(play(), monkeypatch)
 
 
-async def test_without_the_right_to_write_leases_the_number_is_published(caplog: pytest.LogCaptureFixture) -> None:
-    scene, now_s, asked = Scene(0), 1000.0, []
-    scene.server.lose = 0.0
-    scene.agent.writer._clock = scene.agent.writer._lease._clock = lambda: now_s
+async def acknowledged(scene: Scene, admitted: dict[str, Admission]) -> None:
+    """As somebody who leads and has admitted these would."""
+    leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
+    leader = leader_record(scene.server.leases[LEADER_LEASE])
+    token = (await leases.read("a")).token
+    await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, admitted))
 
-    async def refuse(path: str, body: Object) -> Object:
-        if "leases" in path:
-            asked.append(now_s)
-            raise Refused(403, "missing right: x")
-        return await SmallServer.patch(scene.server, path, body)
 
-    scene.server.patch = refuse  # type: ignore[method-assign]
-    for slots in range(8, 1, -1):
-        report(scene, slots + 0.5)
-        with caplog.at_level("INFO"):
+def alone(scene: Scene) -> None:
+    """The extenders are gone; their Lease is held by somebody who is alive for ever."""
+    for line in scene.lines:
+        line.end()
+    spec = {"holderIdentity": "x", "leaseTransitions": 7, "leaseDurationSeconds": 10**9}
+    scene.server.leases[LEADER_LEASE] = {"metadata": {"name": LEADER_LEASE, "resourceVersion": "99999"}, "spec": spec}
+
+
+def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was admitted."""
+
+    async def play() -> None:
+        scene = Scene(0)
+        scene.server.lose = 0.0
+        report(scene, 8.5)
+        await publish(scene)
+        alone(scene)
+        stored = scene.server._store
+
+        async def lose_nodes(where: dict[str, Object], name: str, body: Object) -> Object:
+            if where is scene.server.nodes:
+                raise Unreachable("the request was lost")
+            return await stored(where, name, body)
+
+        scene.server._store = lose_nodes  # type: ignore[method-assign]
+        report(scene, 0.5)
+        await publish(scene)
+        await acknowledged(scene, {uid: Admission(1.0, 1) for uid in ("one", "two")})
+        await publish(scene)
+        scene.server._store = stored  # type: ignore[method-assign]
+        await publish(scene)
+        assert (scene.places, scene.amount) == (2, 2)
+
+    run(play(), monkeypatch)
+
+
+def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fifty in the Lease of a node that offers 4: it never publishes more than it did before, and Pods that are bound
+    elsewhere do not count at all."""
+
+    async def play() -> None:
+        scene = Scene(0)
+        scene.server.lose = 0.0
+        report(scene, 4.5)
+        await publish(scene)
+        alone(scene)
+        report(scene, 3.5)
+        await publish(scene)
+        await acknowledged(scene, {f"u{n}": Admission(1.0, 1) for n in range(50)})
+        await publish(scene)
+        assert (scene.places, scene.amount) == (4, 4)
+        for uid in ("one", "two"):
+            scene.pod(uid)
+        scene.server.pods["two"]["spec"]["nodeName"] = "b"
+        report(scene, 0.5)
+        await publish(scene)
+        await acknowledged(scene, {uid: Admission(2.0, 1, f"d/{uid}") for uid in ("one", "two")})
+        await publish(scene)
+        assert (scene.places, scene.amount) == (1, 1)  # "one" waits and may come, "two" runs on b
+
+    run(play(), monkeypatch)
+
+
+def test_a_number_that_waits_for_an_extender_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def play() -> None:
+        scene = Scene(0)
+        scene.server.lose = 0.0
+        report(scene, 8.5)
+        await publish(scene)
+        alone(scene)
+        report(scene, 3.5)
+        for _ in range(8):
             await publish(scene)
-        assert scene.amount == slots
-        now_s += 5.0 + slots % 2
-    assert 2 <= len(asked) <= 4  # soon again, then rarely
+            await asyncio.sleep(1.0)
+        assert (scene.places, scene.amount) == (8, 8)
+        assert "the lower number waits: extender x has not acknowledged it" in scene.agent.health.condition
+        await acknowledged(scene, {})
+        await publish(scene)
+        assert (scene.places, scene.amount, scene.agent.health.condition) == (3, 3, "published")
+
+    run(play(), monkeypatch)
+
+
+def test_without_the_right_to_write_leases_the_number_is_published(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def play() -> None:
+        scene, asked = Scene(0), []
+        scene.server.lose = 0.0
+        for line in scene.lines:
+            line.end()
+
+        async def refuse(path: str, body: Object) -> Object:
+            if "leases" in path:
+                asked.append(path)
+                raise Refused(403, "missing right: x")
+            return await SmallServer.patch(scene.server, path, body)
+
+        scene.server.patch = refuse  # type: ignore[method-assign]
+        for slots in range(8, 1, -1):
+            report(scene, slots + 0.5)
+            await publish(scene)
+            assert scene.amount == slots
+            await asyncio.sleep(5.0 + slots % 2)
+        assert 2 <= len(asked) <= 4  # soon again, then rarely
+        assert scene.agent.health.well
+
+    with caplog.at_level("INFO"):
+        run(play(), monkeypatch)
     assert [record.levelname for record in caplog.records] == ["INFO"]
-    assert scene.agent.health.well
-    for task in scene.tasks:
-        task.cancel()
-
-
-async def test_without_the_namespace_a_claim_says_so() -> None:
-    server = SmallServer()
-
-    async def refuse(path: str, body: Object) -> Object:
-        raise Refused(404, 'namespaces "carico" not found on the API server')
-
-    server.post = refuse  # type: ignore[method-assign]
-    with pytest.raises(Refused, match='namespaces "carico" not found'):
-        await PlacementLeases(server, "carico").claim("a", LeaseRecord(), {"u": Claim(1.0)})  # type: ignore[arg-type]
 
 
 MALFORMED = (
@@ -400,14 +513,21 @@ MALFORMED = (
     "{",
     "[]",
     "7",
-    '{"u":1}',
-    '{"u":[1]}',
-    '{"u":[1,1e999]}',
-    '{"u":[1e999,1]}',
-    '{"u":[1,-1]}',
-    '{"u":["x",1]}',
+    *(
+        f'{{"token":"t","leader":"x","term":1,"pods":{pods}}}'
+        for pods in (
+            '{"u":1}',
+            '{"u":[1]}',
+            '{"u":[1,1e999]}',
+            '{"u":[1e999,1]}',
+            '{"u":[1,-1]}',
+            '{"u":["x",1]}',
+            f'{{"u":[1,{"9" * 5000}]}}',
+            "7",
+        )
+    ),
+    '{"token":"t","leader":"x","term":"y","pods":{}}',
     "[" * 100_000,
-    f'{{"u":[1,{"9" * 5000}]}}',
     '{"time":"x"}',
     '{"time":"2024-01-01T00:00:00Z","ttl_s":1e999,"places":-1,"resource":2}',
     '{"time":"2024-01-01T00:00:00Z","ttl_s":9,"places":"8","resource":2}',
@@ -416,6 +536,6 @@ MALFORMED = (
 
 @pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_annotations_count_as_none(text: str) -> None:
-    notes = {"carico.dev/claims": text, "carico.dev/offer": text}
+    notes = {"carico.dev/admitted": text, "carico.dev/offer": text}
     read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
-    assert (read.version, read.offered, read.claims) == ("7", Offer(), {})
+    assert (read.version, read.offered, read.acknowledged) == ("7", Offer(), Acknowledgement())

@@ -48,7 +48,7 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
     access = from_kubeconfig(cluster.kubeconfig("extender-token"))
     async with KubeClient(access, TokenBucket(per_s=100.0, burst=100)) as client:
         known = Cluster(client, RESOURCE, "carico")
-        expired = ExpiredNodes(client, known, RESOURCE, "carico")
+        expired = ExpiredNodes(client, known, RESOURCE, "carico", lambda: True)
         watching = asyncio.create_task(known.run())
         async with asyncio.timeout(60.0):
             while not known.watches.open():

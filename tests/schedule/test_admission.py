@@ -1,5 +1,6 @@
 """The API server's question about a binding, without HTTP."""
 
+import asyncio
 import time
 from typing import Any
 
@@ -14,24 +15,15 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.limits import Limits
 from carico_agent.schedule.admission import review
-from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender, ExtenderConfig
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.extender import Extender
 from carico_agent.schedule.published import PublishedNode
 from tests.kube.small_server import SmallServer
+from tests.schedule.team import extender_of, start
 
-LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
 
-
-def extender(server: SmallServer, amount: int | None) -> Extender:
-    client: Any = server
-    cluster = Cluster(client, RESOURCE)
-    cluster.nodes_listed([PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)])
-    cluster.pods_listed([])
-    for watch in (cluster.watches.nodes, cluster.watches.pods):
-        watch.synced.set()
-        watch._lost_s = None
-    return Extender(client, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
+def extender(server: SmallServer, amount: int | None, namespace: str = "") -> Extender:
+    nodes = [PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)]
+    return extender_of(server, nodes, resource=RESOURCE, lease_namespace=namespace)[0]
 
 
 def asking(server: SmallServer, uid: str, places: int) -> None:
@@ -60,7 +52,7 @@ async def test_a_place_is_held_for_who_is_let_in() -> None:
     why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
     refused = (await review(webhook, question("two")))["response"]
     assert refused == {"uid": "review of two", "allowed": False, "status": why}
-    assert (await review(webhook, question("2")))["response"]["allowed"]  # again: its own claim does not count
+    assert (await review(webhook, question("2")))["response"]["allowed"]  # again: its own place does not count
     assert (await review(webhook, question("3")))["response"]["allowed"]
     assert webhook.refused_admissions == 1
 
@@ -119,9 +111,14 @@ async def test_an_offer_that_nobody_renews_expires() -> None:
     for uid in "12":
         asking(server, uid, 1)
     await leases.offer("a", Offer(0, 0), 150.0, [])
-    assert not (await review(extender(server, amount=3), question("1")))["response"]["allowed"]
+    webhook = extender(server, 3, "carico")
+    tasks = start(webhook)
+    await asyncio.sleep(0.05)
+    assert not (await review(webhook, question("1")))["response"]["allowed"]
     await leases.offer("a", Offer(0, 0), -1.0, [])
-    assert (await review(extender(server, amount=3), question("2")))["response"]["allowed"]
+    assert (await review(webhook, question("2")))["response"]["allowed"]
+    for task in tasks:
+        task.cancel()
 
 
 async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
@@ -194,22 +191,12 @@ async def test_pods_that_run_elsewhere_get_no_place() -> None:
     assert server.leases == {}
 
 
-async def test_claims_are_limited_per_node_and_second() -> None:
+async def test_admissions_are_limited_per_node_and_second() -> None:
     server = SmallServer()
     webhook = extender(server, amount=1000)
-    webhook._admissions.limits = Limits(0, 10.0)
+    webhook._rate.limits = Limits(0, 10.0)
     for number in range(30):
         asking(server, f"p{number}", 1)
     answers = [(await review(webhook, question(f"p{number}")))["response"] for number in range(30)]
     assert 10 <= sum(answer["allowed"] for answer in answers) < 30
     assert "too many Pods at once" in next(a for a in answers if not a["allowed"])["status"]["message"]
-
-
-async def test_a_lease_takes_so_many_claims_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("carico_agent.schedule.placement.lease.MOST_CLAIMS", 3)
-    server = SmallServer()
-    webhook = extender(server, amount=1000)
-    for number in range(5):
-        asking(server, f"p{number}", 1)
-    allowed = [(await review(webhook, question(f"p{number}")))["response"]["allowed"] for number in range(5)]
-    assert allowed == [True] * 3 + [False] * 2

@@ -12,7 +12,7 @@ from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.expired import CALM_S, LEASE, ExpiredNodes
+from carico_agent.schedule.expired import CALM_S, ExpiredNodes
 from carico_agent.schedule.published import PublishedNode
 from tests.kube.small_server import SmallServer
 
@@ -31,7 +31,7 @@ class Server(SmallServer):
         return await super().post(path, body)
 
 
-async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
+async def silent_node(server: Server, age_s: float, leads: bool = True) -> ExpiredNodes:
     """Node a offers 8, one Pod there holds 2, and its agent's last heartbeat is so old."""
     client: Any = server
     cluster = Cluster(client, RESOURCE)
@@ -44,7 +44,7 @@ async def silent_node(server: Server, age_s: float) -> ExpiredNodes:
         watch._lost_s = None
     await PlacementLeases(client, "carico").offer("a", Offer(8, 8), 150.0, [], "agent")
     server.leases["a"]["spec"]["renewTime"] = rfc3339(time.time() - age_s, "microseconds")
-    return ExpiredNodes(client, cluster, RESOURCE, "carico")
+    return ExpiredNodes(client, cluster, RESOURCE, "carico", lambda: leads)
 
 
 async def rounds(expired: ExpiredNodes, count: int = 3) -> None:
@@ -88,16 +88,13 @@ async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> No
     assert server.nodes == {}
 
 
-async def test_a_replica_that_does_not_lead_lowers_nothing() -> None:
+async def test_only_the_leader_does_it() -> None:
     server = Server()
-    expired = await silent_node(server, 200.0)
-    client: Any = server
-    assert await LeaderLease(client, "carico", LEASE, "another replica").hold(time.monotonic())
-    await rounds(expired, 3)  # ten seconds: its Lease is valid for 30
-    assert (server.nodes, server.events) == ({}, [])
+    await rounds(await silent_node(server, 200.0, leads=False))
+    assert server.nodes == {}
 
 
-async def test_one_replica_does_it() -> None:
+async def test_one_of_two_leads() -> None:
     server = Server()
     client: Any = server
     first, second = (LeaderLease(client, "carico", "carico-extender", name) for name in ("1", "2"))

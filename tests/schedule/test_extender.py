@@ -1,4 +1,4 @@
-"""The extender's answers, without HTTP: wire format, claims, restarts."""
+"""The extender's answers, without HTTP: wire format, places, restarts."""
 
 import asyncio
 import json
@@ -11,17 +11,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.kube.client import Object
+from carico_agent.kube.errors import Refused
 from carico_agent.kube.pods import PodFacts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import NO_SUCH_NODE, Extender, ExtenderConfig
+from carico_agent.schedule.extender import NO_SUCH_NODE, Extender
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
 from tests.kube.small_server import Pause, SmallServer
-
-LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+from tests.schedule.team import LENIENT, extender_of
 
 
 def slow(pause_s: float) -> Pause:
@@ -34,14 +34,8 @@ def slow(pause_s: float) -> Pause:
 def replica(
     server: SmallServer, nodes: dict[str, float], policy: PodCapacity = LENIENT, **config: Any
 ) -> tuple[Extender, Cluster]:
-    client: Any = server
-    cluster = Cluster(client)
-    cluster.nodes_listed([PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()])
-    cluster.pods_listed([])
-    for watch in (cluster.watches.nodes, cluster.watches.pods):
-        watch.synced.set()
-        watch._lost_s = None
-    return Extender(client, cluster, policy, ExtenderConfig(**config)), cluster
+    published = [PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()]
+    return extender_of(server, published, policy, **config)
 
 
 def arguments(uid: str, *names: str) -> Object:
@@ -163,38 +157,29 @@ async def test_binds_stop_at_the_slots() -> None:
     assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
 
 
-async def test_replicas_agree_through_the_placement_lease() -> None:
-    """Neither sees the other's bindings: only the placement Lease has them."""
-    server = SmallServer()
-    server.pause = slow(0.0005)
-    replicas = [replica(server, {"a": 7, "b": 5})[0] for _ in range(3)]
-    pods = [binding(f"u{n}", "ab"[n % 2]) for n in range(60)]
-    await asyncio.gather(*(replicas[n % 3].bind(pod) for n, pod in enumerate(pods)))
-    assert sorted(node for _, node in server.bound) == ["a"] * 7 + ["b"] * 5
-    assert sum(one.conflicts for one in replicas) > 0
-
-
 async def test_without_placement_leases_replicas_overfill() -> None:
-    """The control: this is what the placement Lease is for."""
+    """The control: this is what the placement Lease and its leader are for (placement/test_admissions.py)."""
     server = SmallServer()
     server.pause = slow(0.0005)
-    replicas = [replica(server, {"a": 7}, lease_namespace="")[0] for _ in range(2)]
+    replicas = [replica(server, {"a": 7})[0] for _ in range(2)]
     await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
     assert len(server.bound) == 14
 
 
-async def test_a_restarted_extender_knows_what_is_on_its_way() -> None:
+async def test_a_binding_that_was_refused_frees_its_place_and_a_lost_one_does_not() -> None:
     server = SmallServer()
-    first, _ = replica(server, {"a": 3})
-    await first.bind(binding("u1", "a"))
-    second, cluster = replica(server, {"a": 3})  # its list was made before u1 was bound
-    for n in range(5):
-        await second.bind(binding(f"v{n}", "a"))
-    assert len(server.bound) == 3
-    cluster.pod_changed(False, PodFacts("u1", "u1", "d", "a", "Running", ""))  # the watch catches up: counted once
-    assert cluster.nodes["a"].assigned == 3
-    cluster.pod_changed(True, PodFacts("u1", "u1", "d", "a", "Succeeded", ""))
-    assert not (await second.bind(binding("v9", "a")))["Error"]  # an ended Pod's claim does not come back
+    extender, cluster = replica(server, {"a": 1})
+    server.pods["u"] = {"metadata": {"uid": "u", "name": "u"}, "spec": {}, "status": {}}
+    errors = iter([Refused(504, "timeout"), Refused(409, "not now")])
+
+    async def fail(uid: str, node: str) -> None:
+        raise next(errors)
+
+    server.bind = fail  # type: ignore[method-assign]
+    assert "timeout" in (await extender.bind(binding("u", "a")))["Error"]
+    assert cluster.nodes["a"].assigned == 1  # it may be bound all the same
+    assert "not now" in (await extender.bind(binding("u", "a")))["Error"]
+    assert cluster.nodes["a"].assigned == 0
 
 
 async def test_a_pod_does_not_stand_in_its_own_way() -> None:
@@ -270,3 +255,40 @@ def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
     cluster.node_changed(False, PublishedNode("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
     assert refusal() is None
     assert not cluster.synced
+
+
+def pods_prefer(preference: Object) -> Object:
+    names = [f"n{number}" for number in range(30)]
+    return {"Pod": {"metadata": {"uid": "u"}, "spec": preference}, "Nodes": None, "NodeNames": names}
+
+
+async def test_the_best_nodes_go_on_to_be_scored() -> None:
+    nodes = {f"n{number}": float(number) for number in range(30)}
+    extender, _ = replica(SmallServer(), nodes, most_nodes=5)
+    found = filtered(extender, pods_prefer({}))
+    assert found["FailedNodes"] == {"n0": "no room: 0 slots, 0 Pods"}
+    assert len(found["NodeNames"]) == 5
+    scores = {one["Host"]: one["Score"] for one in json.loads(extender.prioritize(pods_prefer({})))}
+    worst = min(scores[name] for name in found["NodeNames"])
+    assert worst >= sorted(scores.values())[-5]
+    everybody, _ = replica(SmallServer(), nodes, most_nodes=0)
+    assert len(filtered(everybody, pods_prefer({}))["NodeNames"]) == 29
+
+
+@pytest.mark.parametrize(
+    "preference",
+    [
+        {"topologySpreadConstraints": [{"maxSkew": 1}]},
+        {"affinity": {"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [{"weight": 1}]}}},
+    ],
+    ids=["spread", "affinity"],
+)
+async def test_a_pod_with_preferences_is_scored_on_all_nodes(preference: Object) -> None:
+    extender, _ = replica(SmallServer(), {f"n{number}": 8.0 for number in range(30)}, most_nodes=5)
+    assert len(filtered(extender, pods_prefer(preference))["NodeNames"]) == 30
+
+
+async def test_equal_nodes_take_turns() -> None:
+    extender, _ = replica(SmallServer(), {f"n{number}": 8.0 for number in range(30)}, most_nodes=5)
+    seen = {name for _ in range(50) for name in filtered(extender, pods_prefer({}))["NodeNames"]}
+    assert len(seen) == 30

@@ -1,2 +1,2 @@
-"""Which Pod holds a place on which node: its state (`lifecycle`), all places (`ledger`), and the claims that several
-extenders make in the nodes' placement Leases (`lease`)."""
+"""Which Pod holds a place on which node: its state (`lifecycle`), all places (`ledger`), who was admitted
+lately by the extender that leads (`admissions`), and how the others ask it (`asks`)."""

@@ -13,7 +13,7 @@ from carico_agent.schedule.placement.place import Place
 from carico_agent.schedule.placement.tally import PROFILE_S, NodeTally
 
 REMEMBER_S = 300.0
-"""How long an ended Pod is remembered [s], so that an old claim does not bring it back."""
+"""How long an ended Pod is remembered [s], so that an old answer does not bring it back."""
 
 _SEEN = (PodEvent.SEEN_BOUND, PodEvent.SEEN_RUNNING)
 

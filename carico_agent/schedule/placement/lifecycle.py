@@ -6,7 +6,7 @@
                       ▼
                     (new)
 
-A Pod holds a place on its node from ASSUMED to RUNNING. ENDED is remembered for a while: a claim or an answer that is
+A Pod holds a place on its node from ASSUMED to RUNNING. ENDED is remembered for a while: an answer that is
 older than the end must not bring the Pod back.
 """
 
@@ -68,7 +68,7 @@ TRANSITIONS: dict[tuple[PodState | None, PodEvent], PodState | None] = {
     **{(state, _EVENT.GONE): _STATE.ENDED for state in (_NEW, *_STATE)},
 }
 """The state after an event. What is not named here changes nothing: a Pod that is bound cannot be assumed elsewhere,
-one that the API server accepted is not released, one that ended does not come back by an old claim."""
+one that the API server accepted is not released, one that ended does not come back by an old answer."""
 
 
 def after(state: PodState | None, event: PodEvent) -> PodState | None:

@@ -1,0 +1,153 @@
+"""Who was admitted lately, and whether we may admit anybody: the leading extender's side of kube/placement_lease.py.
+
+Admitting writes nothing. Only an agent that lowers its number is answered, with those who may still come.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Collection
+from math import inf
+
+from carico_agent.kube.client import Object
+from carico_agent.kube.errors import KubeError
+from carico_agent.kube.leader import LeaderLease, LeaderRecord
+from carico_agent.kube.placement_lease import (
+    TIMES,
+    Acknowledgement,
+    Admission,
+    AdmissionTimes,
+    LeaseRecord,
+    PlacementLeases,
+    settled_s,
+)
+from carico_agent.schedule.nodes import PendingPod
+
+log = logging.getLogger(__name__)
+
+MOST_ON_THE_WAY = 256
+"""Pods admitted lately to one node. No kubelet takes in so many within seconds, and a Lease must stay small."""
+
+AGAIN_S = 0.5
+"""An acknowledgement that could not be written is tried again after this [s]."""
+
+AT_ONCE = 16
+"""Acknowledgements on their way at a time."""
+
+
+class Admissions:
+    """Counts admissions in memory, and acknowledges lower offers while `run` runs. The caller shows it every placement
+    Lease, and the leader's, in the order in which its watch sees them."""
+
+    def __init__(
+        self,
+        leases: PlacementLeases,
+        leader: LeaderLease,
+        admission_s: float,
+    ) -> None:
+        self._leases, self.leader, self._admission_s = leases, leader, admission_s
+        self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
+        self._last_s = -inf
+        self._seen = LeaderRecord()
+        self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
+        self._wakeup = asyncio.Event()
+        self._trouble = ""
+        self.acknowledged = 0
+
+    def times(self) -> Object:
+        """Annotations of the leader's Lease."""
+        return {TIMES: AdmissionTimes(self._admission_s, min(time.monotonic() - self._last_s, 1e6)).encode()}
+
+    # ---- may we
+
+    @property
+    def another_leads(self) -> bool:
+        return bool(self._seen.holder) and self._seen.holder != self.leader.identity and not self.leader.leads
+
+    def why_not(self) -> str | None:
+        """Why nobody may be admitted by us now."""
+        leader = self.leader
+        if not leader.leads:
+            return f"extender {leader.holder} leads" if self.another_leads else "no extender leads yet"
+        if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):
+            return "this extender leads and does not know all offers yet"
+        before, since_s = leader.before
+        if (left_s := since_s + settled_s(before) - time.monotonic()) > 0:
+            return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
+        return None
+
+    def add(self, node: str, pod: PendingPod) -> str | None:
+        """`pod` is admitted to `node`; returns why it cannot be."""
+        now_s = time.monotonic()
+        recent = self._of(node, now_s)
+        if len(recent) >= MOST_ON_THE_WAY and pod.uid not in recent:
+            return f"{len(recent)} Pods are on their way here already"
+        recent[pod.uid] = now_s, Admission(round(time.time(), 3), pod.holds, pod.name)
+        self._last_s = now_s
+        return None
+
+    def remove(self, node: str, uid: str) -> None:
+        """It will not be bound there after all, for sure."""
+        self._recent.get(node, {}).pop(uid, None)
+
+    def on_the_way(self, node: str) -> dict[str, Admission]:
+        """Who was admitted to `node` lately, by UID: bound by now, on the way, or never to come."""
+        return {uid: one for uid, (_, one) in self._of(node, time.monotonic()).items()}
+
+    def _of(self, node: str, now_s: float) -> dict[str, tuple[float, Admission]]:
+        recent = self._recent.setdefault(node, {})
+        for uid in [uid for uid, (since_s, _) in recent.items() if now_s - since_s >= self._admission_s]:
+            del recent[uid]
+        return recent
+
+    def forget_others(self, nodes: Collection[str]) -> None:
+        """Keep nothing of nodes that are not among these."""
+        for node in [node for node in self._recent if node not in nodes]:
+            del self._recent[node]
+
+    # ---- what the watch of Leases shows
+
+    def leader_seen(self, found: LeaderRecord) -> None:
+        self._seen = found
+        self._wakeup.set()
+
+    def lease_seen(self, node: str, found: LeaseRecord) -> None:
+        """A token that a leader before us has acknowledged is not acknowledged again: an agent that does not believe
+        that one writes another token."""
+        if found.token and found.acknowledged.token != found.token:
+            self._waiting[node] = found.token
+            self._wakeup.set()
+        else:
+            self._waiting.pop(node, None)
+
+    # ---- acknowledging
+
+    async def run(self) -> None:
+        """For ever."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            if self._waiting and self.why_not() is None:
+                await self.acknowledge()
+            if self._waiting:
+                await asyncio.sleep(AGAIN_S if self._trouble or self.why_not() else 0)
+                self._wakeup.set()
+
+    async def acknowledge(self) -> None:
+        """Answer all agents that wait, some at a time. Whoever cannot be answered goes on waiting."""
+        batch = list(self._waiting.items())[:AT_ONCE]
+        results = await asyncio.gather(*(self._acknowledge(node, token) for node, token in batch))
+        self._trouble = next((why for why in results if why), "")
+
+    async def _acknowledge(self, node: str, token: str) -> str:
+        seen = Acknowledgement(token, self.leader.identity, self.leader.term, self.on_the_way(node))
+        try:
+            await self._leases.acknowledge(node, seen)
+        except KubeError as error:
+            if str(error) != self._trouble:
+                log.warning("%s: its lower number waits, the acknowledgement could not be written: %s", node, error)
+            return str(error)
+        self.acknowledged += 1
+        if self._waiting.get(node) == token:
+            del self._waiting[node]
+        return ""

@@ -1,0 +1,44 @@
+"""Extenders on a SmallServer, as tests need them: one alone, or several of which one leads."""
+
+import asyncio
+from typing import Any
+
+from carico_agent.kube.client import Object
+from carico_agent.schedule.cluster import Cluster
+from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.schedule.published import PublishedNode, read_heartbeat
+from tests.kube.small_server import SmallServer
+
+LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
+
+
+def extender_of(
+    server: SmallServer, nodes: list[PublishedNode], policy: PodCapacity = LENIENT, **config: Any
+) -> tuple[Extender, Cluster]:
+    """It sees these nodes and no Pods, and every Lease at once. Alone unless `lease_namespace` is given."""
+    namespace = config.setdefault("lease_namespace", "")
+    client: Any = server
+    cluster = Cluster(client, config.get("resource", ""), namespace)
+    extender = Extender(client, cluster, policy, ExtenderConfig(**config))
+
+    def show(lease: Object) -> None:
+        cluster.heartbeat_changed(False, read_heartbeat(lease))
+
+    if namespace:
+        cluster.heartbeats_listed([read_heartbeat(lease) for lease in server.leases.values()])
+        server.lease_watchers.append(show)
+    cluster.nodes_listed(nodes)
+    cluster.pods_listed([])
+    for watch in (cluster.watches.nodes, cluster.watches.pods, cluster.watches.leases):
+        if watch is not None:
+            watch.synced.set()
+            watch._lost_s = None
+    return extender, cluster
+
+
+def start(extender: Extender) -> list[asyncio.Task[None]]:
+    """What its daemon runs beside the answers; cancel them to kill it."""
+    assert extender.admissions is not None and extender.asks is not None
+    parts = (extender.admissions.leader, extender.admissions, extender.asks)
+    return [asyncio.create_task(part.run()) for part in parts]
