@@ -74,7 +74,7 @@ class ReservationApi:
             self.held.restore(json.loads(self._path.read_bytes())["reservations"], self.now_s)
         except FileNotFoundError:
             return
-        except (OSError, ValueError, TypeError, KeyError) as error:
+        except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
             set_aside(self._path, str(error))
 
     @property

@@ -10,6 +10,7 @@ from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.health import Health
 from carico_agent.kube.names import POD_CAPACITY, STATUS
+from carico_agent.kube.placement_lease import MALFORMED
 from carico_agent.kube.pods import UNFINISHED
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.net.times import parse_rfc3339
@@ -70,9 +71,10 @@ def read_node(node: Object) -> NodeSeen:
         capacity = float(annotations[POD_CAPACITY])
         until_s = parse_rfc3339(annotation["time"]) + float(annotation["ttl_s"])
         fits = {str(kind): float(room) for kind, room in (annotation.get("fits") or {}).items()}
-    except (ValueError, KeyError, TypeError, AttributeError):
+    except MALFORMED:  # somebody else wrote it
         return seen
-    return replace(seen, pod_capacity=capacity, fits=fits, until_s=until_s) if isfinite(capacity) else seen
+    believable = all(map(isfinite, (capacity, until_s, *fits.values())))
+    return replace(seen, pod_capacity=capacity, fits=fits, until_s=until_s) if believable else seen
 
 
 def read_pod(pod: Object) -> PodSeen:

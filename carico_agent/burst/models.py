@@ -12,6 +12,7 @@ from contextlib import suppress
 
 from carico_agent.burst.choice import DATA, Data, parse_data
 from carico_agent.burst.objects import HomeJob
+from carico_agent.kube.placement_lease import MALFORMED
 
 BELIEVED_S = 60.0
 DEADLINE_S = 10.0
@@ -60,5 +61,5 @@ class Models:
             return Data(name, str(value["url"]), str(value.get("region") or ""), float(value.get("gb") or 1.0))
         except (OSError, subprocess.SubprocessError) as error:
             return f"{self._command[0]}: {error}"
-        except (ValueError, KeyError, TypeError, AttributeError):
+        except MALFORMED:
             return f"{self._command[0]} printed no JSON with a url"

@@ -9,6 +9,8 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from carico_agent.kube.placement_lease import MALFORMED
+
 Object = dict[str, Any]
 
 LEDGER = "carico.dev/burst-ledger"
@@ -135,7 +137,7 @@ def _facts(job: Object) -> dict[str, Any]:
 def _annotation(job: Object, name: str) -> Object:
     try:
         value = json.loads((job["metadata"].get("annotations") or {}).get(name) or "{}")
-    except (ValueError, TypeError):
+    except MALFORMED:
         return {}
     return value if isinstance(value, dict) else {}
 
@@ -163,7 +165,7 @@ def read_ledger(job: Object) -> MoveRecord:
             str(value.get("namespace", "")),
             str(value.get("copy", "")),
         )
-    except (KeyError, ValueError, TypeError) as error:
+    except MALFORMED as error:
         name = f"{job['metadata'].get('namespace')}/{job['metadata'].get('name')}"
         raise ValueError(f"{name}: annotation {LEDGER} was changed by somebody else: {value}") from error
 
@@ -181,7 +183,7 @@ def copy_job(job: Object) -> CopyJob:
             epoch=int(value["epoch"]),
             state=CopyState(value["state"]),
         )
-    except (KeyError, ValueError, TypeError):
+    except MALFORMED:
         return CopyJob(**facts)
 
 

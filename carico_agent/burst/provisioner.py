@@ -25,6 +25,7 @@ from typing import Any
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
+from carico_agent.kube.placement_lease import MALFORMED
 
 MOST_OUTPUT_BYTES = 64 * 1024
 STATES = ("ready", "working", "absent", "failed")
@@ -65,7 +66,7 @@ def parse_report(output: bytes) -> Report:
     try:
         value: Any = json.loads(output)
         report = Report(str(value["state"]), int(value.get("nodes") or 0), str(value.get("message") or "")[:500])
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except MALFORMED as error:
         raise ProvisionerError(f"the provisioner answered no report: {output[:200]!r}") from error
     if report.state not in STATES or report.nodes < 0:
         raise ProvisionerError(f"the provisioner answered state {report.state!r}, nodes {report.nodes}")

@@ -117,10 +117,9 @@ def _read(row: Mapping[str, Any]) -> Amounts:
 def _amount(value: Any, most: float) -> float:
     if value is None:
         return nan
-    amount = float(value)
-    if not -most <= amount <= most or isinstance(value, str | bool):
+    if not isinstance(value, int | float) or isinstance(value, bool) or not -most <= value <= most:
         raise ValueError
-    return amount
+    return float(value)
 
 
 def _read_kind(row: Mapping[str, Any]) -> KindOnNode:

@@ -116,7 +116,9 @@ def _work(status: Object) -> tuple[int, float]:
     """
     work = status.get("work")
     jobs, work_s = (work.get("jobs"), work.get("sum_s")) if isinstance(work, dict) else (0, 0.0)
-    if not (isinstance(jobs, int) and isinstance(work_s, int | float)) or jobs < 0 or not 0 <= work_s < inf:
+    if not (isinstance(jobs, int) and isinstance(work_s, int | float)):
+        return 0, 0.0
+    if not (0 <= jobs <= 1e6 and 0 <= work_s <= 1e15):  # an integer of JSON may have any number of digits
         return 0, 0.0
     return jobs, float(work_s)
 

@@ -154,11 +154,16 @@ class Reservations:
     def restore(self, rows: Iterable[Mapping[str, Any]], now_s: float) -> None:
         """Continue from saved rows. None may last longer than allowed, whatever the clock did meanwhile."""
         for row in rows:
-            saved = Reservation(**row)
-            expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
-            if not 0 < float(saved.each) < inf:
-                raise ValueError(f"{saved.each} places for one Pod")
-            texts = str(saved.pod_uid), str(saved.owner), str(saved.kind)
-            held = Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, *texts, float(saved.each))
+            try:
+                held = self._restored(Reservation(**row), now_s)
+            except OverflowError as error:
+                raise ValueError("a number beyond all bounds") from error
             self._held[held.id] = held
         self._expire(now_s)
+
+    def _restored(self, saved: Reservation, now_s: float) -> Reservation:
+        expires_s = min(float(saved.expires_s), now_s + self._most_ttl_s)
+        if not 0 < float(saved.each) < inf:
+            raise ValueError(f"{saved.each} places for one Pod")
+        texts = str(saved.pod_uid), str(saved.owner), str(saved.kind)
+        return Reservation(str(saved.id), int(saved.pods), str(saved.holder), expires_s, *texts, float(saved.each))
