@@ -68,9 +68,9 @@ soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descrip
 SEED ?= $(shell date +%Y%m%d)
 fuzz: $(VENV)/.dev ## at night: millions of damaged files, messages and requests, 10,000 lives of an agent with plugins (SEED=1: others)
 	@echo "seed $(SEED)"
-	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -vv -s -rs tests/faults/test_plugin_crashes.py \
+	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SCENES=100 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -vv -s -rs tests/faults/test_plugin_crashes.py \
 		tests/plugin_host/test_plugin_machine.py tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_texts.py \
-		tests/faults/test_fuzz_api.py tests/faults/test_fuzz_parsers.py
+		tests/faults/test_fuzz_api.py tests/faults/test_fuzz_parsers.py tests/kube/test_placement_lease.py
 
 mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree; each must break the test that guards it
 	@$(BIN)/python -m tests.mutations

@@ -112,7 +112,7 @@ class AggregatorDaemon:
             now_s = time.monotonic()
             self.aggregator.expire(now_s)
             self.server.expire(now_s)
-            self.server.limit_addresses()
+            await self.server.limit_addresses(now_s)
             await asyncio.sleep(min(1.0, self._settings.silence_s / 4))
 
     # HTTP

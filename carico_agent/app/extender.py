@@ -16,6 +16,7 @@ from aiohttp import web
 
 from carico_agent.app.cluster_page import open_cluster_page
 from carico_agent.app.kubernetes import access_of
+from carico_agent.app.leader_label import label_of
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.errors import KubeError
 from carico_agent.net import metrics
@@ -134,6 +135,8 @@ class ExtenderServer:
         if (admissions := self.extender.admissions) is not None:
             self.supervisor.start("leader", admissions.leader.run)
             self.supervisor.start("acknowledgements", admissions.run)
+            if (label := label_of(self.client, lambda: admissions.leader.leads)) is not None:
+                self.supervisor.start("label", label.run)
         if self.extender.asks is not None:
             self.supervisor.start("questions", self.extender.asks.run)
         if self._lowers:

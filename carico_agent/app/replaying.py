@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 
-from carico_agent.app.sampling import SampleQueue, UpdateClock
+from carico_agent.app.sample_queue import SampleQueue, UpdateClock
 from carico_agent.supervise.ticker import WORK_BOUNDS_S, Lateness, TimeHistogram
 from carico_agent.telemetry import TraceRow
 

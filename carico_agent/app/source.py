@@ -10,7 +10,9 @@ from pathlib import Path
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
-from carico_agent.app.sampling import Live, LiveRows, Meters, OnSecond, SampleQueue, Sampling, Tick
+from carico_agent.app.sample_queue import SampleQueue, Tick
+from carico_agent.app.sampling import LiveRows, OnSecond, Sampling
+from carico_agent.app.sampling_thread import Live, Meters
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
 from carico_agent.runtime.meter import NodeUnit, PodMeters

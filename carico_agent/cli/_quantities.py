@@ -4,8 +4,9 @@ import argparse
 import math
 import re
 
+from carico_agent.plugin_api.formats import parse_quantity
+
 _TIMES_S = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
-_SIZES = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12, "Ki": 2**10, "Mi": 2**20, "Gi": 2**30, "Ti": 2**40}
 
 
 def duration(text: str) -> float:
@@ -26,10 +27,7 @@ def cores(text: str) -> float:
     >>> cores("250m"), cores("2")
     (0.25, 2.0)
     """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(m)?", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r}: CPUs such as 2 or 250m are expected")
-    return float(match[1]) * (0.001 if match[2] else 1.0)
+    return _quantity(text, 0.0, "CPUs such as 2 or 250m are expected")
 
 
 def memory(text: str) -> float:
@@ -37,10 +35,17 @@ def memory(text: str) -> float:
     >>> memory("250Mi"), memory("1G")
     (262144000.0, 1000000000.0)
     """
-    match = re.fullmatch(r"([0-9]+(?:\.[0-9]+)?)(k|M|G|T|Ki|Mi|Gi|Ti)?", text)
-    if not match:
-        raise argparse.ArgumentTypeError(f"{text!r}: a size such as 250Mi or 64Gi is expected")
-    return float(match[1]) * _SIZES[match[2] or ""]
+    return _quantity(text, 1.0, "a size such as 250Mi or 64Gi is expected")
+
+
+def _quantity(text: str, least: float, expected: str) -> float:
+    try:
+        value = parse_quantity(text)
+    except ValueError:
+        value = math.nan
+    if not value >= least:
+        raise argparse.ArgumentTypeError(f"{text!r}: {expected}")
+    return value
 
 
 def share(text: str) -> float:

@@ -16,8 +16,8 @@ from carico_agent.core.pods import PodReadings
 
 READINGS, UNSETTLED_READINGS = 5, 15
 """Differences whose median is the host's usage: the last ones, and more of them while Pods come and go. The node's
-usage is smoothed and lags behind the Pods by a second, so a Pod that has just left looks like the host: where 7 Pods
-of 8 s come and go, three of five readings in a row did so now and then, and the host seemed to take a whole Pod."""
+usage is smoothed and lags behind the Pods by a second, so a Pod that has just left looks like the host: where 7 Pods of
+8 s come and go, three of five readings in a row did so now and then, and the host seemed to take a whole Pod."""
 
 MOST_FIRST_HOST, FIRST_HOST = 0.12, 0.05
 """A first difference beyond the former, which throttling may explain, is taken for throttling: hosts use a few percent

@@ -32,6 +32,7 @@ LEAST_DEVIATION_RATIO = 0.02
 EVIDENCE_PODS = 4.0
 MOST_PODS_COUNTED = 1000
 ROWS_PER_STEP = 2000
+REPORTS_PER_STEP = 500
 NOTICED_RATIO = 0.02
 """A smaller change of a kind's cost is not sent to the nodes."""
 
@@ -58,14 +59,18 @@ class ClusterKinds:
 def merge_nodes(reports: Sequence[ReportedKinds]) -> Iterator[ClusterKinds | None]:
     """All nodes' reports as one: yields None between pieces of work, the result at last."""
     counts: Counter[str] = Counter()
-    for report in reports:
-        counts.update(report.names)
+    layouts: dict[tuple[str, ...], list[ReportedKinds]] = {}
+    for done, report in enumerate(reports, start=1):
+        if report.names:
+            counts.update(report.names)
+            layouts.setdefault(report.resources, []).append(report)
+        if done % REPORTS_PER_STEP == 0:
+            yield None
     kept = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_KINDS]
     number = {name: i for i, name in enumerate(kept)}
+    resources = most_known((names, np.full(len(names), len(group))) for names, group in layouts.items())
     yield None
-    with_kinds = [report for report in reports if report.names]
-    resources = most_known((r.resources, np.ones(len(r.resources))) for r in with_kinds)
-    table = _stack(with_kinds, resources, number)
+    table = _stack(layouts, resources, number)
     yield None
     rows: dict[str, KindRow] = {}
     starts = np.searchsorted(table.number, np.arange(len(kept) + 1)).tolist()
@@ -135,10 +140,9 @@ class _Table:
     arrivals: Vector
 
 
-def _stack(reports: Sequence[ReportedKinds], resources: tuple[str, ...], number: dict[str, int]) -> _Table:
-    layouts: dict[tuple[str, ...], list[ReportedKinds]] = {}
-    for report in reports:
-        layouts.setdefault(report.resources, []).append(report)
+def _stack(
+    layouts: dict[tuple[str, ...], list[ReportedKinds]], resources: tuple[str, ...], number: dict[str, int]
+) -> _Table:
     numbers: list[int] = []
     cost, width = [np.zeros((0, len(resources)))], [np.zeros((0, len(resources)))]
     pods, arrivals = [np.zeros(0)], [np.zeros(0)]

@@ -22,7 +22,7 @@ from carico_agent.federation.channel import same
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.credentials import server_credentials
 from carico_agent.federation.wire import SERVICE
-from carico_agent.net.accepted import accepted, excess, in_use, shut_down
+from carico_agent.net.accepted import Accepted, accepted, excess, in_use, shut_down
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.net.sockets import clear_stale
 from carico_agent.net.tls import TlsFiles
@@ -43,6 +43,9 @@ PUSH_S = 2e-4
 """Pushing takes at most this share of a core, at 0.2 ms of CPU time each: to 5,000 streams at most every 10 s. In
 between a view travels with the answers."""
 LEAST_PUSH_PERIOD_S = 1.0
+LOOK_SHARE = 0.02
+"""Looking for connections that never make a call takes at most this share of a core: where 10,000 sockets are open,
+every 2.5 s."""
 PUSH_PIECE = 10
 """Streams at a time: answers wait no longer than these take. 2,000 at once made the slowest answers wait 270 ms."""
 
@@ -119,6 +122,7 @@ class AggregatorServer:
         self._streams: set[NodeStream] = set()
         self._pushing: set[asyncio.Task[None]] = set()
         self._called: set[str] = set()  # connections (as gRPC names them) that have made a call
+        self._look_at_s = 0.0
         self._port = 0  # of TCP
         self._idle_s = idle_limit_s(settings)
         self._server: grpc.aio.Server | None = None
@@ -240,16 +244,27 @@ class AggregatorServer:
             if now_s - stream.received_s > self._idle_s and not stream.expired:
                 stream.expire()
 
-    def limit_addresses(self) -> None:
-        """End connections of an address that has too many which have not made a call: they never finished their
+    async def limit_addresses(self, now_s: float) -> None:
+        """End connections of an address that has too many which have not made a call yet: they never finish their
         handshake, or have nothing to ask."""
-        most, open_now = self.aggregator.settings.address_connections, in_use()
-        explained = open_now - len(self._streams) <= most and len(self._called) <= 2 * (open_now + most)
-        if not most or not self._port or explained:
+        most = self.aggregator.settings.address_connections
+        if not most or not self._port or now_s < self._look_at_s:
             return
-        connections = accepted(self._port)
-        self._called &= {one.peer for one in connections}
-        self.aggregator.refused_connections += shut_down(excess(connections, self._called, most))
+        open_now = in_use()
+        if open_now - len(self._streams) <= most and len(self._called) <= 2 * (open_now + most):
+            return
+        called = set(self._called)
+        connections, cpu_s = await asyncio.to_thread(_look, self._port)
+        self._called -= called - {one.peer for one in connections}
+        waiting = [one for one in connections if one.peer not in self._called]
+        self.aggregator.refused_connections += shut_down(excess(waiting, most))
+        self._look_at_s = now_s + cpu_s / LOOK_SHARE
+
+
+def _look(port: int) -> tuple[list[Accepted], float]:
+    """The connections to this port, and what it took to find them [CPU s]."""
+    started_s = time.thread_time()
+    return accepted(port), time.thread_time() - started_s
 
 
 def caller(context: Context) -> tuple[Peer, str | None]:

@@ -26,8 +26,8 @@ from carico_agent.runtime.stagger import Stagger
 from carico_agent.runtime.tree import CONTAINER
 
 PERIOD_S = 60.0
-LOOK_S = 5.0
-"""Nine containers in 5 s, 110 once a minute, cost less than two in every second: the first of a look finds cold caches,
+LOOK_S = 15.0
+"""28 containers in 15 s, 110 once a minute, cost less than two in every second: the first of a look finds cold caches,
 and each look wakes a thread."""
 MOST_CONTAINERS = 2000
 

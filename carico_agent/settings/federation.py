@@ -95,7 +95,7 @@ class AggregatorSettings:
 
     address_connections: Annotated[int, Range(0, 1_000_000)] = 256
     """Connections of one address that have made no call yet (their handshake never ends, or nothing is asked), counted
-    once a second. More for thousands of nodes behind one address. 0: any number."""
+    about once a second. More for thousands of nodes behind one address. 0: any number."""
 
     handshake_s: Annotated[float, Range(0.1, 120.0)] = 5.0
     """A connection whose TLS and HTTP/2 handshakes take longer than this is closed [s]."""

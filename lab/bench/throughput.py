@@ -39,9 +39,12 @@ HEADS = (
     "requests per Pod",
     *(f"{process} [CPU ms per Pod]" for process in PROCESSES),
 )
+STANDBY = "standby"
+"""Beside the verbs: another extender leads."""
 CASES = {
     "none": (),
     "asked by the API server before each binding": ("admit",),
+    "the same, a replica that does not lead is asked": ("admit", STANDBY),
     "filter, prioritize": ("filter", "prioritize"),
     "filter, prioritize, bind": ("filter", "prioritize", "bind"),
 }
@@ -107,6 +110,9 @@ def _middle(values: list[float]) -> str:
 def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
     """Pods wait until the scheduler starts."""
     asked: ExtenderProcess | Webhook | None = None
+    leader = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready() if STANDBY in verbs else None
+    if leader is not None:
+        _wait_to_lead(leader)
     config = {}
     if "filter" in verbs:
         asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
@@ -115,6 +121,8 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
         list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
     if "admit" in verbs:
         asked = Webhook(plane, folder)
+    if asked is not None and leader is None:
+        _wait_to_lead(asked)
     log = AuditLog(plane)
     before = _counters(plane, asked)
     plane.start_scheduler(config)
@@ -131,11 +139,17 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
         return run
     finally:
         plane.stop_scheduler()
-        if asked is not None:
-            asked.stop()
+        for extender in (asked, leader):
+            if extender is not None:
+                extender.stop()
         plane.admin.delete(HOOKS)
         plane.admin.request("DELETE", "/api/v1/namespaces/default/pods?gracePeriodSeconds=0")
         wait_for(lambda: not plane.admin.pods(), "the Pods are gone", 300)
+
+
+def _wait_to_lead(extender: ExtenderProcess | Webhook) -> None:
+    """It waits itself until nothing that the last one admitted can be on its way."""
+    wait_for(lambda: _rows(extender.metrics())["carico_extender_leads"] == 1, "the extender leads", 60)
 
 
 def _extender(url: str, verbs: tuple[str, ...]) -> dict[str, Any]:

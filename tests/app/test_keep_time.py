@@ -6,7 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from carico_agent.app.sampling import keep_time
+from carico_agent.app.sampling_thread import keep_time
 
 OWN = os.getpriority(os.PRIO_PROCESS, 0)
 """Of this process: without root nobody gets below it, and `nice make test` is above 0."""

@@ -4,7 +4,7 @@ from math import inf
 
 import pytest
 
-from carico_agent.app.sampling import Meters
+from carico_agent.app.sampling_thread import Meters
 from carico_agent.runtime.demand import CounterReading
 from carico_agent.runtime.meter import NodeUnit, PodMeters
 from carico_agent.runtime.pods import Pod

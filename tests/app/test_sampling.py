@@ -3,9 +3,11 @@
 import threading
 
 from carico_agent.app.pipeline import Pipeline
-from carico_agent.app.sampling import Live, LiveRows, SampleQueue, Sampling, Tick, UpdateClock
+from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
+from carico_agent.app.sampling import LiveRows, Sampling
+from carico_agent.app.sampling_thread import Live
 from carico_agent.app.state import encode
-from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.settings import Settings, override
 from carico_agent.supervise.budget import Allowance, Pace
 from carico_agent.supervise.cost import OwnCost
@@ -128,3 +130,29 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
 def test_no_update_until_the_first_samples_are_apart() -> None:
     clock = UpdateClock()
     assert [clock.due(t) for t in (0.0, 0.01, 0.1, 0.2, 1.1)] == [False, False, True, False, True]
+
+
+def test_seconds_understood_late_are_the_seconds_understood_at_once() -> None:
+    at_once, late = list[tuple[float, Estimate]](), list[tuple[float, Estimate]]()
+    queue, model = SampleQueue[TraceRow](), lambda: Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4)))
+    first = Sampling(model(), queue.take, OwnCost(), lambda t, e: at_once.append((t, e)))
+    for row in rows(20.0):
+        queue.put(row)
+        first.catch_up()
+    second = Sampling(model(), lambda: iter(rows(20.0)), OwnCost(), lambda t, e: late.append((t, e)))
+    second.catch_up()
+    assert len(late) == 20 and late == at_once
+
+
+def test_samples_wait_until_somebody_asks_or_five_seconds_have_passed(monkeypatch) -> None:
+    now_s, queue = 100.0, SampleQueue[TraceRow]()
+    monkeypatch.setattr("carico_agent.app.sampling.time.monotonic", lambda: now_s)
+    sampling = fresh(queue)
+    for row in rows(1.0):
+        queue.put(row)
+    sampling.catch_up_late()
+    assert not queue  # the first ones at once
+    for now_s, waits in ((101.0, True), (104.0, True), (105.0, False)):
+        queue.put(TraceRow(Reading(now_s, 4, 40, 39, 0, None, 1000, 700), 0, False))
+        sampling.catch_up_late()
+        assert bool(queue) == waits

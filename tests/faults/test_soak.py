@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 from carico_agent.app import state
 from carico_agent.app.pipeline import Pipeline, model_config
-from carico_agent.app.sampling import SampleQueue, Sampling, UpdateClock
+from carico_agent.app.sample_queue import SampleQueue, UpdateClock
+from carico_agent.app.sampling import Sampling
 from carico_agent.core import CapacityModel
 from carico_agent.net.metrics import render
 from carico_agent.publish.board import StatusBoard

@@ -91,7 +91,7 @@ async def test_those_who_only_hold_on_are_dropped_and_others_served(
 
 @pytest.mark.parametrize("required", [False, True])
 async def test_the_admission_webhook_can_require_client_certificates(files: TlsFiles, required: bool) -> None:
-    """Whoever has none is not even heard; whoever has one that the authority signed is answered."""
+    """A request without one is not even read; whoever has one that the authority signed is answered."""
     settings = ExtenderSettings(
         tls_cert=files.cert, tls_key=files.key, admission_client_ca=files.cert if required else ""
     )

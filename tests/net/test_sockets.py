@@ -38,7 +38,7 @@ def test_somebody_elses_folder_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_client_looks_into_its_own_folder_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What lies in the temporary folder under our name may be somebody else's, who would tell us any number."""
+    """What lies in the temporary folder under our name may be somebody else's, who would send us any number."""
     monkeypatch.delenv("CARICO_SOCKET", raising=False)
     monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
     monkeypatch.setattr(client, "SYSTEM", str(tmp_path / "system.sock"))

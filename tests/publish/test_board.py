@@ -82,3 +82,29 @@ def test_a_status_is_made_once_and_only_if_somebody_reads_it() -> None:
     assert (board.status.pods, board.status.sequence, board.made.pods) == (3, 3, 3)
     assert b'"pods":3' in board.encoded()
     assert made == [3]
+
+
+async def test_a_reader_gets_no_status_older_than_a_second_if_there_is_news() -> None:
+    clock, news = Clock(), [Status(pods=2)]
+    board = StatusBoard(ttl_s=5, clock=clock, renew=lambda: board.publish(news.pop()) if news else None)
+    board.publish(Status(pods=1))
+    clock.now_s += 0.9
+    assert board.status.pods == 1
+    clock.now_s += 0.2
+    assert (board.status.pods, board.sequence, board.age_s) == (2, 2, 0.0)
+    clock.now_s += 6.0  # no sample came: it grows old
+    assert not board.fresh and board.sequence == 2
+
+
+async def test_who_is_in_no_hurry_does_not_make_the_agent_publish_every_second() -> None:
+    board = StatusBoard(ttl_s=5)
+    slow = asyncio.create_task(board.changed(urgent=False))
+    await asyncio.sleep(0)
+    assert not board.is_followed
+    eager = asyncio.create_task(board.changed())
+    await asyncio.sleep(0)
+    assert board.is_followed
+    board.publish(Status())
+    async with asyncio.timeout(10):
+        await asyncio.gather(slow, eager)
+    assert not board.is_followed

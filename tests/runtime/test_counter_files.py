@@ -213,3 +213,14 @@ def test_bad_quota_and_disks():
             parse_quota(data)
     assert parse_io_bytes(b"") == 0
     assert parse_io_bytes(b"8:0 rbytes=1 wbytes=2\n8:16 rbytes=4 wbytes=8 rios=9\n") == 15
+
+
+def test_a_pod_that_did_not_run_did_not_allocate_and_is_looked_at_now_and_then(pod, files):
+    files.read(0.0)
+    name = "memory.current" if pod.kind == "v2" else "memory.usage_in_bytes"
+    pod.set("memory", name, "9096\n")
+    seen = [files.read(float(turn)).memory_bytes for turn in range(1, counter_files.STAT_EVERY + 1)]
+    assert seen == [3096.0] * (counter_files.STAT_EVERY - 1) + [8096.0]
+    pod.set("memory", name, "5096\n")
+    pod.run(5_000)
+    assert files.read(20.0).memory_bytes == 4096.0

@@ -206,3 +206,20 @@ async def test_this_machine():
     assert 0 <= usage.values[0] <= 1 and 0 <= usage.values[1] <= 1
     assert math.isnan(usage.values[3]) == ("network" in reader.absent)
     reader.close()
+
+
+def test_what_follows_is_not_read(tmp_path):
+    path = tmp_path / "stat"
+    path.write_bytes(b"cpu  1 2 3 4\ncpu0 1 2 3 4\nintr " + b"0 " * 5000)
+    file = KernelFile(str(path), size=16, until=b"\nintr")
+    assert file.read() == path.read_bytes()[: file.size] and file.size == 32
+    file.close()
+
+
+def test_more_cpus_than_before_are_unknown_for_one_tick(fake, tmp_path):
+    reader = NodeReader(fake())
+    line = "cpu{} 10 0 10 80 0 0 0 0 0 0\n"
+    (tmp_path / "proc/stat").write_text("".join(line.format(n) for n in (" ", *range(100))) + "intr 5\n")
+    cores = [reader.read(t).cores for t in range(6)]
+    assert cores[0] is None and cores[-1] == 100
+    assert set(cores) == {None, 100}
