@@ -215,8 +215,7 @@ slow pace costs. The first write of every node is included.
 
 Before (an earlier version with wandering load, 5,000 nodes): 528 to 761 Node and 1,033 to 1,500 Lease writes a second.
 For comparison: kubelets of 5,000 nodes renew 500 Leases a second and write 17 Nodes.
-Claims of Pods that are being bound (one Lease write per binding, where `bindings.yaml` or the bind verb is used) come
-on top.
+Where an extender leads, it acknowledges every fall with one more Lease write, which comes on top.
 """
 
 SERVER_TEXT = """
@@ -227,7 +226,7 @@ real kube-apiserver {version} and etcd, one status a second. In a cluster of 5,0
 that nobody writes. Writes are those of `apiserver_request_total`, after a minute of warm-up; in brackets the simulation
 with the same seeds over the same minutes. "Seen after": how long a client that watches Nodes, or Leases, still saw a
 number that was too high, from the moment the node's own status was lower (median, p99, longest; this client, the
-publishers, the API server and etcd share two cores).
+publishers, the API server and etcd share two cores; no extender led, so falls waited for nobody's acknowledgement).
 
 {table}
 """

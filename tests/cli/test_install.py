@@ -32,7 +32,9 @@ def exposure(root: Path, unit: str) -> float:
     return float(last.split(":")[1].split()[0])
 
 
-@pytest.mark.parametrize(("flags", "most"), [([], 1.5), (["--containerd"], 1.5), (["--tuning"], 1.9)])
+@pytest.mark.parametrize(
+    ("flags", "most"), [([], 1.5), (["--containerd"], 1.5), (["--tuning"], 1.9), (["--tuning", "--containerd"], 2.0)]
+)
 def test_the_agent_is_hardened(opt: None, tmp_path: Path, flags: list[str], most: float) -> None:
     assert main(["install", "--systemd", "--root", str(tmp_path), *flags]) == 0
     assert exposure(tmp_path, "carico-agent.service") <= most
