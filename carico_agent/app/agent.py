@@ -13,7 +13,6 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
-from math import inf
 
 from carico_agent.app.container_history import ContainerHistories
 from carico_agent.app.counters import PodCounters
@@ -28,12 +27,12 @@ from carico_agent.app.reserve import ReservationApi
 from carico_agent.app.routes import PodRoutes, SelfRoutes
 from carico_agent.app.source import Source, SourceOptions, memory_bytes, open_live, open_replay
 from carico_agent.app.state import StateFile
-from carico_agent.app.updates import StatusUpdates
+from carico_agent.app.updates import StatusUpdates, UpdateDemand
 from carico_agent.core import Estimate
 from carico_agent.net.http import HttpServer
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.metrics import Family
-from carico_agent.publish.board import UPDATE_S, StatusBoard
+from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.publisher import Measured, Publisher, PublisherContext, open_all
 from carico_agent.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
 from carico_agent.runtime.events import Event
@@ -79,6 +78,7 @@ class Agent:
         self._runtime = discover(settings, sleep=self._pulse.sleep)
         self._board = StatusBoard(settings.socket.ttl_s, renew=self._renew)
         self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
+        self._demand = UpdateDemand(self._board, self._pulse, lambda: self._plugins.running)
         self._source = self._open_source(settings, options or SourceOptions())
         self._history = StatusHistory(self._source.resources, self._source.sampling.catch_up)
         self._counters = PodCounters(
@@ -108,7 +108,6 @@ class Agent:
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
         self._publishers: list[Publisher] = []
         self._shown_pods, self._waited = 0, False
-        self._pods_changed, self._update_s = True, -inf
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
@@ -122,7 +121,7 @@ class Agent:
             settings.state_path / "model.json",
             self._on_samples,
             options.record,
-            self._wants_update,
+            self._demand.wants,
             self._on_second,
         )
 
@@ -210,7 +209,7 @@ class Agent:
 
     def _on_samples(self) -> None:
         """Once a second, or more rarely: there is a new status for whoever reads it."""
-        self._update_s = time.monotonic() + UPDATE_S - 0.5
+        self._demand.met()
         if self._source.replaying:
             self._source.sampling.catch_up()
         else:
@@ -221,12 +220,6 @@ class Agent:
         if self._plugins.running:  # their threads read what was made
             self._board.make()
         self._pulse.beat()
-
-    def _wants_update(self) -> bool:
-        """Whether anybody would do something with an update. From the sampling thread, once a second."""
-        if not self._board.sequence or self._board.is_followed or self._pods_changed or self._plugins.running:
-            return True
-        return time.monotonic() >= min(self._update_s, self._pulse.wanted_s)
 
     def _renew(self) -> None:
         """Somebody reads a status that is some seconds old."""
@@ -239,14 +232,14 @@ class Agent:
 
     def _look_at_pods(self) -> None:
         """Those that started or ended, also while nobody listened."""
-        self._pods_changed = False
+        self._demand.pods_changed = False
         self._reservations.pods_started(self._runtime.pods)
         self._counters.tidy()
         self._progress.look()
 
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
-        self._pods_changed = True
+        self._demand.pods_changed = True
         self._source.sampling.count(time.monotonic(), self._runtime.count, event.churn)
         self._history.mark(event)
         if event.topic == "/tasks/start":

@@ -1,12 +1,15 @@
-"""New statuses onto the board: once a second, and at once when Pods or reservations change. Made when they are read."""
+"""New statuses onto the board: once a second while anybody would read them, and at once when Pods or reservations
+change. Made when they are read."""
 
 import asyncio
 import time
 from collections.abc import Callable
+from math import inf
 
-from carico_agent.publish.board import StatusBoard
+from carico_agent.publish.board import UPDATE_S, StatusBoard
 from carico_agent.publish.status import Status
 from carico_agent.supervise.cost import OwnCost
+from carico_agent.supervise.pulse import Pulse
 
 
 class StatusUpdates:
@@ -34,3 +37,22 @@ class StatusUpdates:
         status = self._make()
         self._cost.record(time.perf_counter() - started_s)
         return status
+
+
+class UpdateDemand:
+    """Whether anybody would do something with a new status. Asked by the sampling thread, once a second."""
+
+    def __init__(self, board: StatusBoard, pulse: Pulse, plugins_run: Callable[[], bool]) -> None:
+        self._board, self._pulse, self._plugins_run = board, pulse, plugins_run
+        self._due_s = -inf
+        self.pods_changed = True
+        """Pods have started or ended since somebody looked."""
+
+    def wants(self) -> bool:
+        if not self._board.sequence or self._board.is_followed or self.pods_changed or self._plugins_run():
+            return True
+        return time.monotonic() >= min(self._due_s, self._pulse.wanted_s)
+
+    def met(self) -> None:
+        """There is a new status."""
+        self._due_s = time.monotonic() + UPDATE_S - 0.5

@@ -27,6 +27,10 @@ from carico_agent.publish.publisher import PublisherContext
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.settings import KubernetesSettings
 
+REQUESTS_OF_AN_AGENT = 2.0, 20
+"""Per second and at once: two watches, and while the number falls a write of the Node, one of its Lease and two looks
+at whether that was acknowledged every second for some seconds."""
+
 
 class NodePublisher:
     """Keeps one Node object true."""
@@ -93,9 +97,7 @@ def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
 async def open_node_publisher(context: PublisherContext) -> NodePublisher:
     """Raises BadAccess when the settings cannot work."""
     settings = context.settings().kubernetes
-    # two watches, and while the number falls a write of the Node, one of its Lease and two looks at whether that was
-    # acknowledged every second for some seconds
-    client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(per_s=2.0, burst=20))
+    client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(*REQUESTS_OF_AN_AGENT))
     identity = await context.disk.run(agent_identity, context.settings().state_path / "agent-id")
     config = node_config(settings, context.node)
     return NodePublisher(client, context.board, config, context.counted, identity=identity)

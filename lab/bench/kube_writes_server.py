@@ -6,7 +6,8 @@ etcd's by etcd. A cluster of 5,000 has 4,900 more Nodes, which nobody writes: ag
 themselves accordingly. Beside it stands the simulation of kube_writes.py with the same seeds over the same minutes.
 
 Falls: a client that watches Nodes and Leases notes how long a number that is too high was still to be seen, from the
-moment the node's own status was lower. --write puts the case into lab/results/kube_writes.md.
+moment the node's own status was lower. Where an extender leads, falls wait until it has acknowledged them. --write puts
+the case into lab/results/kube_writes.md.
 """
 
 import argparse
@@ -33,19 +34,22 @@ from carico_agent.net.times import rfc3339
 from carico_agent.plane.exposition import read
 from carico_agent.publish.board import StatusBoard
 from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.node_publisher import NodePublisher
+from carico_agent.publish.node_publisher import REQUESTS_OF_AN_AGENT, NodePublisher
 from carico_agent.publish.status import Status
 from lab.bench.kube_writes import SERVER_RESULTS, Second, is_late, quiet, run_node, wandering, write_report
 from lab.support import TREE
 from lab.support.control_plane import Plane, running
+from lab.support.extender_process import ExtenderProcess
 from lab.support.waiting import wait_for
 
 NODES = 100
 WARM_UP_S = 60
-CASES = {  # load, nodes of the cluster, seconds that are counted
-    "quiet-5000": ("quiet", 5000, 300),
-    "wandering-100": ("wandering", 100, 180),
-    "wandering-5000": ("wandering", 5000, 300),
+CASES = {  # load, nodes of the cluster, seconds that are counted, whether an extender leads
+    "quiet-5000": ("quiet", 5000, 300, False),
+    "wandering-100": ("wandering", 100, 180, False),
+    "wandering-100-led": ("wandering", 100, 180, True),
+    "wandering-5000": ("wandering", 5000, 300, False),
+    "wandering-5000-led": ("wandering", 5000, 300, True),
 }
 LOADS = {"quiet": quiet, "wandering": wandering}
 REQUESTS = "apiserver_request_total"
@@ -80,7 +84,7 @@ class ServerNode:
     def __init__(self, name: str, access: Access, load: Iterator[Second]) -> None:
         self.name, self._load, self.slots = name, load, 0.0
         self.board = StatusBoard(ttl_s=5.0)
-        self.client = KubeClient(access, TokenBucket(per_s=1.0, burst=10))
+        self.client = KubeClient(access, TokenBucket(*REQUESTS_OF_AN_AGENT))
         self.publisher = NodePublisher(self.client, self.board, NodeConfig(name, lease_namespace="carico"))
 
     def publish(self) -> None:
@@ -216,13 +220,18 @@ async def simulated(load: str, cluster: int, seconds: int) -> tuple[float, float
 
 
 def measure(name: str) -> dict[str, Any]:
-    load, cluster, seconds = CASES[name]
-    row: dict[str, Any] = {"load": load, "cluster": cluster, "nodes": NODES, "seconds": seconds}
+    load, cluster, seconds, led = CASES[name]
+    row: dict[str, Any] = {"load": load, "cluster": cluster, "nodes": NODES, "seconds": seconds, "led": led}
     with tempfile.TemporaryDirectory(prefix="carico-writes-") as folder:
         for plane in running(Path(folder)):
             plane.apply(*sorted((TREE / "deploy/base").glob("[0-9]*.yaml")))
             bench = ServerBench(plane, load, cluster)
-            counted = asyncio.run(bench.run(seconds))
+            extender = ExtenderProcess(Path(folder), plane.kubeconfig("extender-token")).ready() if led else None
+            try:
+                counted = asyncio.run(bench.run(seconds))
+            finally:
+                if extender is not None:
+                    extender.stop()
             row["version"] = ".".join(map(str, plane.version))
     per_minute = 60 / seconds / NODES
     row |= {"node": counted["node"] * per_minute, "lease": counted["lease"] * per_minute}
