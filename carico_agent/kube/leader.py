@@ -59,16 +59,20 @@ class LeaderLease:
         identity: str,
         duration_s: float = 30.0,
         annotations: Callable[[], Object] = dict,
+        fit: Callable[[], bool] = lambda: True,
     ) -> None:
-        """`annotations` are written with every renewal and with the release."""
+        """`annotations` are written with every renewal and with the release; while we are not `fit()`, `run` lets the
+        Lease expire."""
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
-        self._annotations = annotations
+        self._annotations, self._fit = annotations, fit
         self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
         self._renewed_s = -inf
         self.holder = ""
         self.term = 0
         """Of our leadership."""
+        self.since_s = -inf
+        """When that term began."""
         self.before: tuple[LeaderRecord, float] = (LeaderRecord(), -inf)
         """The Lease as it was when we took it, and since when we had seen it so [s]."""
 
@@ -81,7 +85,8 @@ class LeaderLease:
         """Take it whenever that is possible, and keep it: for ever."""
         while True:
             try:
-                await self.hold(time.monotonic())
+                if self._fit():
+                    await self.hold(time.monotonic())
             except KubeError as error:
                 self.holder = f"unknown: {error}"
             await asyncio.sleep(self._duration_s / 4)
@@ -146,7 +151,7 @@ class LeaderLease:
             self._renewed_s = -inf
             return False
         if term != found.term:
-            self.before = found, self._seen[1]
+            self.before, self.since_s = (found, self._seen[1]), now_s
         self.holder, self.term, self._renewed_s = self.identity, term, now_s
         return True
 

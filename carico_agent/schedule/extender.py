@@ -93,7 +93,10 @@ class Extender:
         def annotations() -> Object:
             return {} if self.admissions is None else self.admissions.times()
 
-        leader = LeaderLease(self._client, namespace, LEADER_LEASE, identity, LEADER_S, annotations)
+        def fit() -> bool:
+            return self.admissions is None or self.admissions.fit_to_lead()
+
+        leader = LeaderLease(self._client, namespace, LEADER_LEASE, identity, LEADER_S, annotations, fit)
         self.admissions = Admissions(PlacementLeases(self._client, namespace), leader, self._config.claim_s)
         self.asks = Asks(self._client, namespace, identity, lambda: leader.leads, self._decide)
         self._cluster.on_lease = self._lease_seen

@@ -31,6 +31,9 @@ MOST_ON_THE_WAY = 256
 AGAIN_S = 0.5
 """An acknowledgement that could not be written is tried again after this [s]."""
 
+SILENT_S = 8.0
+"""Our own Lease is renewed every 2 s. A watch that shows nothing for this long hangs [s]."""
+
 AT_ONCE = 16
 """Acknowledgements on their way at a time."""
 
@@ -48,7 +51,7 @@ class Admissions:
         self._leases, self.leader, self._admission_s = leases, leader, admission_s
         self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
         self._last_s = -inf
-        self._seen = LeaderRecord()
+        self._seen, self._seen_s, self._hangs = LeaderRecord(), -inf, False
         self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
         self._wakeup = asyncio.Event()
         self._trouble = ""
@@ -75,6 +78,12 @@ class Admissions:
         if (left_s := since_s + settled_s(before) - time.monotonic()) > 0:
             return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
         return None
+
+    def fit_to_lead(self) -> bool:
+        """Not while the watch of Leases hangs: agents would wait for an answer, whoever could give it."""
+        if self.leader.leads and time.monotonic() - max(self._seen_s, self.leader.since_s) > SILENT_S:
+            self._hangs = True
+        return not self._hangs
 
     def add(self, node: str, pod: PendingPod) -> str | None:
         """`pod` is admitted to `node`; returns why it cannot be."""
@@ -108,12 +117,13 @@ class Admissions:
     # ---- what the watch of Leases shows
 
     def leader_seen(self, found: LeaderRecord) -> None:
-        self._seen = found
+        self._seen, self._seen_s, self._hangs = found, time.monotonic(), False
         self._wakeup.set()
 
     def lease_seen(self, node: str, found: LeaseRecord) -> None:
         """A token that a leader before us has acknowledged is not acknowledged again: an agent that does not believe
         that one writes another token."""
+        self._hangs = False
         if found.token and found.acknowledged.token != found.token:
             self._waiting[node] = found.token
             self._wakeup.set()

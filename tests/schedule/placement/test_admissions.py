@@ -192,6 +192,29 @@ def test_a_leader_admits_nobody_before_its_watch_has_shown_its_term(monkeypatch:
     run(scene(), monkeypatch)
 
 
+def test_a_leader_whose_watch_hangs_gives_up_until_it_shows_something(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would see no lower offer, and agents would wait for it for ever."""
+
+    async def scene() -> None:
+        server = SmallServer()
+        extender = replica(server)
+        start(extender)
+        await asyncio.sleep(30.0)
+        assert why_not(extender) is None
+        shown, server.lease_watchers[:] = list(server.lease_watchers), []
+        await asyncio.sleep(30.0)
+        assert why_not(extender) is not None
+        last = server.leases[LEADER_LEASE]["metadata"]["resourceVersion"]
+        await asyncio.sleep(60.0)
+        assert server.leases[LEADER_LEASE]["metadata"]["resourceVersion"] == last  # so agents and others go on
+        server.lease_watchers += shown
+        await leases_of(server).offer("a", Offer(3, 3), 1e9, [])
+        await asyncio.sleep(60.0)
+        assert why_not(extender) is None
+
+    run(scene(), monkeypatch)
+
+
 def test_who_was_admitted_here_and_then_elsewhere_counts_in_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """A binding that got no answer may be made all the same."""
 
