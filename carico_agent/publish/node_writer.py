@@ -242,6 +242,6 @@ class NotAcknowledged(KubeError):
 
     def __init__(self, leader: str) -> None:
         super().__init__(
-            f"the lower number waits: extender {leader} has not acknowledged it. It is published when that extender "
+            f"the lower number waits: {leader} has not acknowledged it. It is published when that extender "
             "answers, or when its Lease has expired"
         )

@@ -72,8 +72,8 @@ class OwnLease:
 
     @property
     def waits(self) -> str:
-        """The leader that has not acknowledged a lower offer yet; empty: we wait for nobody."""
-        return self._leader.holder if self._token else ""
+        """Who has not acknowledged a lower offer yet; empty: we wait for nobody."""
+        return f"extender {self._leader.holder or 'that led last'}" if self._token else ""
 
     @property
     def written(self) -> bool:

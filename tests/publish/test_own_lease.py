@@ -66,7 +66,7 @@ def test_a_fall_waits_for_the_leader_and_counts_who_is_on_the_way(monkeypatch: p
         await node.start()
         node.lead("x", 1)
         assert await node.lower() is None
-        assert node.own.waits == "x"
+        assert node.own.waits == "extender x"
         node.lead("x", 1)  # it renews its Lease
         await node.acknowledge("x", 1, one=Admission(1.0, 1, "d/one"), two=Admission(1.0, 2, "d/two"))
         assert await node.lower(here=("one",)) == (1, 2)
