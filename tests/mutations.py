@@ -359,8 +359,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/publish/own_lease.py",
-        "if (self._leader.holder, self._leader.term) == (seen.leader, seen.term):",
-        "if seen.leader:",
+        "if self._leader_version and leads == (seen.leader, seen.term):",
+        "if self._leader_version and leads:",
         "a leader of the past is believed whose successor has not seen the lower number",
         "tests/publish/test_own_lease.py",
     ),
@@ -464,8 +464,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/schedule/expired.py",
-        " or not self._leads()",
-        "",
+        "            if self._leads():",
+        "            if True:",
         "every replica lowers the resource of a silent node",
         "tests/schedule/test_expired.py",
     ),

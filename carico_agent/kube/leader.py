@@ -67,6 +67,7 @@ class LeaderLease:
         self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
         self._annotations, self._fit = annotations, fit
         self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
+        self._last = LeaderRecord()  # as it was when it was there
         self._renewed_s = -inf
         self.holder = ""
         self.term = 0
@@ -97,6 +98,8 @@ class LeaderLease:
             return True
         found = await self.read()
         self.holder = found.holder
+        if found.version:
+            self._last = found
         if self._seen[0] != found.version:
             self._seen = found.version, now_s
         expired = now_s - self._seen[1] > (found.duration_s or self._duration_s)
@@ -151,7 +154,8 @@ class LeaderLease:
             self._renewed_s = -inf
             return False
         if term != found.term:
-            self.before, self.since_s = (found, self._seen[1]), now_s
+            # One that was deleted may have been held: what was begun under it is under way as after a crash.
+            self.before, self.since_s = (found if found.version else self._last, self._seen[1]), now_s
         self.holder, self.term, self._renewed_s = self.identity, term, now_s
         return True
 

@@ -50,7 +50,7 @@ EXTENDERS_LEASES = (LEADER_LEASE, ASKS_LEASE)
 """Those in the namespace of the placement Leases that belong to no node."""
 
 TIMES = "carico.dev/times"
-"""Annotation of the leader's Lease: for how long its admissions count, and how long ago the last one was."""
+"""Annotation of the leader's Lease: for how long its admissions count, and until when one may be under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,11 +163,12 @@ class AdmissionTimes:
 
     admission_s: float = 15.0
     """After this long a Pod that was admitted is seen bound by everybody, or never comes [s]."""
-    idle_s: float = 0.0
-    """Since its last admission, when the Lease was released [s]."""
+    under_way_s: float = 15.0
+    """For how long, from when this was written, a Pod may be under way that it or a leader before it has admitted."""
 
     def encode(self) -> str:
-        return json.dumps({"admission_s": self.admission_s, "idle_s": round(self.idle_s, 1)}, separators=(",", ":"))
+        times = {"admission_s": self.admission_s, "under_way_s": round(self.under_way_s, 1)}
+        return json.dumps(times, separators=(",", ":"))
 
 
 def settled_s(leader: LeaderRecord) -> float:
@@ -175,23 +176,23 @@ def settled_s(leader: LeaderRecord) -> float:
 
     >>> settled_s(LeaderRecord()), settled_s(LeaderRecord("7", "x", 1, 8))
     (0.0, 23.0)
-    >>> settled_s(LeaderRecord("7", "", 1, 1, ((TIMES, AdmissionTimes(15.0, 10.0).encode()),)))
+    >>> settled_s(LeaderRecord("7", "", 1, 1, ((TIMES, AdmissionTimes(15.0, 5.0).encode()),)))
     5.0
     """
     if not leader.version:
         return 0.0
     times = admission_times(leader)
-    return leader.duration_s + times.admission_s if leader.holder else max(0.0, times.admission_s - times.idle_s)
+    return leader.duration_s + times.admission_s if leader.holder else times.under_way_s
 
 
 def admission_times(leader: LeaderRecord) -> AdmissionTimes:
     """Malformed ones count as the usual ones."""
     try:
         times: Object = json.loads(leader.annotation(TIMES) or "{}")
-        read = AdmissionTimes(float(times["admission_s"]), float(times["idle_s"]))
+        read = AdmissionTimes(float(times["admission_s"]), float(times["under_way_s"]))
     except MALFORMED:
         return AdmissionTimes()
-    return read if 0 < read.admission_s < 3600 and read.idle_s >= 0 else AdmissionTimes()
+    return read if 0 < read.admission_s < 3600 and 0 <= read.under_way_s < 3600 else AdmissionTimes()
 
 
 class PlacementLeases:

@@ -192,13 +192,13 @@ class NodeWriter:
     async def _put(self, draft: Draft) -> bool:
         """The Node object, and its placement Lease: a lower offer is written there first, a higher one after. False:
         the lower one must not be published yet."""
-        pods, owner = self._mirror.pods, self._owner()
+        owner = self._owner()
         published = None if self._published is None else self._published.offer
-        admitted = await self._lease.lower(draft.offer, owner, pods, published)
+        admitted = await self._lease.lower(draft.offer, owner, self._mirror.pods, published)
         if admitted is None:
             return False
         in_flight, holds = admitted
-        offer = draft.offer.raised(len(pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
+        offer = draft.offer.raised(len(self._mirror.pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
         if published is not None:  # whoever was admitted was limited by what we offered: what is beyond is made up
             offer = offer.at_most(published).raised(0, self._mirror.held())
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)

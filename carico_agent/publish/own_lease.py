@@ -35,6 +35,9 @@ LOOK_AFTER_S = (0.05, 0.15, 0.4)
 """When we look for an acknowledgement after each write or try [s]. It takes two requests of the leader's; the next try
 is made with the next status, a second later."""
 
+EXPIRES_RATIO = 0.9
+"""A lower offer that is older than this part of its time is asked for again before it is published."""
+
 MOST_REMEMBERED = 1000
 """Pods seen bound here since the last write; their admissions no longer keep the number up."""
 
@@ -61,7 +64,8 @@ class OwnLease:
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._token = ""  # of a lower offer that the leader has not acknowledged yet
         self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
-        self._leader, self._leader_since_s = LeaderRecord(), -inf  # as read last, and since when it has been so
+        self._leader, self._leader_version = LeaderRecord(), ""  # as it was when it was there; as read last
+        self._leader_since_s = -inf  # since when it has been so
         self._expiry = AdmissionExpiry(AdmissionTimes().admission_s)
         self._admitted: dict[str, Admission] = {}  # by the last acknowledgement
         self._seen_bound: dict[str, None] = {}
@@ -131,7 +135,8 @@ class OwnLease:
             self._token = ""  # whoever was admitted was limited by what is published
         else:
             lower = NOTHING if self._offered is None else self._offered.least(offer)
-            if lower != self._offered or self._disbelieved:
+            expires = self._clock() - self._written_s >= EXPIRES_RATIO * self._ttl_s  # then others believe the Node
+            if lower != self._offered or self._disbelieved or expires:
                 self._token, self._disbelieved = secrets.token_hex(8), False
                 await self._write(lower, owner)
             if self._token and not await self._acknowledged():
@@ -153,7 +158,8 @@ class OwnLease:
                 continue
             if await self._nobody_admits():
                 return True
-            if (self._leader.holder, self._leader.term) == (seen.leader, seen.term):  # read after: it still leads
+            leads = self._leader.holder, self._leader.term
+            if self._leader_version and leads == (seen.leader, seen.term):  # read after: it still leads
                 self._take(seen.admitted)
                 return True
             self._disbelieved = True
@@ -164,9 +170,10 @@ class OwnLease:
         """Read the leader's Lease; True if it has not changed for so long that nothing is under way."""
         assert self._leases is not None
         found, now_s = await self._leases.leader(), self._clock()
-        if found.version != self._leader.version or self._leader_since_s == -inf:
-            self._leader, self._leader_since_s = found, now_s
-        if now_s - self._leader_since_s < settled_s(found):
+        if found.version != self._leader_version or self._leader_since_s == -inf:
+            self._leader_version, self._leader_since_s = found.version, now_s
+            self._leader = found if found.version else self._leader  # one that was deleted may still admit
+        if now_s - self._leader_since_s < settled_s(self._leader):
             return False
         self._take({})
         return True

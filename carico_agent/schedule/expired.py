@@ -60,10 +60,11 @@ class ExpiredNodes:
             self._well_since_s = now_s
         silent = self.silent(now_s)
         self._reported.intersection_update(silent)
-        if now_s - self._well_since_s < CALM_S or not silent or not self._leads():
+        if now_s - self._well_since_s < CALM_S or not silent:
             return
         for name in silent[:NODES_PER_ROUND]:
-            await self._lower(name)
+            if self._leads():
+                await self._lower(name)
 
     def silent(self, now_s: float) -> list[str]:
         """Nodes that have published, whose number has expired, and that offer more than is held."""
@@ -80,14 +81,19 @@ class ExpiredNodes:
         record = await self._leases.read(name)
         if record.renewed_s + record.ttl_s > time.time() or (state := self._cluster.nodes.get(name)) is None:
             return  # it is back, or gone
+        offered, state.resource = state.resource, state.held  # from now on nobody is admitted
         amount = {self._resource: str(state.held)}
         body = {"status": {"capacity": amount, "allocatable": amount}}
-        await self._client.patch(f"/api/v1/nodes/{name}/status", body)
+        try:
+            await self._client.patch(f"/api/v1/nodes/{name}/status", body)
+        except KubeError:
+            state.resource = offered
+            raise
         self.lowered += 1
         if name not in self._reported:
             self._reported.add(name)
             log.info("%s: its agent is silent, %s lowered to %d", name, self._resource, state.held)
-            text = f"no heartbeat of carico's agent: {self._resource} lowered from {state.resource} to {state.held}"
+            text = f"no heartbeat of carico's agent: {self._resource} lowered from {offered} to {state.held}"
             await self._client.post("/api/v1/namespaces/default/events", event(name, text))
 
 

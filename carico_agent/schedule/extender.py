@@ -22,7 +22,7 @@ from typing import Any
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.leader import LeaderLease, LeaderRecord, leader_record
-from carico_agent.kube.placement_lease import ASKS_LEASE, LEADER_LEASE, PlacementLeases
+from carico_agent.kube.placement_lease import ASKS_LEASE, LEADER_LEASE, Offer, PlacementLeases
 from carico_agent.kube.pods import has_requests, holds_of, is_name, kind_of, requests_of
 from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.schedule.cluster import Cluster
@@ -39,6 +39,10 @@ MOST_PODS = 10_000
 NO_SUCH_NODE = "unknown: no such node"
 BIND_KEYS = ("PodNamespace", "PodName", "PodUID", "Node")
 EXPIRE_EVERY_S = 0.1
+REFUSED_FOR_SURE = (400, 403, 404, 422)
+"""The API server's answers to a binding that was not made, and was not made before either."""
+MOST_HOST = 40
+"""Letters of the host's name in our identity, which is part of an annotation's name: 63 at most."""
 LEADER_S = 8.0
 """A leader that does not renew its Lease for this long is replaced [s]."""
 
@@ -88,7 +92,7 @@ class Extender:
 
     def _join(self, namespace: str) -> None:
         """Be one of the extenders of this cluster: perhaps the leader."""
-        identity = f"{gethostname()}-{token_hex(4)}".lower()
+        identity = f"{gethostname().lower()[:MOST_HOST].strip('-.')}-{token_hex(4)}"
 
         def annotations() -> Object:
             return {} if self.admissions is None else self.admissions.times()
@@ -104,7 +108,7 @@ class Extender:
     def _lease_seen(self, gone: bool, found: Heartbeat) -> None:
         assert self.admissions is not None and self.asks is not None
         if found.node == LEADER_LEASE:
-            self.admissions.leader_seen(LeaderRecord() if found.lease is None else leader_record(found.lease))
+            self.admissions.leader_seen(LeaderRecord() if gone or found.lease is None else leader_record(found.lease))
         elif found.node == ASKS_LEASE and found.lease is not None:
             self.asks.seen(found.lease)
         elif not gone:
@@ -232,7 +236,9 @@ class Extender:
                 },
             )
         except Refused as refused:
-            if refused.status < 500:  # otherwise nobody knows: the place is held until a watch shows it, or expires
+            # Any other answer may come after an earlier try that was made: the place is held until a watch shows it, or
+            # expires.
+            if refused.status in REFUSED_FOR_SURE:
                 self._cluster.release(uid)
                 if self.admissions is not None:
                     self.admissions.remove(node, uid)
@@ -318,7 +324,11 @@ class Extender:
 
     async def _waiting(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that is about to be bound; raises AlreadyBound if it is."""
-        pod = self._pods.get(uid) or self._seen_waiting(namespace, name, uid) or await self._ask(namespace, name, uid)
+        pod = (
+            self._pods.get(uid)
+            or self._seen_waiting(namespace, name, uid)
+            or await self._fetch_pod(namespace, name, uid)
+        )
         if where := self._cluster.bound_to(pod.uid):
             raise AlreadyBound(where)
         return pod
@@ -333,7 +343,7 @@ class Extender:
             PendingPod(uid, pod.kind, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
         )
 
-    async def _ask(self, namespace: str, name: str, uid: str) -> PendingPod:
+    async def _fetch_pod(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
         that right already."""
         named = {"fieldSelector": f"metadata.name={name}"}
@@ -351,24 +361,25 @@ class Extender:
         state = self._cluster.nodes.get(node)
         if state is None:
             return NO_SUCH_NODE
-        return rule(self._leased(self._cluster.without(pod.uid, state), pod.uid), pod)
+        return rule(self._as_offered(self._cluster.without(pod.uid, state), pod.uid), pod)
 
-    def _leased(self, state: NodeState, uid: str) -> NodeState:
-        """The node with what its Lease offers, which falls before the Node object does, and with those who were
-        admitted there lately and then elsewhere, this Pod aside: nobody knows where they will be."""
+    def _as_offered(self, state: NodeState, uid: str) -> NodeState:
+        """The node with the lower of what its Lease and its Node object say: the Lease falls first. A Pod counts on
+        every node that it was admitted to lately, this one aside: nobody knows which of its bindings is made."""
         name = state.name
         offer = self._cluster.lease(name).offer(time.time())
         lately = {} if self.admissions is None else self.admissions.on_the_way(name)
         new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]
+        resource = offer.least(Offer(None, state.resource)).resource
         if not new and (offer.places is None or offer.places >= state.slots):
-            return state if offer.resource in (None, state.resource) else replace(state, resource=offer.resource)
+            return state if resource == state.resource else replace(state, resource=resource)
         behind = 0.0 if offer.places is None else max(0.0, state.slots - offer.places)
         return replace(
             _without_next(state, len(new) + behind),
             assigned=state.assigned + len(new),
             held=state.held + sum(one.holds for one in new),
             slots=state.slots if offer.places is None else min(state.slots, offer.places),
-            resource=state.resource if offer.resource is None else offer.resource,
+            resource=resource,
         )
 
     def _hold(self, pod: PendingPod, node: str) -> None:

@@ -125,3 +125,39 @@ def test_a_number_that_rises_again_waits_for_nobody(monkeypatch: pytest.MonkeyPa
         assert (record.offered, record.token, node.own.waits) == (EIGHT, "", "")
 
     run(scene(), monkeypatch)
+
+
+def test_a_leader_whose_lease_was_deleted_may_still_admit(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        node = Node()
+        await node.start()
+        node.lead("x", 1)
+        assert await node.lower() is None
+        await node.acknowledge("x", 1)
+        del node.server.leases[LEADER_LEASE]
+        assert await node.until_lower() == pytest.approx(8.0 + 15.0, abs=2.0)
+
+    run(scene(), monkeypatch)
+
+
+def test_a_lower_offer_that_has_expired_is_asked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Acknowledged, and then the Node could not be written for so long that extenders believed the Node again."""
+
+    async def scene() -> None:
+        node = Node()
+        node.own = OwnLease(node.leases, "a", 150.0, lambda: time.monotonic())
+        await node.start()
+        node.lead("x", 1)
+        assert await node.lower() is None
+        old = await node.acknowledge("x", 1)
+        assert await node.lower() == (0, 0)
+        await asyncio.sleep(100.0)
+        node.lead("x", 1)
+        assert await node.lower() == (0, 0)  # nobody has been let in since
+        await asyncio.sleep(60.0)
+        node.lead("x", 1)
+        assert await node.lower() is None
+        assert await node.acknowledge("x", 1, late=Admission(1.0, 1, "d/late")) != old
+        assert await node.lower() == (1, 1)
+
+    run(scene(), monkeypatch)

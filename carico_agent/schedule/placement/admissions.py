@@ -59,7 +59,13 @@ class Admissions:
 
     def times(self) -> Object:
         """Annotations of the leader's Lease."""
-        return {TIMES: AdmissionTimes(self._admission_s, min(time.monotonic() - self._last_s, 1e6)).encode()}
+        own_s = self._last_s + self._admission_s - time.monotonic()
+        return {TIMES: AdmissionTimes(self._admission_s, max(0.0, own_s, self._predecessor_s())).encode()}
+
+    def _predecessor_s(self) -> float:
+        """For how long a Pod may be under way that the last leader admitted [s]; not positive: none is."""
+        before, since_s = self.leader.before
+        return since_s + settled_s(before) - time.monotonic()
 
     # ---- may we
 
@@ -74,8 +80,7 @@ class Admissions:
             return f"extender {leader.holder} leads" if self.another_leads else "no extender leads yet"
         if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):
             return "this extender leads and does not know all offers yet"
-        before, since_s = leader.before
-        if (left_s := since_s + settled_s(before) - time.monotonic()) > 0:
+        if (left_s := self._predecessor_s()) > 0:
             return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
         return None
 
@@ -156,6 +161,8 @@ class Admissions:
         except KubeError as error:
             if str(error) != self._trouble:
                 log.warning("%s: its lower number waits, the acknowledgement could not be written: %s", node, error)
+            if node in self._waiting:  # the others first
+                self._waiting[node] = self._waiting.pop(node)
             return str(error)
         self.acknowledged += 1
         if self._waiting.get(node) == token:

@@ -11,6 +11,7 @@ them. An answer stays as long as its question.
 import asyncio
 import json
 import logging
+import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
@@ -27,6 +28,10 @@ ANSWERS = "carico.dev/answers"
 MOST_ASKS = 500
 """Questions of one extender that are looked at: a Lease may have some 250 kB."""
 AGAIN_S = 0.5
+DECIDE_S = 2.0
+"""For one decision [s]: whoever asks gives up after 4 s."""
+OLD_S = 10.0
+"""A question that we have seen for longer is of an extender that is gone, or gave up [s]."""
 
 
 class Question(NamedTuple):
@@ -56,6 +61,7 @@ class Asks:
         self._serials = count(1)
         self._open: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}  # ours, by serial
         self._others: dict[str, Question] = {}  # open questions of the other extenders, by "extender/serial"
+        self._seen_s: dict[str, float] = {}  # since when we have seen them
         self._answers: dict[str, str] = {}  # ours to them, as the leader: why not; empty if it may
         self._changed: set[str] = set()  # annotations of ours that are to be written
         self._wakeup = asyncio.Event()
@@ -85,8 +91,9 @@ class Asks:
             if key.startswith(ASKED_BY) and (extender := key.removeprefix(ASKED_BY)) != self._identity
             for serial, question in _questions(text)
         }
-        if any(key not in self._others for key in self._answers):
-            self._answers = {key: why for key, why in self._answers.items() if key in self._others}
+        now_s = time.monotonic()
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._others}
+        self._answers = {key: why for key, why in self._answers.items() if key in self._others}
         if self._others:
             self._wakeup.set()
 
@@ -100,17 +107,29 @@ class Asks:
 
     async def _answer_new(self) -> None:
         """Decide about all questions that are new."""
-        new = [key for key in self._others if key not in self._answers] if self._leads() else []
+        if not self._leads():
+            return
+        old_s = time.monotonic() - OLD_S
+        new = [key for key in self._others if key not in self._answers and self._seen_s[key] > old_s]
+        self._remove_old({key for key, seen_s in self._seen_s.items() if seen_s <= old_s})
         found = await asyncio.gather(*(self._decide_one(self._others[key]) for key in new))
         self._answers |= dict(zip(new, found, strict=True))
         if new:
             self._write(ANSWERS)
 
+    def _remove_old(self, old: set[str]) -> None:
+        """Take away what extenders that are gone have left."""
+        for extender in {_extender(key) for key in old} - {_extender(key) for key in self._others if key not in old}:
+            self._write(ASKED_BY + extender)
+
     async def _decide_one(self, question: Question) -> str:
         try:
-            return await self._decide(question) or ""
+            async with asyncio.timeout(DECIDE_S):
+                return await self._decide(question) or ""
         except KubeError as error:
             return f"the leading extender cannot know: {error}"
+        except TimeoutError:
+            return f"the leading extender could not know within {DECIDE_S:g} s"
 
     # ---- writing
 
@@ -139,7 +158,8 @@ class Asks:
     def _text(self, annotation: str) -> str | None:
         if annotation == ANSWERS:
             return json.dumps(self._answers, separators=(",", ":"))
-        questions = {serial: question for serial, (question, _) in self._open.items()}
+        own = annotation == ASKED_BY + self._identity
+        questions = {serial: question for serial, (question, _) in self._open.items()} if own else {}
         return json.dumps(questions, separators=(",", ":")) if questions else None
 
     async def _put(self, annotations: dict[str, str | None]) -> None:
@@ -152,6 +172,10 @@ class Asks:
             meta = {"name": ASKS_LEASE, "annotations": present}
             body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
             await self._client.post(self._path, body)
+
+
+def _extender(key: str) -> str:
+    return key.rpartition("/")[0]
 
 
 def _dictionary(text: object) -> Object:

@@ -2,18 +2,19 @@
 
 import asyncio
 import json
+import re
 from typing import Any
 
 import pytest
 
-from carico_agent.kube.errors import KubeError, Unreachable
+from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.leader import LeaderLease, leader_record
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import LEADER_LEASE, Offer, PlacementLeases, lease_record
 from carico_agent.schedule.extender import LEADER_S, Extender
 from carico_agent.schedule.nodes import PendingPod
 from carico_agent.schedule.placement import admissions
-from carico_agent.schedule.published import PublishedNode
+from carico_agent.schedule.published import PublishedNode, read_heartbeat
 from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
 from tests.virtual_time import run
@@ -144,6 +145,118 @@ def test_after_a_released_lease_only_what_is_under_way_is_waited_for(monkeypatch
 
     assert run(scene(idle_s=5.0), monkeypatch) == pytest.approx(ADMISSION_S - 5.0, abs=1.0)
     assert run(scene(idle_s=60.0), monkeypatch) < 1.0
+
+
+def test_two_leaders_that_stop_one_after_the_other_lose_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The second one has admitted nobody, and knows that Pods of the first may be under way."""
+
+    async def scene() -> float:
+        server = SmallServer()
+        for number in range(2):
+            one = replica(server)
+            tasks = start(one)
+            await asyncio.sleep(1.0)
+            if number == 0:
+                await admit(one, server, "p")
+            for task in tasks:
+                task.cancel()
+            assert one.admissions is not None
+            await one.admissions.leader.release()
+        third = replica(server)
+        start(third)
+        return await _admits_after(third)
+
+    assert run(scene(), monkeypatch) == pytest.approx(ADMISSION_S - 1.0, abs=1.0)
+
+
+def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        server = SmallServer()
+        first, second = replica(server), replica(server)
+        tasks = start(first)
+        await asyncio.sleep(1.0)
+        start(second)
+        await asyncio.sleep(5.0)
+        await admit(first, server, "p")
+        lease = server.leases.pop(LEADER_LEASE)
+        for cluster in (first._cluster, second._cluster):
+            cluster.heartbeat_changed(True, read_heartbeat(lease))
+        with pytest.raises(KubeError, match=r"no extender leads yet|does not know all offers yet"):
+            await admit(first, server, "q")
+        for task in tasks:
+            task.cancel()
+        assert await _admits_after(second) == pytest.approx(LEADER_S + ADMISSION_S, abs=3.0)
+
+    run(scene(), monkeypatch)
+
+
+def test_one_node_that_cannot_be_answered_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(admissions, "AT_ONCE", 1)
+
+    async def scene() -> None:
+        server = SmallServer()
+        extender = replica(server, "a", "b")
+        start(extender)
+        await asyncio.sleep(1.0)
+        acknowledge = PlacementLeases.acknowledge
+
+        async def refuse_a(leases: PlacementLeases, node: str, seen: Any) -> None:
+            if node == "a":
+                raise Refused(422, "too large")
+            await acknowledge(leases, node, seen)
+
+        monkeypatch.setattr(PlacementLeases, "acknowledge", refuse_a)
+        for node in "ab":
+            await leases_of(server).offer(node, Offer(1, 1), 1e9, [], token="t")
+        await asyncio.sleep(5.0)
+        assert [lease_record(server.leases[node]).acknowledged.token for node in "ab"] == ["", "t"]
+
+    run(scene(), monkeypatch)
+
+
+def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        server = SmallServer()
+        extender = replica(server)
+        start(extender)
+        await asyncio.sleep(1.0)
+        dead = {"asks.carico.dev/dead": '{"1":["admit","d","p","p","a"]}'}
+        add_pod(server, "p")
+        meta = {"name": "carico-extender-asks", "annotations": dead}
+        await server.post("/apis/coordination.k8s.io/v1/namespaces/carico/leases", {"metadata": meta, "spec": {}})
+        await asyncio.sleep(1.0)
+        assert len(extender._cluster.ledger) == 1
+        path = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-extender-asks"
+        await asyncio.sleep(20.0)
+        await server.patch(path, {"metadata": {"annotations": {"asks.carico.dev/other": "{}"}}})  # somebody writes
+        await asyncio.sleep(1.0)
+        assert "asks.carico.dev/dead" not in server.leases["carico-extender-asks"]["metadata"]["annotations"]
+
+    run(scene(), monkeypatch)
+
+
+def test_a_long_host_name_makes_a_valid_identity(monkeypatch: pytest.MonkeyPatch) -> None:
+    host = "control-plane-0.a-rather-long-name-of-a-cluster.eu-central-1.example.org"
+    monkeypatch.setattr("carico_agent.schedule.extender.gethostname", lambda: host)
+    extender = replica(SmallServer())
+    assert extender.admissions is not None
+    identity = extender.admissions.leader.identity
+    assert len(identity) <= 63 and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", identity)
+
+
+def test_the_lower_of_lease_and_node_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A kubelet that registers its node again sets the resource to 0; the Lease still offers what the agent wrote."""
+
+    async def scene() -> None:
+        server = SmallServer()
+        extender = replica(server)
+        start(extender)
+        await asyncio.sleep(1.0)
+        await leases_of(server).offer("a", Offer(8, 8), 1e9, [])
+        extender._cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
+        assert "no room: 0" in str(await admit(extender, server, "p"))
+
+    run(scene(), monkeypatch)
 
 
 async def _admits_after(extender: Extender) -> float:
