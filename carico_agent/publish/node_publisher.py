@@ -27,7 +27,7 @@ from carico_agent.publish.publisher import PublisherContext
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.settings import KubernetesSettings
 
-REQUESTS_OF_AN_AGENT = 2.0, 20
+REQUESTS_OF_AN_AGENT = 4.0, 40
 """Per second and at once: two watches, and while the number falls a write of the Node, one of its Lease and two looks
 at whether that was acknowledged every second for some seconds."""
 
