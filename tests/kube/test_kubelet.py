@@ -89,6 +89,10 @@ def test_a_real_kubelet_and_its_pods(cluster: Plane, kubelet: real.Kubelet, agen
     kubelet.start()
     wait_for(lambda: amount() >= 6, "the number is there, still or again", 30)
     assert list(phases().values()) == ["Running"] * 3
+    # It takes in Pods again. One that had to wait for its start would be held before it is judged, and what is held is
+    # published.
+    cluster.admin.post(PODS, real.pod("p4", 1))
+    wait_for(lambda: phases()["p4"] == "Running", "the kubelet takes in Pods again")
 
     # The last word is the kubelet's: a Pod beyond allocatable does not run, whoever bound it.
     cluster.admin.post(PODS, real.pod("too-big", 1000, node="real"))
@@ -97,7 +101,7 @@ def test_a_real_kubelet_and_its_pods(cluster: Plane, kubelet: real.Kubelet, agen
     assert refused["reason"] == f"OutOf{RESOURCE}", refused
 
     # Ended Pods are ended here, too, and nothing stays held.
-    for name in ("p1", "p2", "p3", "too-big"):
+    for name in ("p1", "p2", "p3", "p4", "too-big"):
         cluster.admin.delete(f"{PODS}/{name}?gracePeriodSeconds=0")
     agent.wait(lambda client: client.status()["pods"] == 0)
     wait_for(lambda: amount() >= 6, "there are as many places as before")  # measured: this machine has other work, too
