@@ -13,6 +13,7 @@ from math import inf
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.leases import lease_object, leases_path
 from carico_agent.net.times import rfc3339
 
 
@@ -48,6 +49,16 @@ def leader_record(lease: Object) -> LeaderRecord:
 _NUMBERS = ("leaseTransitions", "leaseDurationSeconds")
 
 
+async def read_leader(client: KubeClient, path: str) -> LeaderRecord:
+    """A leader's Lease; an empty record if there is none."""
+    try:
+        return leader_record(await client.get(path))
+    except Refused as refused:
+        if refused.status != 404:
+            raise
+        return LeaderRecord()
+
+
 class LeaderLease:
     """Ask `hold` now and then, or let `run` do it and look at `leads`; `release` on the way out."""
 
@@ -64,7 +75,7 @@ class LeaderLease:
         """`annotations` are written with every renewal and with the release; while we are not `fit()`, `run` lets the
         Lease expire."""
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = leases_path(namespace)
         self._annotations, self._fit = annotations, fit
         self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
         self._last = LeaderRecord()  # as it was when it was there
@@ -96,7 +107,7 @@ class LeaderLease:
         """Take or renew it, if it may be had; True: we are the one. Raises KubeError. `now_s` is monotonic."""
         if self.holder == self.identity and now_s - self._renewed_s < self._duration_s / 6:
             return True
-        found = await self.read()
+        found = await read_leader(self._client, f"{self._path}/{self._name}")
         self.holder = found.holder
         if found.version:
             self._last = found
@@ -109,20 +120,11 @@ class LeaderLease:
         in_time = self.holder == self.identity and now_s < self._renewed_s + self._duration_s
         return await self._write(found, found.term if in_time else found.term + 1, now_s)
 
-    async def read(self) -> LeaderRecord:
-        """The Lease; an empty record if there is none."""
-        try:
-            return leader_record(await self._client.get(f"{self._path}/{self._name}"))
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-            return LeaderRecord()
-
     async def release(self) -> None:
         """Nobody holds it any more, if we did."""
         if self.holder != self.identity:
             return
-        found = await self.read()
+        found = await read_leader(self._client, f"{self._path}/{self._name}")
         try:
             if found.holder == self.identity:
                 await self._patch({"holderIdentity": "", "leaseDurationSeconds": 1}, found.version)
@@ -146,8 +148,7 @@ class LeaderLease:
                 await self._patch(spec, found.version)
             else:
                 meta: Object = {"name": self._name, "annotations": self._annotations()}
-                body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": spec}
-                await self._client.post(self._path, body)
+                await self._client.post(self._path, lease_object(meta, spec))
         except Refused as refused:
             if refused.status not in (404, 409):  # another replica was faster
                 raise

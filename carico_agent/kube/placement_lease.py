@@ -33,7 +33,8 @@ from typing import Any, NamedTuple
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
-from carico_agent.kube.leader import LeaderRecord, leader_record
+from carico_agent.kube.leader import LeaderRecord, read_leader
+from carico_agent.kube.leases import lease_object, leases_path
 from carico_agent.kube.pods import is_name
 from carico_agent.net.times import parse_rfc3339, rfc3339
 
@@ -200,7 +201,7 @@ class PlacementLeases:
 
     def __init__(self, client: KubeClient, namespace: str) -> None:
         self._client, self._namespace = client, namespace
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = leases_path(namespace)
 
     async def read(self, node: str) -> LeaseRecord:
         """The node's Lease; an empty record if there is none."""
@@ -213,12 +214,7 @@ class PlacementLeases:
 
     async def leader(self) -> LeaderRecord:
         """The leading extender's Lease; an empty record if there is none."""
-        try:
-            return leader_record(await self._client.get(f"{self._path}/{LEADER_LEASE}"))
-        except Refused as refused:
-            if refused.status != 404:
-                raise
-            return LeaderRecord()
+        return await read_leader(self._client, f"{self._path}/{LEADER_LEASE}")
 
     async def offer(
         self, node: str, offer: Offer, ttl_s: float, owner: list[Object], holder: str = "", token: str = ""
@@ -241,7 +237,8 @@ class PlacementLeases:
         except Refused as refused:
             if refused.status != 404:
                 raise
-        return lease_record(await self._client.post(self._path, self._lease(node, meta, spec)))
+        named = {"name": node, "namespace": self._namespace, **meta}
+        return lease_record(await self._client.post(self._path, lease_object(named, spec)))
 
     async def acknowledge(self, node: str, seen: Acknowledgement) -> None:
         """The leader has seen the offer with this token. A Lease that is gone needs no acknowledgement."""
@@ -272,10 +269,6 @@ class PlacementLeases:
         except Refused as refused:
             if refused.status != 404:
                 raise
-
-    def _lease(self, node: str, meta: Object, spec: Object | None = None) -> Object:
-        named = {"name": node, "namespace": self._namespace, **meta}
-        return {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": named, "spec": spec or {}}
 
 
 def lease_record(lease: Object) -> LeaseRecord:

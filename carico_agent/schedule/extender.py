@@ -391,7 +391,7 @@ class Extender:
             await asyncio.sleep(EXPIRE_EVERY_S)
             self._cluster.expire(time.monotonic())
             if self.admissions is not None:
-                self.admissions.forget_others(self._cluster.nodes)
+                self.admissions.expire()
 
 
 def _full_name(meta: Object) -> str:

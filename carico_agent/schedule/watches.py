@@ -5,6 +5,7 @@ from typing import Protocol
 
 from carico_agent.kube.client import KubeClient
 from carico_agent.kube.health import Health
+from carico_agent.kube.leases import leases_path
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts
 from carico_agent.kube.watch import ResourceWatch
 from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
@@ -55,7 +56,7 @@ class ClusterWatches:
         if lease_namespace:
             self.leases = ResourceWatch(
                 client,
-                f"/apis/coordination.k8s.io/v1/namespaces/{lease_namespace}/leases",
+                leases_path(lease_namespace),
                 read_heartbeat,
                 state.heartbeats_listed,
                 state.heartbeat_changed,

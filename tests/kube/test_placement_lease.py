@@ -396,23 +396,24 @@ async def acknowledged(scene: Scene, admitted: dict[str, Admission]) -> None:
     await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, admitted))
 
 
-def alone(scene: Scene) -> None:
-    """The extenders are gone; their Lease is held by somebody who is alive for ever."""
+async def alone(slots: float) -> Scene:
+    """An agent has published this, and the extenders are gone; their Lease is held by somebody who lives for ever."""
+    scene = Scene(0)
+    scene.server.lose = 0.0
+    report(scene, slots)
+    await publish(scene)
     for line in scene.lines:
         line.end()
     spec = {"holderIdentity": "x", "leaseTransitions": 7, "leaseDurationSeconds": 10**9}
     scene.server.leases[LEADER_LEASE] = {"metadata": {"name": LEADER_LEASE, "resourceVersion": "99999"}, "spec": spec}
+    return scene
 
 
 def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
     """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was admitted."""
 
     async def play() -> None:
-        scene = Scene(0)
-        scene.server.lose = 0.0
-        report(scene, 8.5)
-        await publish(scene)
-        alone(scene)
+        scene = await alone(8.5)
         stored = scene.server._store
 
         async def lose_nodes(where: dict[str, Object], name: str, body: Object) -> Object:
@@ -437,11 +438,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
     elsewhere do not count at all."""
 
     async def play() -> None:
-        scene = Scene(0)
-        scene.server.lose = 0.0
-        report(scene, 4.5)
-        await publish(scene)
-        alone(scene)
+        scene = await alone(4.5)
         report(scene, 3.5)
         await publish(scene)
         await acknowledged(scene, {f"u{n}": Admission(1.0, 1) for n in range(50)})
@@ -461,11 +458,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
 
 def test_a_number_that_waits_for_an_extender_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     async def play() -> None:
-        scene = Scene(0)
-        scene.server.lose = 0.0
-        report(scene, 8.5)
-        await publish(scene)
-        alone(scene)
+        scene = await alone(8.5)
         report(scene, 3.5)
         for _ in range(8):
             await publish(scene)

@@ -12,6 +12,7 @@ from carico_agent.cli._kubectl.nodes import NodeView, node_view, slim
 from carico_agent.cli._kubectl.pods import PodRow, pod_view
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import Refused
+from carico_agent.kube.leases import leases_path
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import UNFINISHED
 from carico_agent.schedule.published import Heartbeat, read_heartbeat
@@ -66,7 +67,7 @@ async def _read_nodes(client: KubeClient, scope: Scope, seen: Seen) -> None:
             raise
         seen.notes.append(f"nodes are not shown: {refused}")
         return
-    path = f"/apis/coordination.k8s.io/v1/namespaces/{scope.lease_namespace}/leases"
+    path = leases_path(scope.lease_namespace)
     try:
         seen.heartbeats = {one.node: one for one in await items(client, path, read_heartbeat)}
     except Refused as refused:

@@ -6,7 +6,6 @@ Admitting writes nothing. Only an agent that lowers its number is answered, with
 import asyncio
 import logging
 import time
-from collections.abc import Collection
 from math import inf
 
 from carico_agent.kube.client import Object
@@ -34,6 +33,8 @@ AGAIN_S = 0.5
 SILENT_S = 8.0
 """Our own Lease is renewed every 2 s. A watch that shows nothing for this long hangs [s]."""
 
+EXPIRE_S = 1.0
+
 AT_ONCE = 16
 """Acknowledgements on their way at a time."""
 
@@ -50,7 +51,7 @@ class Admissions:
     ) -> None:
         self._leases, self.leader, self._admission_s = leases, leader, admission_s
         self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
-        self._last_s = -inf
+        self._last_s = self._expire_at_s = -inf
         self._seen, self._seen_s, self._hangs = LeaderRecord(), -inf, False
         self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
         self._wakeup = asyncio.Event()
@@ -93,10 +94,11 @@ class Admissions:
     def add(self, node: str, pod: PendingPod) -> str | None:
         """`pod` is admitted to `node`; returns why it cannot be."""
         now_s = time.monotonic()
-        recent = self._of(node, now_s)
-        if len(recent) >= MOST_ON_THE_WAY and pod.uid not in recent:
-            return f"{len(recent)} Pods are on their way here already"
-        recent[pod.uid] = now_s, Admission(round(time.time(), 3), pod.holds, pod.name)
+        lately = self.on_the_way(node)
+        if len(lately) >= MOST_ON_THE_WAY and pod.uid not in lately:
+            return f"{len(lately)} Pods are on their way here already"
+        made = Admission(round(time.time(), 3), pod.holds, pod.name)
+        self._recent.setdefault(node, {})[pod.uid] = now_s, made
         self._last_s = now_s
         return None
 
@@ -106,18 +108,19 @@ class Admissions:
 
     def on_the_way(self, node: str) -> dict[str, Admission]:
         """Who was admitted to `node` lately, by UID: bound by now, on the way, or never to come."""
-        return {uid: one for uid, (_, one) in self._of(node, time.monotonic()).items()}
+        old_s = time.monotonic() - self._admission_s
+        return {uid: one for uid, (since_s, one) in self._recent.get(node, {}).items() if since_s > old_s}
 
-    def _of(self, node: str, now_s: float) -> dict[str, tuple[float, Admission]]:
-        recent = self._recent.setdefault(node, {})
-        for uid in [uid for uid, (since_s, _) in recent.items() if now_s - since_s >= self._admission_s]:
-            del recent[uid]
-        return recent
-
-    def forget_others(self, nodes: Collection[str]) -> None:
-        """Keep nothing of nodes that are not among these."""
-        for node in [node for node in self._recent if node not in nodes]:
-            del self._recent[node]
+    def expire(self) -> None:
+        """Forget who was admitted long ago. Called ten times a second; every second is often enough."""
+        if (now_s := time.monotonic()) < self._expire_at_s:
+            return
+        self._expire_at_s, old_s = now_s + EXPIRE_S, now_s - self._admission_s
+        for node, recent in list(self._recent.items()):
+            for uid in [uid for uid, (since_s, _) in recent.items() if since_s <= old_s]:
+                del recent[uid]
+            if not recent:
+                del self._recent[node]
 
     # ---- what the watch of Leases shows
 

@@ -18,6 +18,7 @@ from typing import NamedTuple
 
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.kube.leases import lease_object, leases_path
 from carico_agent.kube.placement_lease import ASKS_LEASE, MALFORMED
 from carico_agent.kube.pods import is_name
 
@@ -57,7 +58,7 @@ class Asks:
     ) -> None:
         """`leads`: whether it is us who answer."""
         self._client, self._identity, self._leads, self._decide = client, identity, leads, decide
-        self._path = f"/apis/coordination.k8s.io/v1/namespaces/{namespace}/leases"
+        self._path = leases_path(namespace)
         self._serials = count(1)
         self._open: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}  # ours, by serial
         self._others: dict[str, Question] = {}  # open questions of the other extenders, by "extender/serial"
@@ -170,8 +171,7 @@ class Asks:
                 raise
             present = {name: text for name, text in annotations.items() if text is not None}
             meta = {"name": ASKS_LEASE, "annotations": present}
-            body = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": meta, "spec": {}}
-            await self._client.post(self._path, body)
+            await self._client.post(self._path, lease_object(meta, {}))
 
 
 def _extender(key: str) -> str:

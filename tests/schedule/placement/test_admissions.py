@@ -41,6 +41,15 @@ def leases_of(server: SmallServer) -> PlacementLeases:
     return PlacementLeases(server, "carico")  # type: ignore[arg-type]
 
 
+async def leading(*names: str) -> tuple[SmallServer, Extender]:
+    """A server, and an extender that leads there."""
+    server = SmallServer()
+    extender = replica(server, *names)
+    start(extender)
+    await asyncio.sleep(1.0)
+    return server, extender
+
+
 def why_not(extender: Extender) -> str | None:
     assert extender.admissions is not None
     return extender.admissions.why_not()
@@ -89,10 +98,7 @@ def test_a_lower_offer_is_acknowledged_with_those_on_the_way(monkeypatch: pytest
 
 def test_an_acknowledgement_that_is_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server)
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading()
         assert extender.admissions is not None
         acknowledge, lost = PlacementLeases.acknowledge, iter((True, True))
 
@@ -194,10 +200,7 @@ def test_one_node_that_cannot_be_answered_stops_no_other(monkeypatch: pytest.Mon
     monkeypatch.setattr(admissions, "AT_ONCE", 1)
 
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server, "a", "b")
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, _ = await leading("a", "b")
         acknowledge = PlacementLeases.acknowledge
 
         async def refuse_a(leases: PlacementLeases, node: str, seen: Any) -> None:
@@ -216,10 +219,7 @@ def test_one_node_that_cannot_be_answered_stops_no_other(monkeypatch: pytest.Mon
 
 def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server)
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading()
         dead = {"asks.carico.dev/dead": '{"1":["admit","d","p","p","a"]}'}
         add_pod(server, "p")
         meta = {"name": "carico-extender-asks", "annotations": dead}
@@ -248,10 +248,7 @@ def test_the_lower_of_lease_and_node_counts(monkeypatch: pytest.MonkeyPatch) -> 
     """A kubelet that registers its node again sets the resource to 0; the Lease still offers what the agent wrote."""
 
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server)
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading()
         await leases_of(server).offer("a", Offer(8, 8), 1e9, [])
         extender._cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
         assert "no room: 0" in str(await admit(extender, server, "p"))
@@ -332,10 +329,7 @@ def test_who_was_admitted_here_and_then_elsewhere_counts_in_both_places(monkeypa
     """A binding that got no answer may be made all the same."""
 
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server, "a", "b")
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading("a", "b")
         for number in range(8):
             assert await admit(extender, server, f"p{number}") is None
         assert await admit(extender, server, "p0", "b") is None
@@ -351,10 +345,7 @@ def test_so_many_on_the_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.setattr(admissions, "MOST_ON_THE_WAY", 3)
 
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server)
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading()
         found = [await admit(extender, server, f"p{number}") for number in range(4)]
         assert found == [None, None, None, "3 Pods are on their way here already"]
         assert await admit(extender, server, "p1") is None  # it is one of them
@@ -405,10 +396,7 @@ def test_a_question_to_a_leader_that_is_gone_is_an_error_in_time(monkeypatch: py
 
 def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
-        server = SmallServer()
-        extender = replica(server)
-        start(extender)
-        await asyncio.sleep(1.0)
+        server, extender = await leading()
         for text in ("", "{", "[]", "7", '{"1":7}', '{"1":["bind","d","../p","u","a"]}', "[" * 100_000):
             notes = {"asks.carico.dev/x": text, "carico.dev/answers": text}
             assert extender.asks is not None
@@ -420,9 +408,17 @@ def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scene(), monkeypatch)
 
 
-async def test_nodes_that_are_gone_are_forgotten() -> None:
-    extender = replica(SmallServer())
-    assert extender.admissions is not None
-    extender.admissions.add("a", PendingPod("u"))
-    extender.admissions.forget_others(["b"])
-    assert extender.admissions._recent == {}
+def test_who_was_admitted_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also of nodes that are gone, or that nobody asks about again."""
+
+    async def scene() -> None:
+        extender = replica(SmallServer())
+        assert extender.admissions is not None
+        extender.admissions.add("a", PendingPod("u"))
+        extender.admissions.expire()
+        assert extender.admissions.on_the_way("a").keys() == {"u"}
+        await asyncio.sleep(ADMISSION_S)
+        extender.admissions.expire()
+        assert extender.admissions._recent == {}
+
+    run(scene(), monkeypatch)
