@@ -86,6 +86,7 @@ class PodMeter:
 
     def read(self, now_s: float) -> PodReading | None:
         """None after the first reading, when nothing is left of it, and while it sleeps as it did before."""
+        self.readings += 1
         if self._last and self._sleeps_on():
             self._slept_s = now_s
             return None
@@ -102,7 +103,6 @@ class PodMeter:
             self._last[files] = now
             if last is not None:
                 counters.append((last if last.t >= self._slept_s else replace(last, t=self._slept_s), now))
-        self.readings += 1
         return PodReading(self.pod, counters) if counters else None
 
     def _sleeps_on(self) -> bool:

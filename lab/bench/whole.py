@@ -164,7 +164,7 @@ def with_containers(window_s: float, count: int) -> list[Row]:
         for number in range(count):
             containerd.run(f"pod{number}")
         with agent("--containerd", containerd.socket) as own:
-            time.sleep(20.0)  # two listings, and the files of all Pods are opened
+            time.sleep(75.0)  # files of all Pods are opened, and each container's history has its first minute
             ticks_before = took(own)
             used_s, started_s = cpu_s(own.pid), time.monotonic()
             time.sleep(window_s)

@@ -91,6 +91,18 @@ def test_a_new_pod_is_measured_soon():
     assert seen[0] <= 0.5 and seen[1] <= 1.7 and seen[2] <= 2.9 and len(seen) == 5
 
 
+def test_a_new_pod_that_sleeps_is_not_looked_at_more_often_than_others(tmp_path):
+    fake = FakePod(tmp_path, "v2")
+    pod = Pod("k", "k", "n", cgroup="/pod", inode=fake.group.inode, kind="n/k")
+    meters, looks = PodMeters(open_cgroups(Locator(tmp_path))), []
+    meters.tick(0.0, {})
+    for tick in range(1, 301):
+        meters.tick(tick * 0.1, {"k": pod} if tick == 1 else meters._pods)
+        looks.append(meters._meters["k"].readings)
+    assert looks[-1] - looks[99] == pytest.approx(20 / PERIOD_S, abs=1)
+    meters.close()
+
+
 def test_opening_counts_as_several_readings():
     fake, pods = Fake(), pods_named(*map(str, range(60)))
     fake.meters.tick(0.0, {})
