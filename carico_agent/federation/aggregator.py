@@ -15,8 +15,8 @@ from carico_agent.federation.exchange import view_moved
 from carico_agent.federation.fits import answer_fit
 from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.moments import Moments
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.queue import Queue
 from carico_agent.settings import AggregatorSettings
 
 log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Aggregator:
 
     def __init__(self, settings: AggregatorSettings, name: str) -> None:
         self.settings = settings
-        store = Queue() if settings.method == "queue" else Moments()
+        store = PairwiseMerge() if settings.method == "pairwise" else Moments()
         self.ledger = ContributionLedger(name, store, settings.max_nodes)
         self.rejections = Rejections()
         self.exchanges = self.streams = self.pushes = self.refused_connections = 0

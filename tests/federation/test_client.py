@@ -272,9 +272,9 @@ async def test_plaintext_stays_at_home():
 
 
 async def test_the_papers_queue_is_selectable():
-    async with aggregator(method="queue") as server, client(fast(server.address), "a", contributed(0.5)) as one:
+    async with aggregator(method="pairwise") as server, client(fast(server.address), "a", contributed(0.5)) as one:
         await until(lambda: one.view is not None and one.view.nodes == 1)
-        assert (await fetch_status(server.address))["method"] == "queue"
+        assert (await fetch_status(server.address))["method"] == "pairwise"
 
 
 @asynccontextmanager
