@@ -194,7 +194,7 @@ class NodeWriter:
         the lower one must not be published yet."""
         owner = self._owner()
         published = None if self._published is None else self._published.offer
-        admitted = await self._lease.lower(draft.offer, owner, self._mirror.pods, published)
+        admitted = await self._lease.agree_on(draft.offer, owner, self._mirror.pods, published)
         if admitted is None:
             return False
         in_flight, holds = admitted

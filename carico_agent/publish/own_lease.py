@@ -121,12 +121,13 @@ class OwnLease:
             while len(self._seen_bound) > MOST_REMEMBERED:
                 del self._seen_bound[next(iter(self._seen_bound))]
 
-    async def lower(
+    async def agree_on(
         self, offer: Offer, owner: list[Object], here: Container[str], published: Offer | None
     ) -> tuple[int, int] | None:
-        """Before `offer` is published over what is `published` (None: not known): from now on nobody is admitted beyond
-        it. Returns how many Pods were admitted before and are not `here` yet, and what they hold; None: that is not
-        known yet, so it must not be published. Nothing is offered while the Lease's content is unknown.
+        """Before `offer`, higher or lower, is published over what is `published` (None: not known): agree on it with
+        the extender that leads, so that from now on nobody is admitted beyond it. Returns how many Pods were admitted
+        before and are not `here` yet, and what they hold; None: that is not known yet, so it must not be published.
+        Nothing is offered while the Lease's content is unknown.
 
         A lower offer whose Node could not be written then is not written here again: that would be a heartbeat for a
         number that is not corrected.

@@ -21,7 +21,7 @@ from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
 from carico_agent.schedule.placement.place import Place
-from carico_agent.schedule.published import Heartbeat, PublishedNode
+from carico_agent.schedule.published import PublishedNode, SeenLease
 from carico_agent.schedule.train_jobs import TrainWork
 from carico_agent.schedule.watches import ClusterWatches
 
@@ -42,10 +42,10 @@ class Cluster:
         self.costs = ClusterCosts()
         self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
-        self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
+        self._renewed: dict[str, tuple[float, float]] = {}  # the same by the Lease
         self._leases: dict[str, LeaseRecord] = {}
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
-        self.on_lease: Callable[[bool, Heartbeat], None] = lambda gone, heartbeat: None
+        self.on_lease: Callable[[bool, SeenLease], None] = lambda gone, lease: None
         """Called after every change of a Lease that the watch shows, in the API server's order."""
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
@@ -103,26 +103,26 @@ class Cluster:
                 state.train_pods, state.train_s = work.pods, work.work_s
                 self._refresh(name, now_s)
 
-    def heartbeats_listed(self, heartbeats: list[Heartbeat]) -> None:
-        names = {one.node for one in heartbeats}
-        for name in [name for name in self._heartbeats if name not in names]:
-            self.heartbeat_changed(True, Heartbeat(name))
+    def leases_listed(self, leases: list[SeenLease]) -> None:
+        names = {one.name for one in leases}
+        for name in [name for name in self._leases if name not in names]:
+            self.lease_changed(True, SeenLease(name))
         # The leader's own Lease last: what it shows has then been seen of all others.
-        for one in sorted(heartbeats, key=lambda one: one.lease is not None):
-            self.heartbeat_changed(False, one)
+        for one in sorted(leases, key=lambda one: one.of_extenders is not None):
+            self.lease_changed(False, one)
 
-    def heartbeat_changed(self, gone: bool, heartbeat: Heartbeat) -> None:
-        name, now_s = heartbeat.node, time.monotonic()
+    def lease_changed(self, gone: bool, lease: SeenLease) -> None:
+        name, now_s = lease.name, time.monotonic()
         if gone:
-            self._heartbeats.pop(name, None)
+            self._renewed.pop(name, None)
             self._leases.pop(name, None)
         else:
-            self._heartbeats[name] = (now_s - heartbeat.age_s, heartbeat.ttl_s)
-            self._leases[name] = heartbeat.record
+            self._renewed[name] = (now_s - lease.age_s, lease.ttl_s)
+            self._leases[name] = lease.record
         if (state := self.nodes.get(name)) is not None:
             self._date(state)
             self.table.put(state)
-        self.on_lease(gone, heartbeat)
+        self.on_lease(gone, lease)
 
     def lease(self, node: str) -> LeaseRecord:
         """The node's placement Lease as the watch shows it; an empty record if there is none, or nobody watches."""
@@ -131,7 +131,7 @@ class Cluster:
     def _date(self, state: NodeState) -> None:
         """The younger of both says how old the number is."""
         unknown = (-inf, 0.0)
-        dates = self._published.get(state.name, unknown), self._heartbeats.get(state.name, unknown)
+        dates = self._published.get(state.name, unknown), self._renewed.get(state.name, unknown)
         state.published_s, state.ttl_s = max(dates, key=sum)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:

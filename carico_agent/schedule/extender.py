@@ -31,7 +31,7 @@ from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.schedule.placement.admissions import Admissions
 from carico_agent.schedule.placement.asks import Asks, Question
 from carico_agent.schedule.policy import Policy
-from carico_agent.schedule.published import Heartbeat
+from carico_agent.schedule.published import SeenLease
 from carico_agent.schedule.shortlist import best, has_preferences
 from carico_agent.schedule.wire import filter_result, host_priorities, names_of
 
@@ -105,14 +105,15 @@ class Extender:
         self.asks = Asks(self._client, namespace, identity, lambda: leader.leads, self._decide)
         self._cluster.on_lease = self._lease_seen
 
-    def _lease_seen(self, gone: bool, found: Heartbeat) -> None:
+    def _lease_seen(self, gone: bool, found: SeenLease) -> None:
         assert self.admissions is not None and self.asks is not None
-        if found.node == LEADER_LEASE:
-            self.admissions.leader_seen(LeaderRecord() if gone or found.lease is None else leader_record(found.lease))
-        elif found.node == ASKS_LEASE and found.lease is not None:
-            self.asks.seen(found.lease)
+        own = found.of_extenders
+        if found.name == LEADER_LEASE:
+            self.admissions.leader_seen(LeaderRecord() if gone or own is None else leader_record(own))
+        elif found.name == ASKS_LEASE and own is not None:
+            self.asks.seen(own)
         elif not gone:
-            self.admissions.lease_seen(found.node, found.record)
+            self.admissions.lease_seen(found.name, found.record)
 
     # ---- filter and prioritize
 

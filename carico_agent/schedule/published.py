@@ -86,26 +86,28 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """What a placement Lease says of its node's agent."""
+class SeenLease:
+    """One Lease in the namespace of the placement Leases: a node's, or one of the extenders' own."""
 
-    node: str
+    name: str
+    """That of its node, or one of EXTENDERS_LEASES."""
     age_s: float = inf
+    """Since its agent renewed it."""
     ttl_s: float = 0.0
     record: LeaseRecord = field(default_factory=LeaseRecord)
-    """All of it."""
-    lease: Object | None = None
-    """The object itself, if it is one of the extenders' own Leases."""
+    """All of a node's Lease."""
+    of_extenders: Object | None = None
+    """The object itself, if it is one of the extenders' own."""
 
 
-def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
-    """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
+def read_lease(lease: Object, wall_s: float | None = None) -> SeenLease:
+    """The age is by this machine's clock; the Lease of an agent whose clock is ahead is of age 0."""
     name = lease["metadata"]["name"]
     if name in EXTENDERS_LEASES:
-        return Heartbeat(name, lease=lease)
+        return SeenLease(name, of_extenders=lease)
     record = lease_record(lease)
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
-    return Heartbeat(name, age_s, record.ttl_s, record)
+    return SeenLease(name, age_s, record.ttl_s, record)
 
 
 def _work(status: Object) -> tuple[int, float]:

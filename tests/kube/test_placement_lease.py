@@ -38,7 +38,7 @@ from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.extender import Extender, ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import read_heartbeat, read_node
+from carico_agent.schedule.published import read_lease, read_node
 from tests.kube.small_server import SmallServer
 from tests.virtual_time import run
 
@@ -161,8 +161,8 @@ class Scene:
         line: Any = Line(self)
         cluster = Cluster(line, RESOURCE, "carico")
         extender = Extender(line, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
-        cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
-        line.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
+        cluster.leases_listed([read_lease(lease) for lease in self.server.leases.values()])
+        line.watch(lambda lease: cluster.lease_changed(False, read_lease(lease)), leases=True)
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
         cluster.pods_listed(
             [pod for pod in (facts(pod, RESOURCE) for pod in self.server.pods.values()) if not pod.finished]

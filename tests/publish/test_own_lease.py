@@ -23,7 +23,7 @@ class Node:
         self.own = OwnLease(self.leases, "a", 1e9, lambda: time.monotonic())
 
     async def start(self) -> None:
-        assert await self.own.lower(EIGHT, [], {}, None) == (0, 0)
+        assert await self.own.agree_on(EIGHT, [], {}, None) == (0, 0)
         await self.own.raise_(EIGHT, [])
 
     def lead(self, holder: str, term: int) -> None:
@@ -38,7 +38,7 @@ class Node:
         return token
 
     async def lower(self, here: tuple[str, ...] = ()) -> tuple[int, int] | None:
-        return await self.own.lower(TWO, [], here, EIGHT)
+        return await self.own.agree_on(TWO, [], here, EIGHT)
 
     async def until_lower(self) -> float:
         began_s = time.monotonic()
@@ -119,7 +119,7 @@ def test_a_number_that_rises_again_waits_for_nobody(monkeypatch: pytest.MonkeyPa
         await node.start()
         node.lead("x", 1)
         assert await node.lower() is None
-        assert await node.own.lower(EIGHT, [], {}, EIGHT) == (0, 0)
+        assert await node.own.agree_on(EIGHT, [], {}, EIGHT) == (0, 0)
         await node.own.raise_(EIGHT, [])
         record = await node.leases.read("a")
         assert (record.offered, record.token, node.own.waits) == (EIGHT, "", "")

@@ -19,7 +19,7 @@ from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.extender import NO_SUCH_NODE, Extender
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
+from carico_agent.schedule.published import PublishedNode, SeenLease, read_lease, read_node
 from tests.kube.small_server import Pause, SmallServer
 from tests.schedule.team import LENIENT, extender_of
 
@@ -244,14 +244,14 @@ def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
     def refusal() -> str | None:
         return stale.refusal(cluster.nodes["a"], PendingPod("u"), time.monotonic())
 
-    cluster.heartbeats_listed([read_heartbeat(lease(500.0), now_s)])  # before the node is known
+    cluster.leases_listed([read_lease(lease(500.0), now_s)])  # before the node is known
     cluster.nodes_listed([PublishedNode("a", 8.0, 400.0, 150.0, 64.0)])
     assert str(refusal()).startswith("stale")
-    cluster.heartbeat_changed(False, read_heartbeat(lease(10.0), now_s))
+    cluster.lease_changed(False, read_lease(lease(10.0), now_s))
     assert refusal() is None
     cluster.node_changed(False, PublishedNode("a", 6.0, 300.0, 150.0, 64.0))
     assert refusal() is None
-    cluster.heartbeat_changed(True, Heartbeat("a"))
+    cluster.lease_changed(True, SeenLease("a"))
     assert str(refusal()).startswith("stale")
     cluster.node_changed(False, PublishedNode("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
     assert refusal() is None

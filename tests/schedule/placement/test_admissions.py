@@ -14,7 +14,7 @@ from carico_agent.kube.placement_lease import LEADER_LEASE, Offer, PlacementLeas
 from carico_agent.schedule.extender import LEADER_S, Extender
 from carico_agent.schedule.nodes import PendingPod
 from carico_agent.schedule.placement import admissions
-from carico_agent.schedule.published import PublishedNode, read_heartbeat
+from carico_agent.schedule.published import PublishedNode, read_lease
 from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
 from tests.virtual_time import run
@@ -186,7 +186,7 @@ def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monk
         await admit(first, server, "p")
         lease = server.leases.pop(LEADER_LEASE)
         for cluster in (first._cluster, second._cluster):
-            cluster.heartbeat_changed(True, read_heartbeat(lease))
+            cluster.lease_changed(True, read_lease(lease))
         with pytest.raises(KubeError, match=r"no extender leads yet|does not know all offers yet"):
             await admit(first, server, "q")
         for task in tasks:
