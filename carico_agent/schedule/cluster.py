@@ -86,9 +86,9 @@ class Cluster:
             return
         now_s = time.monotonic()
         state = self.nodes.setdefault(node.name, NodeState(node.name))
-        state.slots, self._published[node.name] = node.slots, (now_s - node.age_s, node.ttl_s)
+        state.places, self._published[node.name] = node.places, (now_s - node.age_s, node.ttl_s)
         self._date(state)
-        state.prior_slots, state.resource = 2 * node.cores, node.resource
+        state.prior_places, state.resource = 2 * node.cores, node.resource
         state.cpu, state.memory, state.kinds = node.cpu, node.memory, node.kinds
         self.costs.put(node.name, node.kinds)
         state.work_jobs, state.work_s = node.work_jobs, node.work_s

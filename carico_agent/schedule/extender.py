@@ -372,14 +372,14 @@ class Extender:
         lately = {} if self.admissions is None else self.admissions.on_the_way(name)
         new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]
         resource = offer.least(Offer(None, state.resource)).resource
-        if not new and (offer.places is None or offer.places >= state.slots):
+        if not new and (offer.places is None or offer.places >= state.places):
             return state if resource == state.resource else replace(state, resource=resource)
-        behind = 0.0 if offer.places is None else max(0.0, state.slots - offer.places)
+        behind = 0.0 if offer.places is None else max(0.0, state.places - offer.places)
         return replace(
             _without_next(state, len(new) + behind),
             assigned=state.assigned + len(new),
             held=state.held + sum(one.holds for one in new),
-            slots=state.slots if offer.places is None else min(state.slots, offer.places),
+            places=state.places if offer.places is None else min(state.places, offer.places),
             resource=resource,
         )
 

@@ -22,7 +22,7 @@ CAREFUL = PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5)
 class OneKind(Carico):
     """carico where heavy and light Pods come from the same template: nobody is unprofiled."""
 
-    def prior_slots(self) -> float:
+    def prior_places(self) -> float:
         return float("inf")
 
     def template(self, kind: SimulatedKind) -> str:

@@ -45,7 +45,7 @@ def test_what_stands_on_a_node() -> None:
     known = 0
     for data in counted(damaged([STATUS_TEXT], most=2), CASES):
         node = read_node({"metadata": {"name": "a", "annotations": {SLOTS: "8", STATUS: text(data)}}})
-        known += not isnan(node.slots)
+        known += not isnan(node.places)
         assert node.name == "a"
     assert 100 < known < CASES
 
@@ -130,7 +130,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
     for odd in with_each_number(STATUS_TEXT, number):
         node = {"metadata": {"name": "a", "annotations": {SLOTS: "8", POD_CAPACITY: "5", STATUS: odd}}}
         found = read_node(node)
-        assert (isnan(found.slots) or found.slots < 1e9) and found.work_s <= 1e15 and found.work_jobs <= 1e6
+        assert (isnan(found.places) or found.places < 1e9) and found.work_s <= 1e15 and found.work_jobs <= 1e6
         seen = burst_cluster.read_node(node)
         assert seen.pod_capacity is None or seen.until_s < inf
         tried += 1
@@ -151,7 +151,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000], ids=["lists", "objects"])
 def test_nested_without_end(deep: str, tmp_path: Path) -> None:
     notes = {SLOTS: "8", STATUS: deep, KINDS: deep, POD_CAPACITY: "5", LEDGER: deep, ORIGIN: deep}
-    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).slots)
+    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
     assert burst_cluster.read_node({"metadata": {"name": "a", "annotations": notes}}).pod_capacity is None
     assert home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": notes}}).ledger.epoch == 0
     with pytest.raises(ProvisionerError):

@@ -34,7 +34,7 @@ def slow(pause_s: float) -> Pause:
 def replica(
     server: SmallServer, nodes: dict[str, float], policy: PodCapacity = LENIENT, **config: Any
 ) -> tuple[Extender, Cluster]:
-    published = [PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()]
+    published = [PublishedNode(name, places, 0.0, 100.0, 64.0) for name, places in nodes.items()]
     return extender_of(server, published, policy, **config)
 
 
@@ -56,7 +56,7 @@ async def test_wire_format() -> None:
     assert filtered(extender, arguments("u", "a", "b", "gone")) == {
         "NodeNames": ["a"],
         "Error": "",
-        "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
+        "FailedNodes": {"b": "no room: 0.5 places, 0 Pods", "gone": "unknown: no such node"},
     }
     assert extender.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
     assert extender.prioritize(arguments("u")) == b"[]"
@@ -72,7 +72,7 @@ async def test_why_is_what_filter_would_say_of_all_nodes() -> None:
     assert extender.why("u") is None  # nobody asked about it
     filtered(extender, arguments("u", "a"))
     places = len(cluster.ledger)
-    assert extender.why("u") == {"a": None, "b": "no room: 0.5 slots, 0 Pods"}
+    assert extender.why("u") == {"a": None, "b": "no room: 0.5 places, 0 Pods"}
     assert len(cluster.ledger) == places
     cluster.nodes["a"].resource = 0
     asks = {"containers": [{"resources": {"requests": {"carico.dev/pods": "1"}}}]}
@@ -83,7 +83,7 @@ async def test_why_is_what_filter_would_say_of_all_nodes() -> None:
 def test_a_damaged_status_closes_its_node_and_nothing_else(ttl: str) -> None:
     """It must not end the watch of all nodes either, and no number may be valid for ever."""
     notes = {"carico.dev/slots": "8", "carico.dev/status": f'{{"time":"2024-01-01T00:00:00Z","ttl_s":{ttl}}}'}
-    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).slots)
+    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
 
 
 ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)
@@ -122,8 +122,8 @@ def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
     extender, cluster = replica(SmallServer(), {"a": 8.0, "b": 4.0})
     for what, *how in changes:
         if what == "node":
-            name, gone, slots, age_s = how
-            cluster.node_changed(gone, PublishedNode(name, slots, age_s, 100.0, 2.0))
+            name, gone, places, age_s = how
+            cluster.node_changed(gone, PublishedNode(name, places, age_s, 100.0, 2.0))
         elif what == "pod":
             name, gone, uid, phase = how
             cluster.pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
@@ -147,14 +147,14 @@ async def test_nothing_is_answered_before_everything_is_known() -> None:
     assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
 
 
-async def test_binds_stop_at_the_slots() -> None:
+async def test_binds_stop_at_the_places() -> None:
     server = SmallServer()
     extender, _ = replica(server, {"a": 3})
     answers = await asyncio.gather(*(extender.bind(binding(f"u{n}", "a")) for n in range(10)))
     assert len(server.bound) == 3
     refused = [answer["Error"] for answer in answers if answer["Error"]]
     assert len(refused) == 7 == extender.refused_binds
-    assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
+    assert refused[0] == "carico extender: a: no room: 3 places, 3 Pods"
 
 
 async def test_without_placement_leases_replicas_overfill() -> None:
@@ -219,16 +219,16 @@ async def test_unknown_nodes_may_be_left_to_others() -> None:
 
 
 def test_annotations_that_are_malformed_are_no_capacity() -> None:
-    def slots(number: str, status: str | None) -> float:
+    def places(number: str, status: str | None) -> float:
         notes = {"carico.dev/slots": number, "carico.dev/status": status}
-        return read_node({"metadata": {"name": "a", "annotations": notes}}).slots
+        return read_node({"metadata": {"name": "a", "annotations": notes}}).places
 
     good = '{"time":"2024-01-01T00:00:00Z","ttl_s":150}'
-    assert slots("8", good) == 8
+    assert places("8", good) == 8
     for number in ("x", "inf", "nan"):
-        assert isnan(slots(number, good)), number
+        assert isnan(places(number, good)), number
     for status in ("{", "[]", "{}", '{"time":"x"}', None):
-        assert isnan(slots("8", status)), status
+        assert isnan(places("8", status)), status
 
 
 def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
@@ -267,7 +267,7 @@ async def test_the_best_nodes_go_on_to_be_scored() -> None:
     nodes = {f"n{number}": float(number) for number in range(30)}
     extender, _ = replica(SmallServer(), nodes, most_nodes=5)
     found = filtered(extender, pods_prefer({}))
-    assert found["FailedNodes"] == {"n0": "no room: 0 slots, 0 Pods"}
+    assert found["FailedNodes"] == {"n0": "no room: 0 places, 0 Pods"}
     assert len(found["NodeNames"]) == 5
     scores = {one["Host"]: one["Score"] for one in json.loads(extender.prioritize(pods_prefer({})))}
     worst = min(scores[name] for name in found["NodeNames"])
