@@ -331,7 +331,7 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/schedule/placement/admissions.py",
-        "if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):",
+        "if (self._seen.now.holder, self._seen.now.term) != (leader.identity, leader.term):",
         "if False:",
         "a new leader admits Pods to numbers that have fallen",
         "tests/schedule/placement/test_admissions.py",
@@ -359,8 +359,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/publish/own_lease.py",
-        "if self._leader_version and leads == (seen.leader, seen.term):",
-        "if self._leader_version and leads:",
+        "if self._leader.now.version and leads == (seen.leader, seen.term):",
+        "if self._leader.now.version and leads:",
         "a leader of the past is believed whose successor has not seen the lower number",
         "tests/publish/test_own_lease.py",
     ),

@@ -13,7 +13,7 @@ from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.leader import LeaderRecord
+from carico_agent.kube.leader import SeenLeader
 from carico_agent.kube.placement_lease import (
     Admission,
     AdmissionExpiry,
@@ -64,8 +64,7 @@ class OwnLease:
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._token = ""  # of a lower offer that the leader has not acknowledged yet
         self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
-        self._leader, self._leader_version = LeaderRecord(), ""  # as it was when it was there; as read last
-        self._leader_since_s = -inf  # since when it has been so
+        self._leader = SeenLeader()
         self._expiry = AdmissionExpiry(AdmissionTimes().admission_s)
         self._admitted: dict[str, Admission] = {}  # by the last acknowledgement
         self._seen_bound: dict[str, None] = {}
@@ -77,7 +76,7 @@ class OwnLease:
     @property
     def waits(self) -> str:
         """Who has not acknowledged a lower offer yet; empty: we wait for nobody."""
-        return f"extender {self._leader.holder or 'that led last'}" if self._token else ""
+        return f"extender {self._leader.last.holder or 'that led last'}" if self._token else ""
 
     @property
     def written(self) -> bool:
@@ -150,7 +149,7 @@ class OwnLease:
     async def _acknowledged(self) -> bool:
         """Whether the lower offer may be published: a leader has seen it, or nobody admits Pods any more."""
         assert self._leases is not None
-        if not self._leader.holder and await self._nobody_admits():
+        if not self._leader.last.holder and await self._nobody_admits():
             return True
         for wait_s in LOOK_AFTER_S:
             await asyncio.sleep(wait_s)
@@ -159,8 +158,8 @@ class OwnLease:
                 continue
             if await self._nobody_admits():
                 return True
-            leads = self._leader.holder, self._leader.term
-            if self._leader_version and leads == (seen.leader, seen.term):  # read after: it still leads
+            leads = self._leader.now.holder, self._leader.now.term
+            if self._leader.now.version and leads == (seen.leader, seen.term):  # read after: it still leads
                 self._take(seen.admitted)
                 return True
             self._disbelieved = True
@@ -171,17 +170,15 @@ class OwnLease:
         """Read the leader's Lease; True if it has not changed for so long that nothing is under way."""
         assert self._leases is not None
         found, now_s = await self._leases.leader(), self._clock()
-        if found.version != self._leader_version or self._leader_since_s == -inf:
-            self._leader_version, self._leader_since_s = found.version, now_s
-            self._leader = found if found.version else self._leader  # one that was deleted may still admit
-        if now_s - self._leader_since_s < settled_s(self._leader):
+        self._leader.see(found, now_s)
+        if now_s - self._leader.since_s < settled_s(self._leader.last):  # one that was deleted may still admit
             return False
         self._take({})
         return True
 
     def _take(self, admitted: dict[str, Admission]) -> None:
         self._admitted, self._token = admitted, ""
-        self._expiry.valid_s = admission_times(self._leader).admission_s
+        self._expiry.valid_s = admission_times(self._leader.last).admission_s
         self._seen_bound = {uid: None for uid in self._seen_bound if uid in admitted}
 
     async def _without_bound_elsewhere(self, on_the_way: dict[str, Admission]) -> dict[str, Admission]:

@@ -10,7 +10,7 @@ from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError
-from carico_agent.kube.leader import LeaderLease, LeaderRecord
+from carico_agent.kube.leader import LeaderLease, LeaderRecord, SeenLeader
 from carico_agent.kube.placement_lease import (
     TIMES,
     Acknowledgement,
@@ -52,7 +52,7 @@ class Admissions:
         self._leases, self.leader, self._admission_s = leases, leader, admission_s
         self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
         self._last_s = self._expire_at_s = -inf
-        self._seen, self._seen_s, self._hangs = LeaderRecord(), -inf, False
+        self._seen, self._hangs = SeenLeader(), False
         self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
         self._wakeup = asyncio.Event()
         self._trouble = ""
@@ -72,14 +72,14 @@ class Admissions:
 
     @property
     def another_leads(self) -> bool:
-        return bool(self._seen.holder) and self._seen.holder != self.leader.identity and not self.leader.leads
+        return self._seen.now.holder not in ("", self.leader.identity) and not self.leader.leads
 
     def why_not(self) -> str | None:
         """Why nobody may be admitted by us now."""
         leader = self.leader
         if not leader.leads:
             return f"extender {leader.holder} leads" if self.another_leads else "no extender leads yet"
-        if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):
+        if (self._seen.now.holder, self._seen.now.term) != (leader.identity, leader.term):
             return "this extender leads and does not know all offers yet"
         if (left_s := self._predecessor_s()) > 0:
             return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
@@ -87,7 +87,7 @@ class Admissions:
 
     def fit_to_lead(self) -> bool:
         """Not while the watch of Leases hangs: agents would wait for an answer, whoever could give it."""
-        if self.leader.leads and time.monotonic() - max(self._seen_s, self.leader.since_s) > SILENT_S:
+        if self.leader.leads and time.monotonic() - max(self._seen.seen_s, self.leader.since_s) > SILENT_S:
             self._hangs = True
         return not self._hangs
 
@@ -125,7 +125,8 @@ class Admissions:
     # ---- what the watch of Leases shows
 
     def leader_seen(self, found: LeaderRecord) -> None:
-        self._seen, self._seen_s, self._hangs = found, time.monotonic(), False
+        self._seen.see(found, time.monotonic())
+        self._hangs = False
         self._wakeup.set()
 
     def lease_seen(self, node: str, found: LeaseRecord) -> None:
