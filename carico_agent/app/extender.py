@@ -105,10 +105,10 @@ class ExtenderServer:
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = logic.ExtenderConfig(
-            kube.lease_namespace, kube.resource, claim_s=own.claim_s, most_nodes=own.most_nodes
+            kube.lease_namespace, kube.resource, bound_within_s=own.bound_within_s, most_nodes=own.most_nodes
         )
         self.extender = logic.Extender(self.client, self.cluster, policy, config)
-        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_admit)
+        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_place)
         self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
@@ -132,10 +132,10 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
-        if (admissions := self.extender.admissions) is not None:
-            self.supervisor.start("leader", admissions.leader.run)
-            self.supervisor.start("acknowledgements", admissions.run)
-            if (label := label_of(self.client, lambda: admissions.leader.leads)) is not None:
+        if (placed := self.extender.placed) is not None:
+            self.supervisor.start("leader", placed.leader.run)
+            self.supervisor.start("acknowledgements", placed.run)
+            if (label := label_of(self.client, lambda: placed.leader.leads)) is not None:
                 self.supervisor.start("label", label.run)
         if self.extender.asks is not None:
             self.supervisor.start("questions", self.extender.asks.run)
@@ -152,14 +152,14 @@ class ExtenderServer:
             if page is not None:
                 await page.stop()
             await self.supervisor.stop()
-            if admissions is not None:
+            if placed is not None:
                 with suppress(KubeError, TimeoutError):  # then the next leader waits until our Lease has expired
                     async with asyncio.timeout(RELEASE_S):
-                        await admissions.leader.release()
+                        await placed.leader.release()
             await self.client.close()
 
-    def _may_admit(self) -> bool:
-        return self.extender.admissions is not None and self.extender.admissions.why_not() is None
+    def _may_place(self) -> bool:
+        return self.extender.placed is not None and self.extender.placed.why_not() is None
 
     async def _freeze(self) -> None:
         """The whole cluster lives long: once it is known, the garbage collector need not walk through it again."""
@@ -255,11 +255,11 @@ class ExtenderServer:
                 "Bindings by others that were refused.",
                 self.extender.refused_admissions,
             ),
-            gauge("carico_extender_leads", "1 while this extender admits Pods for all.", float(self._may_admit())),
+            gauge("carico_extender_leads", "1 while this extender places Pods for all.", float(self._may_place())),
             counter(
                 "carico_extender_acknowledged_total",
                 "Lower numbers of agents that this extender has acknowledged.",
-                0 if self.extender.admissions is None else self.extender.admissions.acknowledged,
+                0 if self.extender.placed is None else self.extender.placed.acknowledged,
             ),
             counter(
                 "carico_extender_lowered_total",

@@ -202,7 +202,7 @@ class Cluster:
         return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
 
     def knows(self, uid: str, node: str) -> bool:
-        """Whether an admission of this Pod to `node` adds nothing to what is counted there: a watch has shown where it
+        """Whether a placement of this Pod on `node` adds nothing to what is counted there: a watch has shown where it
         is, or it is assumed there."""
         place = self.ledger.place(uid)
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)

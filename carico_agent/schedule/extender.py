@@ -5,9 +5,9 @@ Pods that are being bound: kube-scheduler asks for the next Pod before the last 
 decided: the extender binds itself, takes the place first, and refuses when there is none; the Pod is then scheduled
 again.
 
-Where several may bind, and numbers fall meanwhile, one extender leads and admits all Pods from its memory
-(kube/placement_lease.py); the others ask it. Bindings by others, kube-scheduler itself among them, are admitted in the
-same way when the API server asks `admit` about them.
+Where several may bind, and numbers fall meanwhile, one extender leads and places all Pods from its memory
+(kube/placement_lease.py); the others ask it. Pods that others bind, kube-scheduler itself among them, are placed in
+the same way when the API server asks `admit` about them.
 """
 
 import asyncio
@@ -28,8 +28,8 @@ from carico_agent.net.limits import Limits, Peer, RateLimiter
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.kind_costs import less
 from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
-from carico_agent.schedule.placement.admissions import Admissions
 from carico_agent.schedule.placement.asks import Asks, Question
+from carico_agent.schedule.placement.placed_pods import PlacedPods
 from carico_agent.schedule.policy import Policy
 from carico_agent.schedule.published import SeenLease
 from carico_agent.schedule.shortlist import best, has_preferences
@@ -66,8 +66,8 @@ class ExtenderConfig:
     """Where the placement Leases are; empty: there are none, and nobody else binds."""
     resource: str = ""
     """The extended resource that Pods ask for, if any."""
-    claim_s: float = 15.0
-    """A place that was taken but never seen bound is free after this."""
+    bound_within_s: float = 15.0
+    """A Pod that was placed is seen bound within this, or its place is free again."""
     bind_s: float = 4.0
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
     most_nodes: int = 100
@@ -83,7 +83,7 @@ class Extender:
         self._client, self._cluster, self._policy, self._config = client, cluster, policy, config
         self.refused_binds = 0
         self.refused_admissions = 0
-        self.admissions: Admissions | None = None
+        self.placed: PlacedPods | None = None
         self.asks: Asks | None = None
         if config.lease_namespace:
             self._join(config.lease_namespace)
@@ -95,25 +95,25 @@ class Extender:
         identity = f"{gethostname().lower()[:MOST_HOST].strip('-.')}-{token_hex(4)}"
 
         def annotations() -> Object:
-            return {} if self.admissions is None else self.admissions.times()
+            return {} if self.placed is None else self.placed.times()
 
         def fit() -> bool:
-            return self.admissions is None or self.admissions.fit_to_lead()
+            return self.placed is None or self.placed.fit_to_lead()
 
         leader = LeaderLease(self._client, namespace, LEADER_LEASE, identity, LEADER_S, annotations, fit)
-        self.admissions = Admissions(PlacementLeases(self._client, namespace), leader, self._config.claim_s)
+        self.placed = PlacedPods(PlacementLeases(self._client, namespace), leader, self._config.bound_within_s)
         self.asks = Asks(self._client, namespace, identity, lambda: leader.leads, self._decide)
         self._cluster.on_lease = self._lease_seen
 
     def _lease_seen(self, gone: bool, found: SeenLease) -> None:
-        assert self.admissions is not None and self.asks is not None
+        assert self.placed is not None and self.asks is not None
         own = found.of_extenders
         if found.name == LEADER_LEASE:
-            self.admissions.leader_seen(LeaderRecord() if gone or own is None else leader_record(own))
+            self.placed.leader_seen(LeaderRecord() if gone or own is None else leader_record(own))
         elif found.name == ASKS_LEASE and own is not None:
             self.asks.seen(own)
         elif not gone:
-            self.admissions.lease_seen(found.name, found.record)
+            self.placed.lease_seen(found.name, found.record)
 
     # ---- filter and prioritize
 
@@ -241,8 +241,8 @@ class Extender:
             # expires.
             if refused.status in REFUSED_FOR_SURE:
                 self._cluster.release(uid)
-                if self.admissions is not None:
-                    self.admissions.remove(node, uid)
+                if self.placed is not None:
+                    self.placed.remove(node, uid)
             raise
         self._cluster.accepted(uid)
         return None
@@ -283,14 +283,14 @@ class Extender:
 
     async def _take(self, asked: Question, pod: PendingPod) -> str | None:
         """Take a place for `pod`; returns why there is none. Raises KubeError while nobody may give one."""
-        if self.admissions is None or self.asks is None:
+        if self.placed is None or self.asks is None:
             return self._take_here(asked, pod)
-        if self.admissions.another_leads:
+        if self.placed.another_leads:
             why = await self.asks.ask(asked)
             if why is None:
                 self._hold(pod, asked.node)
             return why
-        if why := self.admissions.why_not():
+        if why := self.placed.why_not():
             raise KubeError(why)
         return self._take_here(asked, pod)
 
@@ -301,18 +301,18 @@ class Extender:
         if not binds and (wait_s := self._rate.request(Peer(node), time.monotonic())):
             return f"too many Pods at once; try again in {wait_s:.1f} s"
         why = self._check(pod, node, self._refuse_binding if binds else self._refuse_holding)
-        if why is None and self.admissions is not None:
-            why = self.admissions.add(node, pod)
+        if why is None and self.placed is not None:
+            why = self.placed.add(node, pod)
         if why is None:
             self._hold(pod, node)
         return why
 
     async def _decide(self, asked: Question) -> str | None:
         """As the leader, for another extender."""
-        assert self.admissions is not None
+        assert self.placed is not None
         self._must_see()
         pod = await self._waiting(asked.namespace, asked.name, asked.uid)
-        if why := self.admissions.why_not():
+        if why := self.placed.why_not():
             raise KubeError(why)
         return self._take_here(asked, pod)
 
@@ -320,7 +320,7 @@ class Extender:
         """Raises KubeError while nobody can know what others bound."""
         if not self._cluster.synced:
             raise KubeError("nodes and Pods are not known yet")
-        if self._cluster.blind_s() > self._config.claim_s / 2:
+        if self._cluster.blind_s() > self._config.bound_within_s / 2:
             raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
 
     async def _waiting(self, namespace: str, name: str, uid: str) -> PendingPod:
@@ -366,10 +366,10 @@ class Extender:
 
     def _as_offered(self, state: NodeState, uid: str) -> NodeState:
         """The node with the lower of what its Lease and its Node object say: the Lease falls first. A Pod counts on
-        every node that it was admitted to lately, this one aside: nobody knows which of its bindings is made."""
+        every node that it was placed on lately, this one aside: nobody knows which of its bindings is made."""
         name = state.name
         offer = self._cluster.lease(name).offer(time.time())
-        lately = {} if self.admissions is None else self.admissions.on_the_way(name)
+        lately = {} if self.placed is None else self.placed.on_the_way(name)
         new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]
         resource = offer.least(Offer(None, state.resource)).resource
         if not new and (offer.places is None or offer.places >= state.places):
@@ -384,15 +384,15 @@ class Extender:
         )
 
     def _hold(self, pod: PendingPod, node: str) -> None:
-        self._cluster.assume(pod, node, time.monotonic() + self._config.claim_s)
+        self._cluster.assume(pod, node, time.monotonic() + self._config.bound_within_s)
 
     async def expire_loop(self) -> None:
         """For ever: what ends by time."""
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
             self._cluster.expire(time.monotonic())
-            if self.admissions is not None:
-                self.admissions.expire()
+            if self.placed is not None:
+                self.placed.expire()
 
 
 def _full_name(meta: Object) -> str:

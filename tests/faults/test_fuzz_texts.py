@@ -22,7 +22,7 @@ from carico_agent.core import ModelConfig
 from carico_agent.kube import kinds
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.names import KINDS, POD_CAPACITY, SLOTS, STATUS
-from carico_agent.kube.placement_lease import ADMITTED, OFFER, lease_record
+from carico_agent.kube.placement_lease import OFFER, PLACED, lease_record
 from carico_agent.schedule.published import read_node
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.supervise.workers import Workers
@@ -61,14 +61,14 @@ def test_what_a_node_says_about_kinds() -> None:
 
 
 def test_what_stands_in_a_placement_lease() -> None:
-    offered = admitted = 0
+    offered = placed = 0
     for data in counted(damaged(OFFERS + SEEN, most=2), CASES):
-        notes = {OFFER: text(data), ADMITTED: text(data)}
+        notes = {OFFER: text(data), PLACED: text(data)}
         spec = {"renewTime": text(data[:30]), "holderIdentity": text(data), "leaseDurationSeconds": 150}
         found = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}, "spec": spec})
         offered += found.offered.places is not None
-        admitted += bool(found.acknowledged.admitted)
-    assert min(offered, admitted) > 100
+        placed += bool(found.acknowledged.placed)
+    assert min(offered, placed) > 100
 
 
 JOB: Any = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "spec": {"parallelism": 2}}

@@ -23,8 +23,8 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import (
     LEADER_LEASE,
     Acknowledgement,
-    Admission,
     Offer,
+    PlacedPod,
     PlacementLeases,
     lease_record,
 )
@@ -167,7 +167,7 @@ class Scene:
         cluster.pods_listed(
             [pod for pod in (facts(pod, RESOURCE) for pod in self.server.pods.values()) if not pod.finished]
         )
-        assert cluster.watches.leases is not None and extender.admissions is not None and extender.asks is not None
+        assert cluster.watches.leases is not None and extender.placed is not None and extender.asks is not None
         for watch in (cluster.watches.nodes, cluster.watches.pods, cluster.watches.leases):
             watch.synced.set()
             watch._lost_s = None
@@ -180,7 +180,7 @@ class Scene:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         line.watch(receive)
-        for work in (extender.admissions.leader, extender.admissions, extender.asks):
+        for work in (extender.placed.leader, extender.placed, extender.asks):
             line.start(work.run())
         line.start(extender.expire_loop())
         if at is None:
@@ -360,7 +360,7 @@ async def publish(scene: Scene) -> None:
 
 
 def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two were admitted; one comes, the other never does and is forgotten."""
+    """Two were placed; one comes, the other never does and is forgotten."""
 
     async def play() -> None:
         scene = Scene(0)
@@ -388,12 +388,12 @@ def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.Monk
     run(play(), monkeypatch)
 
 
-async def acknowledged(scene: Scene, admitted: dict[str, Admission]) -> None:
-    """As somebody who leads and has admitted these would."""
+async def acknowledged(scene: Scene, placed: dict[str, PlacedPod]) -> None:
+    """As somebody who leads and has placed these would."""
     leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
     leader = leader_record(scene.server.leases[LEADER_LEASE])
     token = (await leases.read("a")).token
-    await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, admitted))
+    await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, placed))
 
 
 async def alone(slots: float) -> Scene:
@@ -410,7 +410,7 @@ async def alone(slots: float) -> Scene:
 
 
 def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was admitted."""
+    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was placed."""
 
     async def play() -> None:
         scene = await alone(8.5)
@@ -424,7 +424,7 @@ def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: py
         scene.server._store = lose_nodes  # type: ignore[method-assign]
         report(scene, 0.5)
         await publish(scene)
-        await acknowledged(scene, {uid: Admission(1.0, 1) for uid in ("one", "two")})
+        await acknowledged(scene, {uid: PlacedPod(1.0, 1) for uid in ("one", "two")})
         await publish(scene)
         scene.server._store = stored  # type: ignore[method-assign]
         await publish(scene)
@@ -433,7 +433,7 @@ def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: py
     run(play(), monkeypatch)
 
 
-def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_up_placements_do_not_raise_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty in the Lease of a node that offers 4: it never publishes more than it did before, and Pods that are bound
     elsewhere do not count at all."""
 
@@ -441,7 +441,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
         scene = await alone(4.5)
         report(scene, 3.5)
         await publish(scene)
-        await acknowledged(scene, {f"u{n}": Admission(1.0, 1) for n in range(50)})
+        await acknowledged(scene, {f"u{n}": PlacedPod(1.0, 1) for n in range(50)})
         await publish(scene)
         assert (scene.places, scene.amount) == (4, 4)
         for uid in ("one", "two"):
@@ -449,7 +449,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
         scene.server.pods["two"]["spec"]["nodeName"] = "b"
         report(scene, 0.5)
         await publish(scene)
-        await acknowledged(scene, {uid: Admission(2.0, 1, f"d/{uid}") for uid in ("one", "two")})
+        await acknowledged(scene, {uid: PlacedPod(2.0, 1, f"d/{uid}") for uid in ("one", "two")})
         await publish(scene)
         assert (scene.places, scene.amount) == (1, 1)  # "one" waits and may come, "two" runs on b
 
@@ -529,6 +529,6 @@ MALFORMED = (
 
 @pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_annotations_count_as_none(text: str) -> None:
-    notes = {"carico.dev/admitted": text, "carico.dev/offer": text}
+    notes = {"carico.dev/placed": text, "carico.dev/offer": text}
     read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
     assert (read.version, read.offered, read.acknowledged) == ("7", Offer(), Acknowledgement())

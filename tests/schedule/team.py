@@ -39,6 +39,6 @@ def extender_of(
 
 def start(extender: Extender) -> list[asyncio.Task[None]]:
     """What its daemon runs beside the answers; cancel them to kill it."""
-    assert extender.admissions is not None and extender.asks is not None
-    parts = (extender.admissions.leader, extender.admissions, extender.asks)
+    assert extender.placed is not None and extender.asks is not None
+    parts = (extender.placed.leader, extender.placed, extender.asks)
     return [asyncio.create_task(part.run()) for part in parts]

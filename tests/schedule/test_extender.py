@@ -158,7 +158,7 @@ async def test_binds_stop_at_the_places() -> None:
 
 
 async def test_without_placement_leases_replicas_overfill() -> None:
-    """The control: this is what the placement Lease and its leader are for (placement/test_admissions.py)."""
+    """The control: this is what the placement Lease and its leader are for (placement/test_placed_pods.py)."""
     server = SmallServer()
     server.pause = slow(0.0005)
     replicas = [replica(server, {"a": 7})[0] for _ in range(2)]
