@@ -40,7 +40,7 @@ class Cluster:
         self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
         self.costs = ClusterCosts()
-        self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
+        self._to_refresh: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
         self._renewed: dict[str, tuple[float, float]] = {}  # the same by the Lease
         self._leases: dict[str, LeaseRecord] = {}
@@ -215,15 +215,15 @@ class Cluster:
         """
         self.ledger.expire(now_s)
         self._refresh_changed(now_s)
-        self._look_again(min(NODES_PER_ROUND, max(LEAST_PER_ROUND, len(self._unsettled) // 10)), now_s)
+        self._look_again(min(NODES_PER_ROUND, max(LEAST_PER_ROUND, len(self._to_refresh) // 10)), now_s)
 
-    def settle(self, now_s: float) -> None:
+    def refresh_all(self, now_s: float) -> None:
         """See which kinds are profiled by then, on all nodes at once."""
-        self._look_again(len(self._unsettled), now_s)
+        self._look_again(len(self._to_refresh), now_s)
 
     def _look_again(self, count: int, now_s: float) -> None:
-        for name in list(islice(self._unsettled, count)):
-            del self._unsettled[name]
+        for name in list(islice(self._to_refresh, count)):
+            del self._to_refresh[name]
             self._refresh(name, now_s)
 
     def _apply(self, event: PodEvent, uid: str, place: Place | None = None) -> None:
@@ -242,7 +242,7 @@ class Cluster:
             state.left = UNKNOWN if kinds is None else self.costs.left(kinds, self.ledger.kinds(name), now_s)
             self.table.put(state)
             if state.unprofiled or state.starting:
-                self._unsettled[name] = None
+                self._to_refresh[name] = None
 
 
 def _place(pod: PodFacts) -> Place:

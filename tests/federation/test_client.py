@@ -181,8 +181,8 @@ async def test_restart(saved, tmp_path):
         # The one that sends no more is still known if the state was saved, and only then.
         status = await fetch_status(server.address)
         assert status["view"]["nodes"] == (2 if saved else 1)
-        assert status["view"]["settling"] is not saved
-        assert one.view.nodes == 2  # without state, the old view is kept while the aggregator settles
+        assert status["view"]["incomplete"] is not saved
+        assert one.view.nodes == 2  # without state, the old view is kept while the view of the aggregator is incomplete
         assert one.condition.startswith("connected")
 
 

@@ -15,5 +15,5 @@ def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:
     cluster.nodes_listed([read_node(node, resource=scope.resource) for node in seen.nodes or ()])
     cluster.leases_listed(list(seen.leases.values()))
     cluster.pods_listed([pod.facts for pod in seen.pods if pod.facts.node])
-    cluster.settle(time.monotonic() + PROFILE_S)
+    cluster.refresh_all(time.monotonic() + PROFILE_S)
     return cluster
