@@ -344,7 +344,7 @@ MUTATIONS = (
         "tests/schedule/placement/test_placed_pods.py",
     ),
     Mutation(
-        "carico_agent/schedule/extender.py",
+        "carico_agent/schedule/node_rules.py",
         "if other != uid and not self._cluster.knows(other, name)]",
         "if False]",
         "a binding that got no answer, and is made all the same, overfills its node",

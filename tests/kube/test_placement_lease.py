@@ -36,7 +36,8 @@ from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.published import read_lease, read_node
 from tests.kube.small_server import SmallServer
@@ -167,7 +168,7 @@ class Scene:
         cluster.pods_listed(
             [pod for pod in (facts(pod, RESOURCE) for pod in self.server.pods.values()) if not pod.finished]
         )
-        assert cluster.watches.leases is not None and extender.placed is not None and extender.asks is not None
+        assert cluster.watches.leases is not None and extender.replicas is not None
         for watch in (cluster.watches.nodes, cluster.watches.pods, cluster.watches.leases):
             watch.synced.set()
             watch._lost_s = None
@@ -180,7 +181,7 @@ class Scene:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         line.watch(receive)
-        for work in (extender.placed.leader, extender.placed, extender.asks):
+        for work in (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks):
             line.start(work.run())
         line.start(extender.expire_loop())
         if at is None:
@@ -204,7 +205,7 @@ class Scene:
         for n in range(10_000):
             self.pod(uid := f"{number}-{n}")
             extender = self.random.choice(self.extenders)
-            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            result = await extender.binder.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
             self.refused += bool(result["Error"])
             await asyncio.sleep(self.random.uniform(0.0, 1.0))
 
@@ -269,7 +270,7 @@ class Scene:
         self.server.lose = 0.0
         for line, extender in zip(self.lines, self.extenders, strict=True):
             line.open.set()
-            extender._cluster.watches.pods._lost_s = None
+            extender.cluster.watches.pods._lost_s = None
         for uid in sorted(self.here):
             self.server.end(uid)
         report(self, 99.5)
@@ -279,7 +280,7 @@ class Scene:
         await asyncio.sleep(5.0)
         for number, extender in enumerate(self.extenders):
             self.pod(uid := f"late-{number}")
-            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            result = await extender.binder.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
             if result["Error"]:
                 self.shut.append(result["Error"])
 
@@ -300,7 +301,9 @@ class Scene:
         self.agents_line.watch(receive)
         self.exact = webhook
         if webhook:
-            self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
+            self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).webhook.admit(
+                "d", name, uid, node
+            )
         return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
 
 
@@ -369,9 +372,9 @@ def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.Monk
         await asyncio.sleep(5.0)
         await publish(scene)
         await asyncio.sleep(5.0)
-        scene.server.webhook = lambda name, uid, node: scene.extenders[0].admit("d", name, uid, node)
+        scene.server.webhook = lambda name, uid, node: scene.extenders[0].webhook.admit("d", name, uid, node)
         scene.pod("never")
-        assert await scene.extenders[1].admit("d", "never", "never", "a") is None
+        assert await scene.extenders[1].webhook.admit("d", "never", "never", "a") is None
         scene.pod("comes")
         await scene.server.bind("comes", "a")
         report(scene, 0.5)

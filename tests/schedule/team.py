@@ -5,7 +5,8 @@ from typing import Any
 
 from carico_agent.kube.client import Object
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.schedule.published import PublishedNode, read_lease
 from tests.kube.small_server import SmallServer
@@ -39,6 +40,6 @@ def extender_of(
 
 def start(extender: Extender) -> list[asyncio.Task[None]]:
     """What its daemon runs beside the answers; cancel them to kill it."""
-    assert extender.placed is not None and extender.asks is not None
-    parts = (extender.placed.leader, extender.placed, extender.asks)
+    assert extender.replicas is not None
+    parts = (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks)
     return [asyncio.create_task(part.run()) for part in parts]

@@ -17,7 +17,8 @@ from carico_agent.cli._kubectl.reading import Scope, items, read
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.schedule.explain import explained
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity
 
 SERVICE = "https:carico-extender:admission"
@@ -109,7 +110,10 @@ async def _compute(client: KubeClient, scope: Scope, pod: Object, answer: WhyAns
         return
     cluster = cluster_of(client, seen, scope)
     extender = Extender(client, cluster, PodCapacity(), ExtenderConfig(scope.lease_namespace, scope.resource))
-    answer.source, answer.found = "annotations and Leases (policy pod-capacity)", explained(extender.why_pod(pod))
+    answer.source, answer.found = (
+        "annotations and Leases (policy pod-capacity)",
+        explained(extender.candidates.why_pod(pod)),
+    )
 
 
 def describe(answer: WhyAnswer) -> str:

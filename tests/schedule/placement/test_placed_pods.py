@@ -11,9 +11,10 @@ from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.leader import LeaderLease, leader_record
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import LEADER_LEASE, Offer, PlacementLeases, lease_record
-from carico_agent.schedule.extender import LEADER_S, Extender
+from carico_agent.schedule.extender import Extender
 from carico_agent.schedule.nodes import PendingPod
 from carico_agent.schedule.placement import placed_pods
+from carico_agent.schedule.placement.replicas import LEADER_S
 from carico_agent.schedule.published import PublishedNode, read_lease
 from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
@@ -34,7 +35,7 @@ def add_pod(server: SmallServer, uid: str) -> None:
 
 async def admit(extender: Extender, server: SmallServer, uid: str, node: str = "a") -> str | None:
     add_pod(server, uid)
-    return await extender.admit("d", uid, uid, node)
+    return await extender.webhook.admit("d", uid, uid, node)
 
 
 def leases_of(server: SmallServer) -> PlacementLeases:
@@ -51,8 +52,8 @@ async def leading(*names: str) -> tuple[SmallServer, Extender]:
 
 
 def why_not(extender: Extender) -> str | None:
-    assert extender.placed is not None
-    return extender.placed.why_not()
+    assert extender.replicas is not None
+    return extender.replicas.placed.why_not()
 
 
 def test_the_first_leader_places_at_once_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -99,7 +100,7 @@ def test_a_lower_offer_is_acknowledged_with_those_on_the_way(monkeypatch: pytest
 def test_an_acknowledgement_that_is_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server, extender = await leading()
-        assert extender.placed is not None
+        assert extender.replicas is not None
         acknowledge, lost = PlacementLeases.acknowledge, iter((True, True))
 
         async def lose(*arguments: Any) -> None:
@@ -111,7 +112,7 @@ def test_an_acknowledgement_that_is_lost_is_written_again(monkeypatch: pytest.Mo
         await leases_of(server).offer("a", Offer(1, 1), 1e9, [], token="t")
         await asyncio.sleep(3.0)
         assert lease_record(server.leases["a"]).acknowledged.token == "t"
-        assert extender.placed.acknowledged == 1
+        assert extender.replicas.placed.acknowledged == 1
 
     run(scene(), monkeypatch)
 
@@ -143,8 +144,8 @@ def test_after_a_released_lease_only_what_is_under_way_is_waited_for(monkeypatch
         await asyncio.sleep(idle_s)
         for task in tasks:
             task.cancel()
-        assert first.placed is not None
-        await first.placed.leader.release()
+        assert first.replicas is not None
+        await first.replicas.leader.release()
         second = replica(server)
         start(second)
         return await _places_after(second)
@@ -166,8 +167,8 @@ def test_two_leaders_that_stop_one_after_the_other_lose_nobody(monkeypatch: pyte
                 await admit(one, server, "p")
             for task in tasks:
                 task.cancel()
-            assert one.placed is not None
-            await one.placed.leader.release()
+            assert one.replicas is not None
+            await one.replicas.leader.release()
         third = replica(server)
         start(third)
         return await _places_after(third)
@@ -185,7 +186,7 @@ def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monk
         await asyncio.sleep(5.0)
         await admit(first, server, "p")
         lease = server.leases.pop(LEADER_LEASE)
-        for cluster in (first._cluster, second._cluster):
+        for cluster in (first.cluster, second.cluster):
             cluster.lease_changed(True, read_lease(lease))
         with pytest.raises(KubeError, match=r"no extender leads yet|does not know all offers yet"):
             await admit(first, server, "q")
@@ -225,7 +226,7 @@ def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.
         meta = {"name": "carico-extender-asks", "annotations": dead}
         await server.post("/apis/coordination.k8s.io/v1/namespaces/carico/leases", {"metadata": meta, "spec": {}})
         await asyncio.sleep(1.0)
-        assert len(extender._cluster.ledger) == 1
+        assert len(extender.cluster.ledger) == 1
         path = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-extender-asks"
         await asyncio.sleep(20.0)
         await server.patch(path, {"metadata": {"annotations": {"asks.carico.dev/other": "{}"}}})  # somebody writes
@@ -237,10 +238,10 @@ def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.
 
 def test_a_long_host_name_makes_a_valid_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     host = "control-plane-0.a-rather-long-name-of-a-cluster.eu-central-1.example.org"
-    monkeypatch.setattr("carico_agent.schedule.extender.gethostname", lambda: host)
+    monkeypatch.setattr("carico_agent.schedule.placement.replicas.gethostname", lambda: host)
     extender = replica(SmallServer())
-    assert extender.placed is not None
-    identity = extender.placed.leader.identity
+    assert extender.replicas is not None
+    identity = extender.replicas.leader.identity
     assert len(identity) <= 63 and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", identity)
 
 
@@ -250,7 +251,7 @@ def test_the_lower_of_lease_and_node_counts(monkeypatch: pytest.MonkeyPatch) -> 
     async def scene() -> None:
         server, extender = await leading()
         await leases_of(server).offer("a", Offer(8, 8), 1e9, [])
-        extender._cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
+        extender.cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
         assert "no room: 0" in str(await admit(extender, server, "p"))
 
     run(scene(), monkeypatch)
@@ -335,7 +336,7 @@ def test_who_was_placed_here_and_then_elsewhere_counts_in_both_places(monkeypatc
         assert await admit(extender, server, "p0", "b") is None
         assert "no room: 8" in str(await admit(extender, server, "p8"))
         await asyncio.sleep(BOUND_WITHIN_S + 1.0)
-        extender._cluster.expire(asyncio.get_running_loop().time())
+        extender.cluster.expire(asyncio.get_running_loop().time())
         assert await admit(extender, server, "p9") is None
 
     run(scene(), monkeypatch)
@@ -399,8 +400,8 @@ def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         server, extender = await leading()
         for text in ("", "{", "[]", "7", '{"1":7}', '{"1":["bind","d","../p","u","a"]}', "[" * 100_000):
             notes = {"asks.carico.dev/x": text, "carico.dev/answers": text}
-            assert extender.asks is not None
-            extender.asks.seen({"metadata": {"annotations": notes}})
+            assert extender.replicas.asks is not None
+            extender.replicas.asks.seen({"metadata": {"annotations": notes}})
         await asyncio.sleep(1.0)
         assert "carico-extender-asks" not in server.leases
         assert why_not(extender) is None
@@ -413,12 +414,12 @@ def test_who_was_placed_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -
 
     async def scene() -> None:
         extender = replica(SmallServer())
-        assert extender.placed is not None
-        extender.placed.add("a", PendingPod("u"))
-        extender.placed.expire()
-        assert extender.placed.on_the_way("a").keys() == {"u"}
+        assert extender.replicas is not None
+        extender.replicas.placed.add("a", PendingPod("u"))
+        extender.replicas.placed.expire()
+        assert extender.replicas.placed.on_the_way("a").keys() == {"u"}
         await asyncio.sleep(BOUND_WITHIN_S)
-        extender.placed.expire()
-        assert extender.placed._recent == {}
+        extender.replicas.placed.expire()
+        assert extender.replicas.placed._recent == {}
 
     run(scene(), monkeypatch)
