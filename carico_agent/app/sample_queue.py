@@ -5,7 +5,8 @@ from collections.abc import Iterator
 from math import inf
 from typing import Generic, TypeVar
 
-from carico_agent.telemetry import Grab, PodMeasurements
+from carico_agent.app.measurements import PodTurn
+from carico_agent.telemetry import Grab
 
 T = TypeVar("T")
 MOST_WAITING = 600
@@ -14,9 +15,9 @@ LEAST_S = 0.05
 """Between the first two samples of an update [s]: an agent that starts on a busy node is late with its first tick, and
 within 10 ms the kernel's CPU times have not moved."""
 
-Tick = tuple[Grab, int, bool, PodMeasurements | None]
-"""One tick, as it was read: the kernel's texts, Pods counted, whether containers churn, and, once a second and when
-Pods have come or gone, what each Pod uses. A class of its own would cost 3 µs per tick."""
+Tick = tuple[Grab, int, bool, PodTurn | None]
+"""One tick, as it was read: the kernel's texts, Pods counted, whether containers churn, and the counters of those Pods
+whose turn it was. A class of its own would cost 3 µs per tick."""
 
 
 class SampleQueue(Generic[T]):

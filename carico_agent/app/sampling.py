@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator
 from math import inf, isfinite, nan
 
+from carico_agent.app.measurements import Measurements
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
 from carico_agent.core import CapacityModel, Estimate, Subspace
@@ -126,11 +127,18 @@ class Sampling:
 class LiveRows:
     """What the samples say, each row recorded as it is understood."""
 
-    def __init__(self, reader: NodeReader, queue: SampleQueue[Tick], recorder: TraceWriter | None = None) -> None:
-        self._reader, self._queue, self._recorder = reader, queue, recorder
+    def __init__(
+        self,
+        reader: NodeReader,
+        queue: SampleQueue[Tick],
+        measurements: Measurements,
+        recorder: TraceWriter | None = None,
+    ) -> None:
+        self._reader, self._queue, self._measurements, self._recorder = reader, queue, measurements, recorder
 
     def __call__(self) -> Iterator[TraceRow]:
-        for grab, pods, churn, measured in self._queue.take():
+        for grab, pods, churn, turn in self._queue.take():
+            measured = None if turn is None else self._measurements.take(turn)
             row = TraceRow(self._reader.interpret(grab), pods, churn, measured)
             self._record(row)
             yield row

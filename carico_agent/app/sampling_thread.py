@@ -7,18 +7,19 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from math import inf, nan
 from typing import Protocol
 
+from carico_agent.app.measurements import PodTurn
 from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
-from carico_agent.runtime.meter import MeasuredPod, NodeUnit, PodMeters
+from carico_agent.runtime.meter import PodMeters, PodReading
 from carico_agent.runtime.pods import Pod
 from carico_agent.settings import SamplingSettings
 from carico_agent.supervise.budget import LOOK_S, Pace
 from carico_agent.supervise.cost import OwnCost
 from carico_agent.supervise.ticker import Lateness, Ticker, TimeHistogram
-from carico_agent.telemetry import NodeReader, PodMeasurements
+from carico_agent.telemetry import NodeReader
 
 log = logging.getLogger(__name__)
 
@@ -36,50 +37,24 @@ class PodCount(Protocol):
 
 
 class Meters:
-    """Every Pod measured, some in each turn; the sampling thread's."""
+    """Reads Pods, some in each turn; the sampling thread's."""
 
-    def __init__(self, meters: PodMeters, unit: NodeUnit) -> None:
-        self._meters, self._unit = meters, unit
+    def __init__(self, meters: PodMeters) -> None:
+        self._meters = meters
         self.pods: Mapping[str, Pod] = {}
         self.turn_s = inf
         """When Pods are read next; infinite while there are none."""
-        self._used_cores: dict[str, float] = {}
-        self._throttled: dict[str, float] = {}
 
-    def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodMeasurements | None:
-        """Read this turn's share; when an update is due, or Pods have changed, all as they were measured last."""
+    def tick(self, now_s: float, pods: Mapping[str, Pod], due: bool) -> PodTurn:
+        """Read this turn's share. `due`: a model update is, too."""
+        readings: Sequence[PodReading] = ()
         changed, self.pods = pods is not self.pods, pods
         # an update is work enough for one tick; but where ticks are rare there is no other
         if changed or (now_s >= self.turn_s and (not due or now_s - self.turn_s > LATE_TURN_S)):
-            for one in self._meters.tick(now_s, pods):
-                if one.counts:
-                    self._note(one)
-                    self._unit.renew(one)
+            readings = self._meters.tick(now_s, pods)
             next_s = now_s if self._meters.is_behind(now_s) else now_s + TURN_S - 0.01
             self.turn_s = next_s if pods else inf
-        if changed:
-            self._begin_anew(pods)
-        return self._latest() if due or changed else None
-
-    def _note(self, one: MeasuredPod) -> None:
-        used, throttled = one.demand.cpu_usage_cores, one.demand.throttled_ratio
-        self._used_cores[one.key] = used if used == used else 0.0
-        self._throttled[one.key] = throttled if throttled == throttled else 0.0
-
-    def _begin_anew(self, pods: Mapping[str, Pod]) -> None:
-        """Other Pods than before; the samples of those that stay are the same objects."""
-        latest = self._meters.latest
-        self._used_cores, self._throttled = {}, {}
-        for key, pod in pods.items():
-            if pod.counts and key in latest:
-                self._note(latest[key])
-        self._unit.samples(pods, latest)
-
-    def _latest(self) -> PodMeasurements | None:
-        samples = self._unit.latest()
-        if samples and not self._used_cores:  # none is measured yet, or none can be: the node as a whole is known
-            return None
-        return PodMeasurements(samples, sum(self._used_cores.values()), sum(self._throttled.values()))
+        return PodTurn(pods, readings, due)
 
     def close(self) -> None:
         self._meters.close()
@@ -122,16 +97,16 @@ class Live:
 
     def _tick(self, now_s: float) -> Callable[[], None] | None:
         """Ten times a second with cold caches: as few lines as possible. Returns who is to be woken."""
-        runtime, meters, measured = self._pods, self._meters, None
+        runtime, meters, turn = self._pods, self._meters, None
         grab = self._reader.grab(now_s)
         due = now_s >= self._clock.due_s and self._clock.due(now_s)
         if due:
             self._cost.record(time.monotonic() - now_s)
         if meters is not None and (due or now_s >= meters.turn_s or runtime.pods is not meters.pods):
             started_s = time.monotonic()
-            measured = meters.tick(now_s, runtime.pods, due)
+            turn = meters.tick(now_s, runtime.pods, due)
             self._meter_cost.record(time.monotonic() - started_s)
-        self._queue.put((grab, runtime.count, now_s < runtime.churn_until_s, measured))
+        self._queue.put((grab, runtime.count, now_s < runtime.churn_until_s, turn))
         if not due:
             return None
         self._keep_pace(now_s)

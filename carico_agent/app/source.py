@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from carico_agent.app import state
+from carico_agent.app.measurements import Measurements
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
 from carico_agent.app.sample_queue import SampleQueue, Tick
@@ -15,7 +16,7 @@ from carico_agent.app.sampling import LiveRows, OnSecond, Sampling
 from carico_agent.app.sampling_thread import Live, Meters
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
-from carico_agent.runtime.meter import NodeUnit, PodMeters
+from carico_agent.runtime.meter import PodMeters
 from carico_agent.runtime.watch import Runtime
 from carico_agent.settings import Settings
 from carico_agent.supervise.budget import Allowance, Pace
@@ -104,12 +105,13 @@ def open_live(
     model = state.load(state_file, reader.resources, config) or CapacityModel(reader.resources, config)
     recorder = TraceWriter(record, node, reader.cores, reader.resources) if record else None
     queue: SampleQueue[Tick] = SampleQueue()
-    rows = LiveRows(reader, queue, recorder)
+    measurements = Measurements(reader.resources, reader.cores, float(memory_bytes()))
+    rows = LiveRows(reader, queue, measurements, recorder)
     sampling, pace = Sampling(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
     live = Live(
         reader,
         runtime,
-        meters_of(settings, runtime, reader),
+        meters_of(settings, runtime),
         queue,
         cost,
         pace,
@@ -130,12 +132,11 @@ def open_live(
     )
 
 
-def meters_of(settings: Settings, runtime: Runtime, reader: NodeReader) -> Meters | None:
+def meters_of(settings: Settings, runtime: Runtime) -> Meters | None:
     """Every Pod measured from its own counters, unless that is switched off."""
     if not settings.pods.measure:
         return None
-    meters = PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s)
-    return Meters(meters, NodeUnit(reader.resources, reader.cores, float(memory_bytes())))
+    return Meters(PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s))
 
 
 def memory_bytes() -> int:

@@ -103,6 +103,7 @@ class CounterFiles:
         self._looks, self._calm = False, 0
         self._inactive = 0
         self._reads = 0
+        self._offset = group.inode % STAT_EVERY  # not all Pods in the same round
         self._usage_text = b""
         self._last: CounterReading | None = None
 
@@ -120,30 +121,36 @@ class CounterFiles:
 
     def read(self, now_s: float) -> CounterReading:
         """All that is worth reading now. OSError with ENODEV: the group is gone."""
-        now, last, data = CounterReading(now_s), self._last, _read(self._usage)
+        last, data = self._last, _read(self._usage)
         if last is not None and data and data == self._usage_text:
-            self._did_not_run(now, last)
+            now = self._did_not_run(now_s, last)
         else:
-            self._parse_usage(data, now, last)
-            if last is None or now.cpu_usec != last.cpu_usec or now.cpu_usec is None:
-                self._read_waiting(now, last)
-                now.memory_bytes = self._read_memory()
-            else:
-                self._did_not_run(now, last)
+            now = self._ran(now_s, data, last)
             self._usage_text = data
         if self._reads_io:
             self._read_io(now)
-        self._reads += 1
+        self._reads = self._offset + 1 if last is None else self._reads + 1
         self._last = now
         return now
 
-    def _did_not_run(self, now: CounterReading, last: CounterReading) -> None:
-        now.cpu_usec, now.pressure_usec = last.cpu_usec, last.pressure_usec
-        now.throttled_usec, now.quota_cores = last.throttled_usec, last.quota_cores
-        now.memory_bytes = last.memory_bytes if self._reads % STAT_EVERY else self._read_memory()
-        self._calm += 1
-        if self._calm >= CALM:
-            self._stop_looking()
+    def _ran(self, now_s: float, data: bytes, last: CounterReading | None) -> CounterReading:
+        now = CounterReading(now_s)
+        self._parse_usage(data, now, last)
+        if last is not None and now.cpu_usec == last.cpu_usec is not None:  # another text of the same time
+            return self._did_not_run(now_s, last)
+        self._read_waiting(now, last)
+        now.memory_bytes = self._read_memory()
+        return now
+
+    def _did_not_run(self, now_s: float, last: CounterReading) -> CounterReading:
+        memory_bytes = last.memory_bytes if self._reads % STAT_EVERY else self._read_memory()
+        if self._looks:
+            self._calm += 1
+            if self._calm >= CALM:
+                self._stop_looking()
+        return CounterReading(
+            now_s, last.cpu_usec, last.pressure_usec, last.throttled_usec, None, last.quota_cores, memory_bytes
+        )
 
     @property
     def descriptors(self) -> list[int]:

@@ -1,4 +1,7 @@
-"""Pods measured one after the other: each tick reads its share, so that no tick reads them all.
+"""Pods read one after the other: each tick reads its share, so that no tick reads them all.
+
+Like the node's files (`telemetry/node.py`) they are only read here: what the counters say is worked out by whoever
+feeds the model, for many at once. In a tick, with cold caches, that took three times as long as reading them.
 
 Each Pod is read every `period_s`. 110 Pods in 5 s are two or three in a tick of 0.1 s. New Pods are read sooner, after
 1, 2 and 4 s; the allowance of a tick holds for them, too, and opening a new one's files counts as several readings.
@@ -12,10 +15,8 @@ to 1.00 in the same 5 s windows, so nothing is gained by looking more often than
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from math import nan
 from typing import Protocol
 
-from carico_agent.core import PodSample
 from carico_agent.runtime.cgroups import Group, Locator
 from carico_agent.runtime.counter_files import CounterFiles
 from carico_agent.runtime.demand import CounterReading, Demand, demand
@@ -34,18 +35,15 @@ OPENING = 5
 
 
 @dataclass(slots=True)  # not frozen: see Demand
-class MeasuredPod:
-    """What one Pod wants, in the machine's units; NaN where unknown."""
+class PodReading:
+    """One Pod's turn: of each of its groups the counters at its turn before, and now."""
 
-    key: str
-    kind: str
-    daemon: bool
-    counts: bool
-    t: float
-    """Monotonic time of the reading [s]."""
-    age_s: float
-    """Since its start, where that is known, else since it was first seen."""
-    demand: Demand
+    pod: Pod
+    counters: Sequence[tuple[CounterReading, CounterReading]]
+
+    def demand(self) -> Demand:
+        """What it wanted in between, in the machine's units; NaN where unknown."""
+        return add_up([demand(before, now) for before, now in self.counters])
 
 
 class Readable(Protocol):
@@ -74,42 +72,37 @@ def open_cgroups(locator: Locator, io: bool = False) -> Open:
 class PodMeter:
     """One Pod: its open files and its last counters."""
 
-    def __init__(self, pod: Pod, files: Sequence[Readable], now_s: float, age_s: float) -> None:
+    def __init__(self, pod: Pod, files: Iterable[Readable]) -> None:
         self.pod = pod
         self.readings = 0
-        self._files = list(files)
-        self._born_s = now_s - age_s
-        self._last: dict[int, CounterReading] = {}
+        self._last: dict[Readable, CounterReading | None] = dict.fromkeys(files)
 
-    def read(self, now_s: float) -> MeasuredPod | None:
-        """What it wanted since the last reading; None after the first one, and when nothing is left of it."""
-        found: list[Demand] = []
-        for files in tuple(self._files):
+    def read(self, now_s: float) -> PodReading | None:
+        """None after the first reading, and when nothing is left of it."""
+        counters: list[tuple[CounterReading, CounterReading]] = []
+        for files, last in tuple(self._last.items()):
             try:
                 now = files.read(now_s)
             except OSError as error:
-                self._files.remove(files)
+                del self._last[files]
                 files.close()
                 if error.errno not in GONE:
                     raise
                 continue
-            last, self._last[id(files)] = self._last.get(id(files)), now
+            self._last[files] = now
             if last is not None:
-                found.append(demand(last, now))
+                counters.append((last, now))
         self.readings += 1
-        if not found:
-            return None
-        pod, age_s = self.pod, now_s - self._born_s
-        return MeasuredPod(pod.key, pod.kind, pod.daemon, pod.counts, now_s, age_s, add_up(found))
+        return PodReading(self.pod, counters) if counters else None
 
     @property
     def is_empty(self) -> bool:
-        return not self._files
+        return not self._last
 
     def close(self) -> None:
-        for files in self._files:
+        for files in self._last:
             files.close()
-        self._files.clear()
+        self._last.clear()
 
 
 class PodMeters:
@@ -120,43 +113,34 @@ class PodMeters:
         open_pod: Open,
         period_s: float = PERIOD_S,
         most_tick_s: float = MOST_TICK_S,
-        wall: Callable[[], float] = time.time,
         stopwatch: Callable[[], float] = time.thread_time,
     ) -> None:
         """`most_tick_s`: CPU time after which a tick begins no other Pod; infinite where nobody waits for it."""
         self.failed = 0
         """Readings that failed for another reason than the end of the Pod."""
-        self._open_pod, self._most_tick_s, self._wall, self._stopwatch = open_pod, most_tick_s, wall, stopwatch
+        self._open_pod, self._most_tick_s, self._stopwatch = open_pod, most_tick_s, stopwatch
         self._turns = Stagger(period_s)
         self._pods: Mapping[str, Pod] = {}
         self._meters: dict[str, PodMeter] = {}
-        self._latest: dict[str, MeasuredPod] = {}
-        self._seen_s: dict[str, float] = {}
         raise_descriptor_limit()
 
-    def tick(self, now_s: float, pods: Mapping[str, Pod]) -> list[MeasuredPod]:
-        """Read this tick's share of the Pods; those with a new measurement are returned."""
+    def tick(self, now_s: float, pods: Mapping[str, Pod]) -> list[PodReading]:
+        """Read this tick's share of the Pods."""
         if pods is not self._pods:  # a table of Pods is replaced, never changed
             self._take(now_s, pods)
-        measured, until_s = [], self._stopwatch() + self._most_tick_s
+        read, until_s = [], self._stopwatch() + self._most_tick_s
         for key in self._turns.take(now_s):
             if key not in self._meters:
                 self._turns.spend(OPENING - 1)
-            if found := self._measure(key, now_s):
-                measured.append(found)
-                self._latest[key] = found
+            if (reading := self._read(key, now_s)) is not None:
+                read.append(reading)
             if self._stopwatch() >= until_s:
                 break
-        return measured
+        return read
 
     def is_behind(self, now_s: float) -> bool:
         """Some Pods are due and were not read: the tick was over."""
         return self._turns.is_behind(now_s)
-
-    @property
-    def latest(self) -> Mapping[str, MeasuredPod]:
-        """The last measurement of every Pod that still runs and was measured, by key."""
-        return self._latest
 
     def close(self) -> None:
         for meter in self._meters.values():
@@ -167,34 +151,30 @@ class PodMeters:
         """The Pods have changed: forget those that have gone, line up those that came."""
         self._pods = pods
         for key in self._turns.keep(pods.keys(), now_s):
-            self._seen_s.pop(key, None)
-            self._latest.pop(key, None)
             if key in self._meters:
                 self._meters.pop(key).close()
-        for key in pods.keys() - self._seen_s.keys():
-            self._seen_s[key] = now_s
 
-    def _measure(self, key: str, now_s: float) -> MeasuredPod | None:
-        pod, meter, found = self._pods[key], self._meters.get(key), None
+    def _read(self, key: str, now_s: float) -> PodReading | None:
+        pod, meter, reading = self._pods[key], self._meters.get(key), None
         try:
             if meter is None or not _is_same(meter.pod, pod) or meter.is_empty:
-                meter = self._renew(key, pod, now_s)
+                meter = self._renew(key, pod)
             meter.pod = pod
-            found = meter.read(now_s)
+            reading = meter.read(now_s)
         except (OSError, ValueError):
             self.failed += 1
-        # Pods that were there before us are not young; they get their second reading a little sooner, that is all
-        steps_s = YOUNG_STEPS_S[-1:] if key in self._turns.at_start else YOUNG_STEPS_S
-        if meter is not None and 0 < meter.readings <= len(steps_s):
-            self._turns.line_up(key, now_s + steps_s[meter.readings - 1])
-        return found
+        if meter is not None and 0 < meter.readings <= len(YOUNG_STEPS_S):
+            # Pods that were there before us are not young; they get their second reading a little sooner, that is all
+            steps_s = YOUNG_STEPS_S[-1:] if key in self._turns.at_start else YOUNG_STEPS_S
+            if meter.readings <= len(steps_s):
+                self._turns.line_up(key, now_s + steps_s[meter.readings - 1])
+        return reading
 
-    def _renew(self, key: str, pod: Pod, now_s: float) -> PodMeter:
+    def _renew(self, key: str, pod: Pod) -> PodMeter:
         """Open its files; anew when it has other containers or another group than before."""
         if key in self._meters:
             self._meters.pop(key).close()
-        age_s = max(self._wall() - pod.started_s, 0.0) if pod.started_s else now_s - self._seen_s[key]
-        meter = self._meters[key] = PodMeter(pod, self._open_pod(pod), now_s, age_s)
+        meter = self._meters[key] = PodMeter(pod, self._open_pod(pod))
         return meter
 
 
@@ -214,47 +194,3 @@ def add_up(found: Sequence[Demand]) -> Demand:
         io_ratio=min(sum(one.io_ratio for one in found), 1.0),
         io_bytes_per_s=sum(one.io_bytes_per_s for one in found),
     )
-
-
-class NodeUnit:
-    """Measurements as shares of the node: cpu of twice its cores, memory of MemTotal. NaN: not measured (yet).
-
-    A Pod that was not read again is the same object again: the core counts readings by that.
-    """
-
-    def __init__(self, resources: Sequence[str], cores: int, memory_total_bytes: float) -> None:
-        self._resources, self._cores, self._memory_bytes = tuple(resources), cores, memory_total_bytes
-        self._made: dict[str, tuple[Pod, MeasuredPod | None, PodSample]] = {}
-
-    def samples(self, pods: Mapping[str, Pod], latest: Mapping[str, MeasuredPod]) -> tuple[PodSample, ...]:
-        """All Pods that count; no Pod is missed."""
-        made = {}
-        for key, pod in pods.items():
-            if pod.counts:
-                found, known = latest.get(key), self._made.get(key)
-                if known is None or known[0] is not pod or known[1] is not found:
-                    known = (pod, found, PodSample(key, pod.kind, self._usage(found), pod.daemon))
-                made[key] = known
-        self._made = made
-        return self.latest()
-
-    def renew(self, found: MeasuredPod) -> None:
-        """One of these Pods was measured again."""
-        if (known := self._made.get(found.key)) is not None:
-            pod = known[0]
-            self._made[found.key] = (pod, found, PodSample(pod.key, pod.kind, self._usage(found), pod.daemon))
-
-    def latest(self) -> tuple[PodSample, ...]:
-        """The same Pods again."""
-        return tuple([sample for _, _, sample in self._made.values()])
-
-    def _usage(self, found: MeasuredPod | None) -> tuple[float, ...]:
-        if found is None:
-            return (nan,) * len(self._resources)
-        want = found.demand
-        cpu = want.cpu_cores / (2 * self._cores)
-        memory = want.memory_bytes / self._memory_bytes if self._memory_bytes > 0 else nan
-        if self._resources == ("cpu", "memory"):
-            return (cpu, memory)
-        shares = {"cpu": cpu, "memory": memory, "io": want.io_ratio}
-        return tuple([shares.get(name, nan) for name in self._resources])

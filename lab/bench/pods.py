@@ -24,7 +24,7 @@ from pathlib import Path
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.container_history import ContainerReader
 from carico_agent.runtime.counter_files import CounterFiles
-from carico_agent.runtime.meter import MeasuredPod, PodMeters, open_cgroups
+from carico_agent.runtime.meter import PodMeters, PodReading, open_cgroups
 from carico_agent.runtime.pods import Pod
 from lab.support.containerd import PrivateContainerd
 from lab.support.containerd import missing as containerd_missing
@@ -37,9 +37,9 @@ TICK_S = 0.1
 WORK = "while :; do sleep 1; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done"
 
 
-def run_ticks(meters: PodMeters, pods: Mapping[str, Pod], seconds: float, took_s: list[float]) -> list[MeasuredPod]:
+def run_ticks(meters: PodMeters, pods: Mapping[str, Pod], seconds: float, took_s: list[float]) -> list[PodReading]:
     """Ten ticks a second for some time; CPU time of each goes to `took_s`."""
-    found: list[MeasuredPod] = []
+    found: list[PodReading] = []
     due_s = time.monotonic()
     until_s = due_s + seconds
     while due_s < until_s:
@@ -56,7 +56,7 @@ def pods_of(locator: Locator, top: str, names: list[str]) -> dict[str, Pod]:
     return {name: Pod(name, name, "", cgroup=g.path, inode=g.inode, kind=name) for name, g in groups.items() if g}
 
 
-def demand_rows(seconds: float, loops: range) -> Iterator[tuple[int, str, float, list[MeasuredPod]]]:
+def demand_rows(seconds: float, loops: range) -> Iterator[tuple[int, str, float, list[PodReading]]]:
     """(busy loops, container, cores it truly wants, measurements)"""
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as private:
         locator, names = Locator(Path("/")), [f"sleep{n}" for n in range(4)]
@@ -82,24 +82,25 @@ def demand_rows(seconds: float, loops: range) -> Iterator[tuple[int, str, float,
 
 def _rows(
     locator: Locator, top: str, count: int, truth: dict[str, float], seconds: float
-) -> Iterator[tuple[int, str, float, list[MeasuredPod]]]:
+) -> Iterator[tuple[int, str, float, list[PodReading]]]:
     meters = PodMeters(open_cgroups(locator))
     found = run_ticks(meters, pods_of(locator, top, list(truth)), seconds, [])
     meters.close()
     for name, cores in truth.items():
-        yield count, name, cores, [one for one in found if one.key == name]
+        yield count, name, cores, [one for one in found if one.pod.key == name]
 
 
-def demand_table(rows: Iterator[tuple[int, str, float, list[MeasuredPod]]]) -> Iterator[str]:
+def demand_table(rows: Iterator[tuple[int, str, float, list[PodReading]]]) -> Iterator[str]:
     yield "| busy loops beside | container | wants [cores] | got | measured: mean | least | most | memory [MB] |"
     yield "|---|---|---|---|---|---|---|---|"
     for count, name, truth, found in rows:
         if not found:
             yield f"| {count} | {name} | {truth:.2f} | | not measured | | | |"
             continue
-        cores = [one.demand.cpu_cores for one in found]
-        got = statistics.mean(one.demand.cpu_usage_cores for one in found)
-        memory = found[-1].demand.memory_bytes / 1e6
+        wanted = [one.demand() for one in found]
+        cores = [one.cpu_cores for one in wanted]
+        got = statistics.mean(one.cpu_usage_cores for one in wanted)
+        memory = wanted[-1].memory_bytes / 1e6
         spread = f"{statistics.mean(cores):.2f} | {min(cores):.2f} | {max(cores):.2f}"
         yield f"| {count} | {name} | {truth:.2f} | {got:.2f} | {spread} | {memory:.1f} |"
 

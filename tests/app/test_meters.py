@@ -1,12 +1,14 @@
-"""Pods are read in turns, and what the model gets of them is the same as if all were looked through."""
+"""Pods are read in turns, and the model gets samples of all of them."""
 
+from dataclasses import replace
 from math import inf
 
 import pytest
 
+from carico_agent.app.measurements import Measurements, PodTurn
 from carico_agent.app.sampling_thread import Meters
 from carico_agent.runtime.demand import CounterReading
-from carico_agent.runtime.meter import NodeUnit, PodMeters
+from carico_agent.runtime.meter import PodMeters, PodReading
 from carico_agent.runtime.pods import Pod
 
 RESOURCES = ("cpu", "memory")
@@ -32,11 +34,14 @@ class Bench:
         self.spent_s = 0.0
         self._cost_s = cpu_s_per_look
         pod_meters = PodMeters(lambda pod: [Counters(self.read_at_s)], stopwatch=self._stopwatch)
-        self.meters = Meters(pod_meters, NodeUnit(RESOURCES, 2, 1e9))
+        self.meters, self.measurements = Meters(pod_meters), Measurements(RESOURCES, 2, 1e9)
 
     def _stopwatch(self) -> float:
         self.spent_s += self._cost_s
         return self.spent_s
+
+    def tick(self, now_s: float, pods: dict[str, Pod], due: bool):  # type: ignore[no-untyped-def]
+        return self.measurements.take(self.meters.tick(now_s, pods, due))
 
     def run(self, begin: int, ticks: int, pods: dict[str, Pod]):  # type: ignore[no-untyped-def]
         """The last measurements in `ticks` of 0.1 s; an update is due in every tenth."""
@@ -45,7 +50,7 @@ class Bench:
             now_s = round(0.1 * tick, 1)
             due = tick % 10 == 0
             if due or now_s >= self.meters.turn_s or pods is not self.meters.pods:
-                found = self.meters.tick(now_s, pods, due) or found
+                found = self.tick(now_s, pods, due) or found
         return found
 
 
@@ -93,7 +98,7 @@ def test_samples_of_pods_that_stay_are_the_same_objects() -> None:
     before = {sample.uid: sample for sample in bench.run(1, 200, table).samples}
     fewer = {key: pod for key, pod in table.items() if key != "p3"}
     read = len(bench.read_at_s)
-    found = bench.meters.tick(20.05, fewer, False)
+    found = bench.tick(20.05, fewer, False)
     assert found is not None and len(found.samples) == 3
     again = [sample for sample in found.samples if sample is before[sample.uid]]
     assert len(again) >= 3 - (len(bench.read_at_s) - read)
@@ -103,11 +108,48 @@ def test_samples_of_pods_that_stay_are_the_same_objects() -> None:
 def test_without_pods_nothing_is_read_and_the_node_has_none() -> None:
     bench = Bench()
     bench.run(1, 50, pods(2))
-    found = bench.meters.tick(5.1, {}, True)
+    found = bench.tick(5.1, {}, True)
     assert found is not None and found.samples == () and found.used_cores == 0
     assert bench.meters.turn_s == inf
 
 
 def test_pods_that_cannot_be_measured_are_not_said_to_use_nothing() -> None:
-    meters = Meters(PodMeters(lambda pod: ()), NodeUnit(RESOURCES, 2, 1e9))
-    assert meters.tick(1.0, pods(2), True) is None
+    turn = Meters(PodMeters(lambda pod: ())).tick(1.0, pods(2), True)
+    assert Measurements(RESOURCES, 2, 1e9).take(turn) is None
+
+
+def read(pod: Pod) -> PodReading:
+    """It took two cores and keeps 512 bytes."""
+    before, now = CounterReading(0.0, 0, 0, 0), CounterReading(1.0, 2_000_000, 0, 0, memory_bytes=512.0)
+    return PodReading(pod, [(before, now)])
+
+
+def test_samples_without_a_known_memory() -> None:
+    pod = Pod("a", "x", "n", kind="k", daemon=True)
+    found = Measurements(("io", "cpu", "memory"), 4, 0.0).take(PodTurn({"a": pod}, [read(pod)], False))
+    assert found is not None
+    (sample,) = found.samples
+    assert sample.usage[1] == 0.25 and sample.usage[2] != sample.usage[2] and sample.daemon
+
+
+def test_a_pod_that_was_not_measured_yet_is_unknown_and_one_that_does_not_count_is_left_out() -> None:
+    old, new = Pod("old", "o", "n", kind="k"), Pod("new", "x", "n", kind="k")
+    skipped = Pod("skipped", "y", "n", counts=False)
+    table, measurements = {"old": old, "new": new, "skipped": skipped}, Measurements((*RESOURCES, "network"), 4, 4096.0)
+    found = measurements.take(PodTurn(table, [read(old), read(skipped)], False))
+    assert found is not None and found.used_cores == pytest.approx(2.0)
+    known, unknown = found.samples
+    assert (known.uid, *known.usage[:2]) == ("old", 0.25, 0.125) and known.usage[2] != known.usage[2]
+    assert (unknown.uid, unknown.kind) == ("new", "k") and all(value != value for value in unknown.usage)
+    assert measurements.take(PodTurn(table, [], False)) is None
+    again = measurements.take(PodTurn(table, [read(new)], True))
+    assert again is not None and again.samples[0] is known  # not read again: the same object again
+    assert again.samples[1].usage[:2] == (0.25, 0.125)
+
+
+def test_a_pod_whose_labels_change_is_of_its_new_kind_at_once() -> None:
+    pod, measurements = Pod("a", "x", "n", kind="k"), Measurements(RESOURCES, 4, 4096.0)
+    measurements.take(PodTurn({"a": pod}, [read(pod)], True))
+    found = measurements.take(PodTurn({"a": replace(pod, kind="other")}, [], False))
+    assert found is not None
+    assert [(sample.kind, sample.usage) for sample in found.samples] == [("other", (0.25, 0.125))]

@@ -2,6 +2,7 @@
 
 import threading
 
+from carico_agent.app.measurements import Measurements
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
 from carico_agent.app.sampling import LiveRows, Sampling
@@ -71,7 +72,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
             raise OSError(28, "No space left on device")
 
     reader, queue, updates = NodeReader(Root("/")), SampleQueue[Tick](), []
-    rows = LiveRows(reader, queue, Full())
+    rows = LiveRows(reader, queue, Measurements(reader.resources, 4, 1e9), Full())
     sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     live = Live(
         reader,
@@ -101,7 +102,7 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
         def close(self) -> None:
             return
 
-    rows = LiveRows(reader, queue, Noted())
+    rows = LiveRows(reader, queue, Measurements(reader.resources, 4, 1e9), Noted())
     sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     pods = type("Pods", (), {"count": 0, "churn_until_s": 0.0, "pods": {}})()
     updated = threading.Event()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from carico_agent.runtime.cgroups import Locator
 from carico_agent.runtime.demand import CounterReading, Demand
-from carico_agent.runtime.meter import OPENING, PERIOD_S, MeasuredPod, NodeUnit, PodMeters, add_up, open_cgroups
+from carico_agent.runtime.meter import OPENING, PERIOD_S, PodMeters, add_up, open_cgroups
 from carico_agent.runtime.pods import Pod
 
 from .test_counter_files import FakePod
@@ -35,7 +35,7 @@ class FakeFiles:
 class Fake:
     def __init__(self, **more):
         self.log, self.files = [], {}
-        self.meters = PodMeters(self._open, **{"wall": lambda: 1000.0, "stopwatch": lambda: 0.0} | more)
+        self.meters = PodMeters(self._open, **{"stopwatch": lambda: 0.0} | more)
 
     def _open(self, pod):
         opened = FakeFiles(self.log, pod.key)
@@ -75,9 +75,9 @@ def test_readings_that_take_long_make_ticks_rarer_not_longer():
 
 def test_from_a_worker_at_one_hertz():
     fake, pods = Fake(), pods_named(*map(str, range(110)))
-    fake.run(pods, 0.0, 30.0, step_s=1.0)
+    found = fake.run(pods, 0.0, 30.0, step_s=1.0)
     assert fake.most <= 2 + 1.5 * 110 / PERIOD_S
-    assert len(fake.meters.latest) == 110
+    assert {one.pod.key for tick in found for one in tick} == set(pods)
 
 
 def test_a_new_pod_is_measured_soon():
@@ -96,23 +96,19 @@ def test_opening_counts_as_several_readings():
     assert 1 <= len(fake.log) - before <= 1 + (1 + 1.5 * 60 * 0.1 / PERIOD_S) / OPENING
 
 
-def test_what_is_measured():
+def test_what_is_read():
     fake, pods = Fake(), pods_named("a")
-    pods["a"] = replace(pods["a"], started_s=940.0, daemon=True, counts=False)
-    measured = [one for tick in fake.run(pods, 0.0, 2.5) for one in tick]
-    assert len(measured) == 1
-    found = measured[0]
-    assert (found.key, found.kind, found.daemon, found.counts) == ("a", "n/a", True, False)
-    assert found.age_s == pytest.approx(60.0 + found.t)
-    assert found.demand.cpu_cores == pytest.approx(0.5)
-    assert list(fake.meters.latest.values()) == measured
+    (found,) = [one for tick in fake.run(pods, 0.0, 2.5) for one in tick]
+    assert found.pod is pods["a"]
+    ((before, now),) = found.counters
+    assert now.t - before.t == pytest.approx(2.0)
+    assert found.demand().cpu_cores == pytest.approx(0.5)
 
 
-def test_a_pod_that_goes_is_forgotten_and_closed():
+def test_a_pod_that_goes_is_closed_and_not_read_any_more():
     fake, pods = Fake(), pods_named("a", "b")
     fake.run(pods, 0.0, 10.0)
     fake.run(pods_named("b"), 10.0, 0.2)
-    assert list(fake.meters.latest) == ["b"]
     assert fake.files["a"][0].closed
     count = len(fake.log)
     fake.run(pods_named("b"), 10.2, 20.0)
@@ -163,8 +159,7 @@ def test_any_coming_and_going(steps):
     for keys, elapsed_s in steps:
         now_s += elapsed_s
         pods = pods_named(*map(str, keys))
-        fake.meters.tick(now_s, pods)
-        assert fake.meters.latest.keys() <= pods.keys()
+        assert {one.pod.key for one in fake.meters.tick(now_s, pods)} <= pods.keys()
         opened = {key for key, all_files in fake.files.items() if not all_files[-1].closed}
         assert opened <= pods.keys()
     assert len(fake.meters._turns._due) <= 65 + 4 * 30
@@ -177,12 +172,12 @@ def test_on_a_tree(tmp_path, kind):
     meters = PodMeters(open_cgroups(Locator(tmp_path)))
     pods = {"k": pod, "nowhere": Pod("nowhere", "x", "n")}
     assert meters.tick(0.0, pods) == []
+    found = []
     for tick in range(1, 30):
         fake.run(1000 + tick * 50_000)  # half a core at 10 Hz
-        meters.tick(tick * 0.1, pods)
-    (found,) = meters.latest.values()
-    assert found.demand.cpu_cores == pytest.approx(0.5, abs=0.01)
-    assert found.demand.memory_bytes == 3096.0
+        found += meters.tick(tick * 0.1, pods)
+    assert found[-1].demand().cpu_cores == pytest.approx(0.5, abs=0.01)
+    assert found[-1].demand().memory_bytes == 3096.0
     meters.close()
 
 
@@ -192,22 +187,3 @@ def test_groups_of_one_pod_are_added_up():
     assert (total.cpu_cores, total.memory_bytes, total.io_ratio) == (1.5, 150.0, 1.0)
     assert total.io_bytes_per_s != total.io_bytes_per_s
     assert add_up([one]) is one
-
-
-def test_samples_without_a_known_memory():
-    pods = {"a": Pod("a", "x", "n", kind="k", daemon=True)}
-    measured = MeasuredPod("a", "k", True, True, 0.0, 1.0, Demand(2.0, memory_bytes=5.0, io_ratio=0.5))
-    (sample,) = NodeUnit(("io", "cpu", "memory"), 4, 0.0).samples(pods, {"a": measured})
-    assert sample.usage[:2] == (0.5, 0.25) and sample.usage[2] != sample.usage[2] and sample.daemon
-
-
-def test_a_pod_that_was_not_measured_yet_is_unknown_and_one_that_does_not_count_is_left_out():
-    pods = {"new": Pod("new", "x", "n", kind="k"), "skipped": Pod("skipped", "y", "n", counts=False)}
-    unit = NodeUnit(("cpu", "memory", "network"), 4, 4096.0)
-    (sample,) = unit.samples(pods, {})
-    assert (sample.uid, sample.kind) == ("new", "k")
-    assert all(value != value for value in sample.usage)
-    assert unit.samples(dict(pods), {})[0] is sample  # not read again: the same object again
-    measured = MeasuredPod("new", "k", False, True, 0.0, 1.0, Demand(2.0, memory_bytes=512.0))
-    (again,) = unit.samples(pods, {"new": measured})
-    assert again.usage[:2] == (0.25, 0.125)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from math import isfinite
 
 from carico_agent import settings
 from carico_agent.runtime.meter import PodMeters
@@ -39,10 +38,11 @@ async def test_kind_demand_and_history(containerd):
         before_s = time.monotonic()
         await until(lambda: time.monotonic() - before_s > 2.5)
         (found,) = meters.tick(time.monotonic(), pods)
-        assert 0.0 < found.demand.cpu_usage_cores <= found.demand.cpu_cores
-        assert found.demand.memory_bytes > 0 and isfinite(found.age_s)
+        wanted = found.demand()
+        assert 0.0 < wanted.cpu_usage_cores <= wanted.cpu_cores
+        assert wanted.memory_bytes > 0
         # the quota is the container's, its Pod has none: still nothing above it is wanted (1 core without the bound)
-        assert found.demand.cpu_cores < 0.5
+        assert wanted.cpu_cores < 0.5
         (minute,) = reader.tick(61.0, 1e9, pods)
         assert (minute.kind, minute.container, minute.data.periods > 0) == ("shop/web", "app", True)
         assert minute.data.memory_bytes > 0 and minute.data.oom_kills == 0

@@ -138,8 +138,9 @@ def test_measured_by_the_meter(fake):
     meters.tick(0.0, runtime.pods)
     fake.set(5, ticks=TICKS_PER_S // 2 * 2, waited_ns=1_000_000_000)
     (found,) = meters.tick(2.0, runtime.pods)
-    assert found.demand.cpu_cores == pytest.approx(1.0) and found.demand.cpu_usage_cores == pytest.approx(0.5)
-    assert (found.kind, isnan(found.demand.io_ratio)) == ("processes/busy", True)
+    wanted = found.demand()
+    assert wanted.cpu_cores == pytest.approx(1.0) and wanted.cpu_usage_cores == pytest.approx(0.5)
+    assert (found.pod.kind, isnan(wanted.io_ratio)) == ("processes/busy", True)
     fake.set(5, started=78)
     meters.tick(8.0, runtime.pods)
     assert meters.failed == 0
