@@ -246,7 +246,7 @@ class Scene:
             if self.random.random() < 0.5:
                 self.add_extender(at)
                 continue
-            line, watches = self.lines[at], self.extenders[at]._cluster.watches
+            line, watches = self.lines[at], self.extenders[at].cluster.watches
             line.open.clear()
             watches.pods._lost_s = time.monotonic()
             await asyncio.sleep(self.random.uniform(1.0, 40.0))
@@ -259,7 +259,8 @@ class Scene:
         await self.change_the_number()
         for task in background:
             task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        ended = await asyncio.gather(*background, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended  # none has failed meanwhile
         await self.calm_down()
         for line in (self.agents_line, *self.lines):
             line.end()
