@@ -19,7 +19,7 @@ from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
 
 
-def extender(server: SmallServer, amount: int | None, namespace: str = "", **config: float) -> Extender:
+def extender(server: SmallServer, amount: int | None, namespace: str = "", **config: Any) -> Extender:
     nodes = [PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)]
     return extender_of(server, nodes, resource=RESOURCE, lease_namespace=namespace, **config)[0]
 
