@@ -10,7 +10,7 @@ memory.stat, memory.oom_control.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import nan
 from typing import NamedTuple
 
@@ -148,8 +148,8 @@ class ContainerReader:
             if group is None:
                 return None
             known = self._known[key] = _Known(pod, member, group)
-        last, now = known.last, _totals(known.group, now_s)
-        known.last = now
+        last = known.last
+        now = known.last = _totals(known.group, now_s, last)
         if last is None or now.t <= last.t:
             return None
         data = MinuteData(
@@ -170,15 +170,20 @@ def _cores(last: ContainerTotals, now: ContainerTotals) -> float:
     return (now.cpu_usec - last.cpu_usec) / 1e6 / (now.t - last.t)
 
 
-def _totals(group: Group, now_s: float) -> ContainerTotals:
+def _totals(group: Group, now_s: float, last: ContainerTotals | None) -> ContainerTotals:
+    """A container that did not run since `last` is as it was then, but for memory that the kernel took back."""
     v1, v2 = group.controllers, group.unified
     if not v1:
         cpu, memory = _flat(f"{v2}/cpu.stat"), v2
-        usage_usec, current = cpu.get("usage_usec"), "memory.current"
-        kills = _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
+        usage_usec = cpu.get("usage_usec")
+    else:
+        usage_usec = int(read_once(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
+    if last is not None and usage_usec == last.cpu_usec is not None:
+        return replace(last, t=now_s)
+    if not v1:
+        current, kills = "memory.current", _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
     else:
         cpu, memory = _flat(f"{v1['cpu']}/cpu.stat") if "cpu" in v1 else {}, v1.get("memory", "")
-        usage_usec = int(read_once(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
         current = "memory.usage_in_bytes"
         kills = _flat(f"{memory}/memory.oom_control", missing=True).get("oom_kill", 0) if memory else 0
     return ContainerTotals(

@@ -14,7 +14,8 @@ to 1.00 in the same 5 s windows, so nothing is gained by looking more often than
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from math import inf
 from typing import Protocol
 
 from carico_agent.runtime.cgroups import Group, Locator
@@ -49,6 +50,10 @@ class PodReading:
 class Readable(Protocol):
     """The counters of one group of processes."""
 
+    def sleeps_on(self) -> bool:
+        """Whether there is nothing to read: it slept when it was read last, and has not run since."""
+        ...
+
     def read(self, now_s: float) -> CounterReading: ...
     def close(self) -> None: ...
 
@@ -76,9 +81,14 @@ class PodMeter:
         self.pod = pod
         self.readings = 0
         self._last: dict[Readable, CounterReading | None] = dict.fromkeys(files)
+        self._slept_s = -inf
+        """Until then it did not run, though its last counters are older [s]."""
 
     def read(self, now_s: float) -> PodReading | None:
-        """None after the first reading, and when nothing is left of it."""
+        """None after the first reading, when nothing is left of it, and while it sleeps as it did before."""
+        if self._last and self._sleeps_on():
+            self._slept_s = now_s
+            return None
         counters: list[tuple[CounterReading, CounterReading]] = []
         for files, last in tuple(self._last.items()):
             try:
@@ -91,9 +101,18 @@ class PodMeter:
                 continue
             self._last[files] = now
             if last is not None:
-                counters.append((last, now))
+                counters.append((last if last.t >= self._slept_s else replace(last, t=self._slept_s), now))
         self.readings += 1
         return PodReading(self.pod, counters) if counters else None
+
+    def _sleeps_on(self) -> bool:
+        try:
+            for files in self._last:
+                if not files.sleeps_on():
+                    return False
+        except OSError:  # `read` finds out what it is
+            return False
+        return True
 
     @property
     def is_empty(self) -> bool:
@@ -130,9 +149,15 @@ class PodMeters:
             self._take(now_s, pods)
         read, until_s = [], self._stopwatch() + self._most_tick_s
         for key in self._turns.take(now_s):
-            if key not in self._meters:
-                self._turns.spend(OPENING - 1)
-            if (reading := self._read(key, now_s)) is not None:
+            try:
+                meter = self._meter(key, pods[key])
+                reading = meter.read(now_s)
+            except (OSError, ValueError):
+                self.failed += 1
+                continue
+            if meter.readings <= len(YOUNG_STEPS_S):
+                self._line_up_young(key, meter.readings, now_s)
+            if reading is not None:
                 read.append(reading)
             if self._stopwatch() >= until_s:
                 break
@@ -154,28 +179,26 @@ class PodMeters:
             if key in self._meters:
                 self._meters.pop(key).close()
 
-    def _read(self, key: str, now_s: float) -> PodReading | None:
-        pod, meter, reading = self._pods[key], self._meters.get(key), None
-        try:
-            if meter is None or not _is_same(meter.pod, pod) or meter.is_empty:
-                meter = self._renew(key, pod)
-            meter.pod = pod
-            reading = meter.read(now_s)
-        except (OSError, ValueError):
-            self.failed += 1
-        if meter is not None and 0 < meter.readings <= len(YOUNG_STEPS_S):
-            # Pods that were there before us are not young; they get their second reading a little sooner, that is all
-            steps_s = YOUNG_STEPS_S[-1:] if key in self._turns.at_start else YOUNG_STEPS_S
-            if meter.readings <= len(steps_s):
-                self._turns.line_up(key, now_s + steps_s[meter.readings - 1])
-        return reading
-
-    def _renew(self, key: str, pod: Pod) -> PodMeter:
-        """Open its files; anew when it has other containers or another group than before."""
-        if key in self._meters:
+    def _meter(self, key: str, pod: Pod) -> PodMeter:
+        """Its files are opened anew when it has other containers or another group than before."""
+        meter = self._meters.get(key)
+        if meter is not None and meter.pod is pod and not meter.is_empty:
+            return meter
+        if meter is None:
+            self._turns.spend(OPENING - 1)
+        elif meter.is_empty or not _is_same(meter.pod, pod):
             self._meters.pop(key).close()
-        meter = self._meters[key] = PodMeter(pod, self._open_pod(pod))
+            meter = None
+        if meter is None:
+            meter = self._meters[key] = PodMeter(pod, self._open_pod(pod))
+        meter.pod = pod
         return meter
+
+    def _line_up_young(self, key: str, readings: int, now_s: float) -> None:
+        """Pods that were there before us are not young; they get their second reading a little sooner, that is all."""
+        steps_s = YOUNG_STEPS_S[-1:] if key in self._turns.at_start else YOUNG_STEPS_S
+        if 0 < readings <= len(steps_s):
+            self._turns.line_up(key, now_s + steps_s[readings - 1])
 
 
 def _is_same(one: Pod, other: Pod) -> bool:

@@ -1,7 +1,8 @@
 """Whose turn it is: each of many is due once in a period, and no tick takes more than its share. No clock.
 
 A tick's allowance is its share of the period, half as much again to catch up, and one: what is late waits for the next
-tick. Time missed in a pause longer than the longest tick stays missed; there is no burst afterwards.
+tick. Time missed in a pause longer than the longest tick stays missed; there is no burst afterwards. A tick with less
+to do than its share takes some a little early: so those that began together spread over the period by and by.
 """
 
 import heapq
@@ -9,6 +10,8 @@ from collections.abc import Collection, Iterator
 from math import inf
 
 CATCH_UP = 1.5
+EARLY = 0.1
+"""Part of the period by which a turn may come early."""
 LONGEST_TICK_S = 1.0
 FIRST_STEP_S = 0.1
 
@@ -40,22 +43,28 @@ class Stagger:
         for key in gone:
             del self._next_s[key]
         step_s = 0.0 if self._began or not wanted else min(self.period_s / len(wanted), FIRST_STEP_S)
-        self.at_start = self.at_start - gone if self._began else wanted
-        self._began = True
+        if self._began:
+            self.at_start -= gone
+        else:
+            self.at_start, self._last_s, self._began = wanted, now_s, True
         for number, key in enumerate(sorted(wanted - self._next_s.keys())):
             self.line_up(key, now_s + number * step_s)
         return gone
 
     def take(self, now_s: float) -> Iterator[str]:
         """Those whose turn it is; each is due again a period later unless `line_up` says otherwise."""
-        elapsed_s = min(now_s - self._last_s, self._longest_tick_s)
-        self._allowance = 1.0 + CATCH_UP * len(self._next_s) * elapsed_s / self.period_s
+        share = len(self._next_s) * min(now_s - self._last_s, self._longest_tick_s) / self.period_s
+        self._allowance, early_s = 1.0 + CATCH_UP * share, now_s + EARLY * self.period_s
         self._last_s = now_s
-        while self._due and self._due[0][0] <= now_s and self._allowance > 0:
-            due_s, key = heapq.heappop(self._due)
+        while self._due and self._allowance > 0:
+            due_s, key = self._due[0]
+            if due_s > now_s and (share < 1 or due_s > early_s):
+                return
+            heapq.heappop(self._due)
             if self._next_s.get(key) != due_s:  # it has gone, and perhaps come back; or was lined up anew
                 continue
             self._allowance -= 1
+            share -= 1
             self.line_up(key, now_s + self.period_s)
             yield key
 

@@ -72,6 +72,16 @@ def test_a_minute(node):
     assert found["sidecar"].data[1:] == (0.0, 4000.0, 0, 0, 0)
 
 
+def test_of_a_container_that_did_not_run_only_the_cpu_time_is_read(node):
+    pods = {UID: pod()}
+    node.run(pods, 0.0, 50)
+    node.set(ONE, memory=9000, kills=2)  # nothing that can be while it sleeps
+    node.set(TWO, usec=1001, memory=9000, kills=2)
+    found = {one.container: one.data for one in node.run(pods, 50.0, 25)}
+    assert found["app"][1:] == (0.0, 4000.0, 0, 0, 0)
+    assert found["sidecar"][2:] == (8000.0, 2, 0, 0)
+
+
 def test_counters_that_went_back(node):
     pods = {UID: pod()}
     node.set(ONE, usec=5000, kills=3, periods=9, throttled=9)
@@ -86,6 +96,7 @@ def test_a_container_that_ended_and_one_that_cannot_be_read(node):
     node.run(pods, 0.0, 50)
     for mount in set(node.fake.mounts.values()):
         shutil.rmtree(mount / PATH.lstrip("/") / f"cri-containerd-{ONE}.scope")
+    node.set(TWO, usec=2000)
     node.write("memory" if node.fake.kind != "v2" else "", f"{PATH}/cri-containerd-{TWO}.scope", "memory.stat", "x\n")
     assert node.run(pods, 50.0, 25) == []
     assert node.reader.failed == 1

@@ -156,8 +156,36 @@ def from_its_turn_on(pod, before, after):
 def test_memory_stat_is_read_now_and_then(pod, files):
     files.read(0.0)
     pod.set("memory", "memory.stat", "cache 9\ninactive_file 2000\n", v1="cache 9\ntotal_inactive_file 2000\n")
-    seen = [files.read(float(turn)).memory_bytes for turn in range(1, counter_files.STAT_EVERY + 1)]
+    seen = []
+    for turn in range(1, counter_files.STAT_EVERY + 1):
+        pod.run(1000 + turn)
+        seen.append(files.read(float(turn)).memory_bytes)
     assert seen == from_its_turn_on(pod, 3096.0, 2096.0)
+
+
+def test_memory_stat_of_a_pod_that_sleeps_is_read_when_the_kernel_took_memory_back(pod, files):
+    files.read(0.0)
+    pod.set("memory", "memory.stat", "cache 9\ninactive_file 0\n", v1="cache 9\ntotal_inactive_file 0\n")
+    assert {files.read(float(turn)).memory_bytes for turn in range(1, 9)} == {3096.0}
+    name = "memory.current" if pod.kind == "v2" else "memory.usage_in_bytes"
+    pod.set("memory", name, "3090\n")
+    assert [files.read(float(turn)).memory_bytes for turn in range(9, 17)][-1] == 3090.0
+
+
+def test_a_pod_that_sleeps_on_is_not_read_until_it_runs_or_its_memory_changes(pod, files):
+    assert not files.sleeps_on()
+    files.read(0.0)
+    assert not files.sleeps_on()  # it ran since its start, as far as one knows
+    files.read(1.0)
+    assert all(files.sleeps_on() for _ in range(10))
+    pod.run(5_000)
+    assert not files.sleeps_on() and not files.sleeps_on()
+    assert files.read(2.0).cpu_usec == 5000
+    assert not files.sleeps_on()  # what it used is not what it uses now
+    files.read(3.0)
+    pod.set("memory", "memory.current" if pod.kind == "v2" else "memory.usage_in_bytes", "3090\n")
+    turns = [files.sleeps_on() for _ in range(counter_files.STAT_EVERY)]
+    assert not turns[-1] and files.read(4.0).memory_bytes < 3090.0
 
 
 def test_usage_that_goes_back_by_rounding_is_held(pod, files):

@@ -22,6 +22,9 @@ class FakeFiles:
     def __init__(self, log, key):
         self.log, self.key, self.error, self.closed = log, key, None, False
 
+    def sleeps_on(self):
+        return False
+
     def read(self, now_s):
         if self.error:
             raise self.error
@@ -163,6 +166,25 @@ def test_any_coming_and_going(steps):
         opened = {key for key, all_files in fake.files.items() if not all_files[-1].closed}
         assert opened <= pods.keys()
     assert len(fake.meters._turns._due) <= 65 + 4 * 30
+
+
+@pytest.mark.parametrize("kind", ["v2", "v1", "hybrid"])
+def test_a_pod_that_sleeps_is_read_again_when_it_wakes_and_the_sleep_does_not_count(tmp_path, kind):
+    fake = FakePod(tmp_path, kind)
+    pods = {"k": Pod("k", "k", "n", cgroup="/pod", inode=fake.group.inode, kind="n/k")}
+    meters, found = PodMeters(open_cgroups(Locator(tmp_path))), []
+    fake.run(1_000_000)
+    for second in range(60):
+        found += meters.tick(float(second), pods)
+    assert len(found) <= 2  # it is not looked through each time
+    assert found[-1].demand().cpu_cores == 0.0 and found[-1].demand().memory_bytes == 3096.0
+    last_s = round(meters._meters["k"]._slept_s)
+    fake.run(1_000_000 + 2_500_000)
+    (woken,) = [one for second in range(60, 66) for one in meters.tick(float(second), pods)]
+    ((before, now),) = woken.counters
+    assert before.t >= last_s and now.t - before.t == PERIOD_S
+    assert woken.demand().cpu_cores == pytest.approx(0.5)
+    meters.close()
 
 
 @pytest.mark.parametrize("kind", ["v2", "v1", "hybrid"])
