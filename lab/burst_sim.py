@@ -86,7 +86,7 @@ class CaricoPolicies:
     """What an hour of one Job's waiting is worth [USD]; from 0.15 to 0.5 the makespan moves by 1 %."""
     most_nodes: int = 4
     idle_s: float = 60.0
-    settle_s: float = 5.0
+    least_idle_s: float = 5.0
     period_s: float = 5.0
     history: JobDurations = field(default_factory=lambda: JobDurations(default_s=100.0))
     seen: int = 0
@@ -139,7 +139,7 @@ class CaricoPolicies:
     def _shrink(self, world: World, now_s: float) -> None:
         """An idle node goes at once when having it again would not pay, and after `idle_s` in any case."""
         for node in reversed(world.ready(now_s)):
-            if node.running or world.cloud or now_s - node.idle_since_s < self.settle_s:
+            if node.running or world.cloud or now_s - node.idle_since_s < self.least_idle_s:
                 continue
             others = [one for one in world.alive() if one is not node]
             demand = self._demand(world, others, now_s, NEXT_BOOT_S)

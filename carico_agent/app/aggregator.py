@@ -70,7 +70,7 @@ class AggregatorDaemon:
         path, ledger = self._settings.state, self.aggregator.ledger
         if path and state.load(path, ledger, self._settings.silence_s):
             ledger.merge()
-            self.aggregator.settle()
+            self.aggregator.complete()
 
     def _start_tasks(self) -> None:
         self.supervisor.start("merge", self._merge_loop)

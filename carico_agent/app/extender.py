@@ -25,11 +25,12 @@ from carico_agent.net.buckets import TokenBucket
 from carico_agent.net.http import ApiError, Handler, HttpServer, answer, answer_metrics, read_json, request_id
 from carico_agent.net.limits import Limits, RateLimiter
 from carico_agent.net.tls import TlsFiles, server_context
-from carico_agent.schedule import admission, overview, policies
-from carico_agent.schedule import extender as logic
+from carico_agent.schedule import overview, policies
 from carico_agent.schedule.cluster import Cluster
 from carico_agent.schedule.expired import ExpiredNodes
 from carico_agent.schedule.explain import explained
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.train_jobs import TrainJobs
 from carico_agent.settings import ExtenderSettings, Settings
 from carico_agent.supervise.cost import OwnCost
@@ -104,11 +105,11 @@ class ExtenderServer:
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
         self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
-        config = logic.ExtenderConfig(
-            kube.lease_namespace, kube.resource, claim_s=own.claim_s, most_nodes=own.most_nodes
+        config = ExtenderConfig(
+            kube.lease_namespace, kube.resource, bound_within_s=own.bound_within_s, most_nodes=own.most_nodes
         )
-        self.extender = logic.Extender(self.client, self.cluster, policy, config)
-        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_admit)
+        self.extender = Extender(self.client, self.cluster, policy, config)
+        self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_place)
         self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
         self.supervisor = Supervisor()
@@ -132,13 +133,12 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
-        if (admissions := self.extender.admissions) is not None:
-            self.supervisor.start("leader", admissions.leader.run)
-            self.supervisor.start("acknowledgements", admissions.run)
-            if (label := label_of(self.client, lambda: admissions.leader.leads)) is not None:
+        if (replicas := self.extender.replicas) is not None:
+            self.supervisor.start("leader", replicas.leader.run)
+            self.supervisor.start("acknowledgements", replicas.placed.run)
+            if (label := label_of(self.client, lambda: replicas.leader.leads)) is not None:
                 self.supervisor.start("label", label.run)
-        if self.extender.asks is not None:
-            self.supervisor.start("questions", self.extender.asks.run)
+            self.supervisor.start("questions", replicas.asks.run)
         if self._lowers:
             self.supervisor.start("silent nodes", self.expired.run)
         if self._train_jobs is not None:
@@ -152,14 +152,14 @@ class ExtenderServer:
             if page is not None:
                 await page.stop()
             await self.supervisor.stop()
-            if admissions is not None:
+            if replicas is not None:
                 with suppress(KubeError, TimeoutError):  # then the next leader waits until our Lease has expired
                     async with asyncio.timeout(RELEASE_S):
-                        await admissions.leader.release()
+                        await replicas.leader.release()
             await self.client.close()
 
-    def _may_admit(self) -> bool:
-        return self.extender.admissions is not None and self.extender.admissions.why_not() is None
+    def _may_place(self) -> bool:
+        return self.extender.replicas is not None and self.extender.replicas.may_place
 
     async def _freeze(self) -> None:
         """The whole cluster lives long: once it is known, the garbage collector need not walk through it again."""
@@ -170,15 +170,15 @@ class ExtenderServer:
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         async def filter_(arguments: dict[str, Any]) -> Any:
-            return self.extender.filter(arguments)
+            return self.extender.candidates.filter(arguments)
 
         async def prioritize(arguments: dict[str, Any]) -> Any:
-            return self.extender.prioritize(arguments)
+            return self.extender.candidates.prioritize(arguments)
 
         return {
             "/filter": {"POST": self._timed("filter", filter_)},
             "/prioritize": {"POST": self._timed("prioritize", prioritize)},
-            "/bind": {"POST": self._timed("bind", self.extender.bind)},
+            "/bind": {"POST": self._timed("bind", self.extender.binder.bind)},
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
             "/why/{id}": {"GET": self._why},
@@ -187,7 +187,7 @@ class ExtenderServer:
 
     async def _admit(self, asked: dict[str, Any]) -> Any:
         try:
-            return await admission.review(self.extender, asked)
+            return await self.extender.webhook.review(asked)
         except ValueError as error:
             raise ApiError(400, str(error)) from error
         except KubeError as error:  # nobody knows: what then happens is the webhook's failurePolicy
@@ -221,7 +221,7 @@ class ExtenderServer:
             raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
         if wait_s := self._why_budget.take(time.monotonic()):
             raise ApiError(429, "too many questions", {"Retry-After": str(ceil(wait_s))})
-        if (verdicts := self.extender.why(request_id(request))) is None:
+        if (verdicts := self.extender.candidates.why(request_id(request))) is None:
             raise ApiError(404, "kube-scheduler has not asked this extender about such a Pod")
         return answer({"policy": self._settings.policy, **explained(verdicts)})
 
@@ -249,17 +249,17 @@ class ExtenderServer:
             gauge("carico_extender_open_nodes", "Nodes with a valid number and room.", open_),
             gauge("carico_extender_places", "Places held by Pods, bound or assumed.", len(cluster.ledger)),
             gauge("carico_extender_well", "1 while the API server answers.", float(cluster.health.well)),
-            counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.refused_binds),
+            counter("carico_extender_refused_binds_total", "Bindings refused.", self.extender.binder.refused),
             counter(
                 "carico_extender_refused_admissions_total",
                 "Bindings by others that were refused.",
-                self.extender.refused_admissions,
+                self.extender.webhook.refused,
             ),
-            gauge("carico_extender_leads", "1 while this extender admits Pods for all.", float(self._may_admit())),
+            gauge("carico_extender_leads", "1 while this extender places Pods for all.", float(self._may_place())),
             counter(
                 "carico_extender_acknowledged_total",
                 "Lower numbers of agents that this extender has acknowledged.",
-                0 if self.extender.admissions is None else self.extender.admissions.acknowledged,
+                0 if self.extender.replicas is None else self.extender.replicas.placed.acknowledged,
             ),
             counter(
                 "carico_extender_lowered_total",

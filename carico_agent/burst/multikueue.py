@@ -34,9 +34,9 @@ def waits(workload: Object) -> bool:
     """Whether this Workload has its quota and no cluster yet."""
     status = workload.get("status") or {}
     conditions = {one.get("type"): one.get("status") == "True" for one in status.get("conditions") or ()}
-    settled = status.get("clusterName") or conditions.get("Finished") or conditions.get("Admitted")
+    decided = status.get("clusterName") or conditions.get("Finished") or conditions.get("Admitted")
     return (
-        bool(conditions.get("QuotaReserved")) and not settled and bool((workload.get("spec") or {}).get("active", True))
+        bool(conditions.get("QuotaReserved")) and not decided and bool((workload.get("spec") or {}).get("active", True))
     )
 
 

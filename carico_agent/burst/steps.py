@@ -278,8 +278,8 @@ def orphan(copy: CopyJob, home: HomeJob | None) -> str:
         return "its Job at home is gone"
     if copy.epoch < home.ledger.epoch:
         return "a copy of an earlier move"
-    settled = home.ledger.state in (State.HOME, State.DONE, State.RETURNED)
-    return "its Job is at home" if settled and copy.epoch == home.ledger.epoch else ""
+    back = home.ledger.state in (State.HOME, State.DONE, State.RETURNED)
+    return "its Job is at home" if back and copy.epoch == home.ledger.epoch else ""
 
 
 def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, ServerAnswer, str]:

@@ -15,13 +15,13 @@ from carico_agent.federation.exchange import view_moved
 from carico_agent.federation.fits import answer_fit
 from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.moments import Moments
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.queue import Queue
 from carico_agent.settings import AggregatorSettings
 
 log = logging.getLogger(__name__)
 
-SETTLE_S = 4.0
+COMPLETE_AFTER_S = 4.0
 """After a start the nodes get this long to come back before a smaller view replaces the one they hold."""
 MOST_LOGGED = 100
 STATUS_S = 1.0
@@ -61,16 +61,16 @@ class Aggregator:
 
     def __init__(self, settings: AggregatorSettings, name: str) -> None:
         self.settings = settings
-        store = Queue() if settings.method == "queue" else Moments()
+        store = PairwiseMerge() if settings.method == "pairwise" else Moments()
         self.ledger = ContributionLedger(name, store, settings.max_nodes)
         self.rejections = Rejections()
         self.exchanges = self.streams = self.pushes = self.refused_connections = 0
         self.merge_s = 0.0
         self.started_s = time.monotonic()
         self.peer_report: PeerReport | None = None
-        self._settled = False
+        self._complete = False
         self._pushed = self.ledger.sums
-        self._pushed_settled = False
+        self._pushed_complete = False
         self._view = self._unchanged = self._kinds = b""
         self._status: tuple[float, bytes] = (float("-inf"), b"")
         self._fits: dict[tuple[str, int], tuple[float, bytes]] = {}
@@ -169,7 +169,7 @@ class Aggregator:
             sequence=self.ledger.sequence,
             incarnation=self.ledger.incarnation,
             aggregator=self.ledger.name,
-            settling=not self._settled,
+            incomplete=not self._complete,
             silence_s=self.settings.silence_s,
         )
         unchanged = pb.View(unchanged=True)
@@ -191,9 +191,9 @@ class Aggregator:
 
     def take_push(self) -> bool:
         """Whether the view has changed noticeably since this was last true."""
-        if self._pushed_settled == self._settled and not view_moved(self._pushed, self.ledger.sums):
+        if self._pushed_complete == self._complete and not view_moved(self._pushed, self.ledger.sums):
             return False
-        self._pushed, self._pushed_settled = self.ledger.sums, self._settled
+        self._pushed, self._pushed_complete = self.ledger.sums, self._complete
         return True
 
     def pushed_view(self) -> bytes:
@@ -204,10 +204,10 @@ class Aggregator:
         gone = self.ledger.expire(now_s, self.settings.silence_s, self.settings.peer_silence_s)
         if gone:
             log.info("silent, taken out: %s%s", ", ".join(gone[:5]), " …" if len(gone) > 5 else "")
-        if not self._settled and now_s - self.started_s > min(SETTLE_S, self.settings.silence_s / 2):
-            self.settle()
+        if not self._complete and now_s - self.started_s > min(COMPLETE_AFTER_S, self.settings.silence_s / 2):
+            self.complete()
 
-    def settle(self) -> None:
+    def complete(self) -> None:
         """The nodes had time to contribute, or were known from before: the view is that of the whole cluster."""
-        self._settled = True
+        self._complete = True
         self.render()

@@ -168,7 +168,7 @@ class FederationClient:
         old = self.view
         if about.unchanged and old is not None:
             self._view_wanted, view = False, old.renewed(time.monotonic())
-        if view is None or (about.settling and old is not None and old.nodes > view.nodes):
+        if view is None or (about.incomplete and old is not None and old.nodes > view.nodes):
             # An aggregator that has just started knows few nodes; the old view is better while it is fresh.
             self._view_wanted = True
             return

@@ -21,8 +21,8 @@ from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Moments, Sums, add
 from carico_agent.federation.owned import OwnedNodes
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.queue import Queue
 
 OWNED_BYTES = KIND_BYTES = 24_576
 """Of owned nodes and of kinds in one message between aggregators, which may have 64 kB."""
@@ -58,7 +58,7 @@ class PeerRecord:
 
 class ContributionLedger:
     def __init__(
-        self, name: str, store: Moments | Queue, max_nodes: int = 20_000, incarnation: int | None = None
+        self, name: str, store: Moments | PairwiseMerge, max_nodes: int = 20_000, incarnation: int | None = None
     ) -> None:
         self.name = name
         self.incarnation = incarnation if incarnation is not None else time.time_ns()

@@ -72,7 +72,7 @@ def describe(status: dict[str, Any]) -> str:
 
     >>> print(describe({"aggregator": "a", "up_s": 5, "method": "moments", "local_nodes": 1, "streams": 1,
     ...   "exchanges": "7", "nodes": [{"node": "n", "age_s": 0.4, "magnitude": 0.5, "pods": 3}], "peers": [],
-    ...   "rejects": [], "view": {"nodes": 1, "sequence": "3", "settling": False, "subspace": {"resources": ["cpu"],
+    ...   "rejects": [], "view": {"nodes": 1, "sequence": "3", "incomplete": False, "subspace": {"resources": ["cpu"],
     ...   "u": [1.0], "sigma": [0.5]}, "cost": {"value": [0.1], "precision": [400]}}}))
     a: up 5 s, moments, 1 nodes (1 here, 1 streams), 7 exchanges, view 3
     workload: magnitude 0.500, direction cpu 1.000
@@ -85,7 +85,7 @@ def describe(status: dict[str, Any]) -> str:
     lines = [
         f"{status['aggregator']}: up {status['up_s']:.0f} s, {status['method']}, {view['nodes']} nodes "
         f"({status['local_nodes']} here, {status['streams']} streams), {status['exchanges']} exchanges, "
-        f"view {view['sequence']}{', settling' if view['settling'] else ''}"
+        f"view {view['sequence']}{', incomplete' if view['incomplete'] else ''}"
     ]
     if rank:
         direction = ", ".join(f"{name} {space['u'][i * rank]:.3f}" for i, name in enumerate(names))

@@ -59,6 +59,34 @@ async def read_leader(client: KubeClient, path: str) -> LeaderRecord:
         return LeaderRecord()
 
 
+class SeenLeader:
+    """A leader's Lease as we saw it last, and since when it has been so by our own clock.
+
+    >>> seen = SeenLeader()
+    >>> for now_s, version in ((3.0, "7"), (5.0, "7"), (9.0, "")):
+    ...     seen.see(LeaderRecord(version, "x" if version else ""), now_s)
+    >>> seen.now.holder, seen.last.holder, seen.since_s
+    ('', 'x', 9.0)
+    """
+
+    def __init__(self) -> None:
+        self.now = LeaderRecord()
+        """As it is. Empty: there is none, or we have not looked yet."""
+        self.last = LeaderRecord()
+        """As it was when it was there: one that was deleted may have been held."""
+        self.since_s = -inf
+        """When we first saw it as it is; -inf: we have not looked yet."""
+        self.seen_s = -inf
+        """When we looked last."""
+
+    def see(self, found: LeaderRecord, now_s: float) -> None:
+        if found.version != self.now.version or self.since_s == -inf:
+            self.since_s = now_s
+        if found.version:
+            self.last = found
+        self.now, self.seen_s = found, now_s
+
+
 class LeaderLease:
     """Ask `hold` now and then, or let `run` do it and look at `leads`; `release` on the way out."""
 
@@ -77,8 +105,7 @@ class LeaderLease:
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
         self._path = leases_path(namespace)
         self._annotations, self._fit = annotations, fit
-        self._seen: tuple[str, float] = ("", 0.0)  # its version, and when we saw that first
-        self._last = LeaderRecord()  # as it was when it was there
+        self._seen = SeenLeader()
         self._renewed_s = -inf
         self.holder = ""
         self.term = 0
@@ -109,11 +136,8 @@ class LeaderLease:
             return True
         found = await read_leader(self._client, f"{self._path}/{self._name}")
         self.holder = found.holder
-        if found.version:
-            self._last = found
-        if self._seen[0] != found.version:
-            self._seen = found.version, now_s
-        expired = now_s - self._seen[1] > (found.duration_s or self._duration_s)
+        self._seen.see(found, now_s)
+        expired = now_s - self._seen.since_s > (found.duration_s or self._duration_s)
         if self.holder not in ("", self.identity) and not expired:
             self._renewed_s = -inf
             return False
@@ -156,7 +180,7 @@ class LeaderLease:
             return False
         if term != found.term:
             # One that was deleted may have been held: what was begun under it is under way as after a crash.
-            self.before, self.since_s = (found if found.version else self._last, self._seen[1]), now_s
+            self.before, self.since_s = (self._seen.last, self._seen.since_s), now_s
         self.holder, self.term, self._renewed_s = self.identity, term, now_s
         return True
 

@@ -2,16 +2,18 @@
 
 Kubernetes has no "bind if the node still offers 8 places". Numbers fall seldom and Pods are bound often, so the writing
 is done when a number falls, and none when a Pod is bound. Of all extenders one leads, by a Lease of its own
-(LEADER_LEASE). It admits Pods against the newest offer that it has seen, counts them in its memory, and writes nothing.
+(LEADER_LEASE). It places Pods, which is to decide that one may be bound to a node, against the newest offer that it has
+seen, counts them in its memory, and writes nothing.
+
 An agent that lowers its number first writes the lower offer here, with a token, and waits: the leader acknowledges the
-token and names the Pods that it has admitted lately and that may still come. Only then the agent publishes the lower
+token and names the Pods that it has placed lately and that may still come. Only then the agent publishes the lower
 number, and not below who is here or on the way.
 
-Why nobody is bound beyond the number: every admission was decided on some offer that the leader had seen. If a lower
+Why nobody is bound beyond the number: every placement was decided on some offer that the leader had seen. If a lower
 one had been written by then, it was not acknowledged yet, hence not published, and the acknowledgement, written later,
 names the Pod. An acknowledgement counts only if the leader's Lease, read after it, still has that leader's term: the
-next leader reads all offers after it has taken its Lease, and admits nobody until nothing that the last one admitted
-can be under way any more. Where no leader is alive nobody admits: the agent waits as long as a new leader would.
+next leader reads all offers after it has taken its Lease, and places nobody until nothing that the last one placed
+can be under way any more. Where no leader is alive nobody places Pods: the agent waits as long as a new leader would.
 
 For that the Lease may never offer more than the node publishes: it is lowered before the Node object and raised after
 it. An offer expires: a Lease that nobody renews must not close its node for ever.
@@ -19,8 +21,8 @@ it. An offer expires: a Lease that nobody renews must not close its node for eve
 Its spec is a Lease's usual one: `holderIdentity` is the agent, `renewTime` its heartbeat, `leaseDurationSeconds` how
 long consumers may believe the number on the Node object after it.
 
-What is assumed: a binding is made, and seen by every watch, within `admission_s` of its admission, or never; clocks run
-equally fast. They are compared only for the expiry of an offer, which is minutes. A Pod is known by its UID, so one
+What is assumed: a Pod that was placed is bound, and seen so by every watch, within `bound_within_s`, or never; clocks
+run equally fast. They are compared only for the expiry of an offer, which is minutes. A Pod is known by its UID, so one
 that is on the way *and* seen bound counts once.
 
 Why a Lease and not the Node: every change of a Node wakes all who watch nodes, only extenders watch these Leases.
@@ -38,7 +40,7 @@ from carico_agent.kube.leases import lease_object, leases_path
 from carico_agent.kube.pods import is_name
 from carico_agent.net.times import parse_rfc3339, rfc3339
 
-OFFER, ADMITTED = "carico.dev/offer", "carico.dev/admitted"
+OFFER, PLACED = "carico.dev/offer", "carico.dev/placed"
 
 LEADER_LEASE = "carico-extender"
 """The Lease of the leading extender, in the same namespace. Agents read it, and extenders see it in their watch of the
@@ -51,7 +53,7 @@ EXTENDERS_LEASES = (LEADER_LEASE, ASKS_LEASE)
 """Those in the namespace of the placement Leases that belong to no node."""
 
 TIMES = "carico.dev/times"
-"""Annotation of the leader's Lease: for how long its admissions count, and until when one may be under way."""
+"""Annotation of the leader's Lease: for how long Pods count that it has placed, and until when one may be under way."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,11 +95,11 @@ class Offer:
 NO_OFFER = Offer()
 
 
-class Admission(NamedTuple):
-    """One Pod that was admitted to a node and may not be seen there yet."""
+class PlacedPod(NamedTuple):
+    """One Pod that was placed on a node and may not be seen there yet."""
 
     made_s: float
-    """By the leader's clock; only to distinguish a later admission of the same Pod."""
+    """By the leader's clock; only to distinguish a later placement of the same Pod."""
     holds: int = 0
     """What it asks of the extended resource."""
     pod: str = ""
@@ -112,7 +114,7 @@ class Acknowledgement:
     """The offer's."""
     leader: str = ""
     term: int = 0
-    admitted: dict[str, Admission] = field(default_factory=dict)
+    placed: dict[str, PlacedPod] = field(default_factory=dict)
     """Pods by UID that may still come, whatever that offer is."""
 
 
@@ -140,60 +142,60 @@ class LeaseRecord:
         return self.offered if now_s < self.until_s else NO_OFFER
 
 
-class AdmissionExpiry:
-    """Which admissions still count: each for `valid_s` after it was first read, by our own clock.
+class PlacedExpiry:
+    """Which placed Pods still count: each for `valid_s` after it was first read, by our own clock.
 
-    >>> expiry, one = AdmissionExpiry(15.0), Admission(99.5)
-    >>> [len(expiry.valid({"u": one}, now_s)) for now_s in (0, 14, 15)], len(expiry.valid({"u": Admission(115.0)}, 16))
+    >>> expiry, one = PlacedExpiry(15.0), PlacedPod(99.5)
+    >>> [len(expiry.valid({"u": one}, now_s)) for now_s in (0, 14, 15)], len(expiry.valid({"u": PlacedPod(115.0)}, 16))
     ([1, 1, 0], 1)
     """
 
     def __init__(self, valid_s: float) -> None:
         self.valid_s = valid_s
-        self._first_read_s: dict[tuple[str, Admission], float] = {}
+        self._first_read_s: dict[tuple[str, PlacedPod], float] = {}
 
-    def valid(self, admitted: dict[str, Admission], now_s: float) -> dict[str, Admission]:
-        """Those of `admitted`, all that the Lease names now, that count at `now_s` (monotonic)."""
-        self._first_read_s = {one: self._first_read_s.get(one, now_s) for one in admitted.items()}
+    def valid(self, placed: dict[str, PlacedPod], now_s: float) -> dict[str, PlacedPod]:
+        """Those of `placed`, all that the Lease names now, that count at `now_s` (monotonic)."""
+        self._first_read_s = {one: self._first_read_s.get(one, now_s) for one in placed.items()}
         return {uid: one for (uid, one), read_s in self._first_read_s.items() if now_s - read_s < self.valid_s}
 
 
 @dataclass(frozen=True, slots=True)
-class AdmissionTimes:
-    """What a leader says of its admissions, beside its Lease."""
+class PlacedTimes:
+    """What a leader says of the Pods that it places, beside its Lease."""
 
-    admission_s: float = 15.0
-    """After this long a Pod that was admitted is seen bound by everybody, or never comes [s]."""
+    bound_within_s: float = 15.0
+    """After this long a Pod that was placed is seen bound by everybody, or never comes [s]."""
     under_way_s: float = 15.0
-    """For how long, from when this was written, a Pod may be under way that it or a leader before it has admitted."""
+    """For how long, from when this was written, a Pod may be under way that it or a leader before it has placed."""
 
     def encode(self) -> str:
-        times = {"admission_s": self.admission_s, "under_way_s": round(self.under_way_s, 1)}
+        times = {"bound_within_s": self.bound_within_s, "under_way_s": round(self.under_way_s, 1)}
         return json.dumps(times, separators=(",", ":"))
 
 
-def settled_s(leader: LeaderRecord) -> float:
-    """When a leader's Lease has not changed for this long, nothing that was admitted under it can be under way [s].
+def most_under_way_s(leader: LeaderRecord) -> float:
+    """When a leader's Lease has not changed for this long, nothing that was placed under it can be under way [s].
 
-    >>> settled_s(LeaderRecord()), settled_s(LeaderRecord("7", "x", 1, 8))
+    >>> most_under_way_s(LeaderRecord()), most_under_way_s(LeaderRecord("7", "x", 1, 8))
     (0.0, 23.0)
-    >>> settled_s(LeaderRecord("7", "", 1, 1, ((TIMES, AdmissionTimes(15.0, 5.0).encode()),)))
+    >>> most_under_way_s(LeaderRecord("7", "", 1, 1, ((TIMES, PlacedTimes(15.0, 5.0).encode()),)))
     5.0
     """
     if not leader.version:
         return 0.0
-    times = admission_times(leader)
-    return leader.duration_s + times.admission_s if leader.holder else times.under_way_s
+    times = placed_times(leader)
+    return leader.duration_s + times.bound_within_s if leader.holder else times.under_way_s
 
 
-def admission_times(leader: LeaderRecord) -> AdmissionTimes:
+def placed_times(leader: LeaderRecord) -> PlacedTimes:
     """Malformed ones count as the usual ones."""
     try:
         times: Object = json.loads(leader.annotation(TIMES) or "{}")
-        read = AdmissionTimes(float(times["admission_s"]), float(times["under_way_s"]))
+        read = PlacedTimes(float(times["bound_within_s"]), float(times["under_way_s"]))
     except MALFORMED:
-        return AdmissionTimes()
-    return read if 0 < read.admission_s < 3600 and 0 <= read.under_way_s < 3600 else AdmissionTimes()
+        return PlacedTimes()
+    return read if 0 < read.bound_within_s < 3600 and 0 <= read.under_way_s < 3600 else PlacedTimes()
 
 
 class PlacementLeases:
@@ -242,17 +244,17 @@ class PlacementLeases:
 
     async def acknowledge(self, node: str, seen: Acknowledgement) -> None:
         """The leader has seen the offer with this token. A Lease that is gone needs no acknowledgement."""
-        body = {"token": seen.token, "leader": seen.leader, "term": seen.term, "pods": seen.admitted}
-        notes = {ADMITTED: json.dumps(body, separators=(",", ":"))}
+        body = {"token": seen.token, "leader": seen.leader, "term": seen.term, "pods": seen.placed}
+        notes = {PLACED: json.dumps(body, separators=(",", ":"))}
         try:
             await self._client.patch(f"{self._path}/{node}", {"metadata": {"annotations": notes}})
         except Refused as refused:
             if refused.status != 404:
                 raise
 
-    async def node_of(self, uid: str, admission: Admission) -> str:
+    async def node_of(self, uid: str, placed: PlacedPod) -> str:
         """Where that Pod is bound, as far as the API server's cache knows; empty: nowhere, or not known."""
-        namespace, _, name = admission.pod.partition("/")
+        namespace, _, name = placed.pod.partition("/")
         if not is_name(namespace) or not is_name(name):
             return ""
         found = await self._client.get(
@@ -276,18 +278,18 @@ def lease_record(lease: Object) -> LeaseRecord:
 
     >>> offer = '{"places":8,"resource":null,"time":"2024-01-01T00:00:00Z","ttl_s":150,"token":"t"}'
     >>> seen = '{"token":"t","leader":"x","term":2,"pods":{"u":[99.5,1,"d/p"]}}'
-    >>> notes = {"carico.dev/offer": offer, "carico.dev/admitted": seen}
+    >>> notes = {"carico.dev/offer": offer, "carico.dev/placed": seen}
     >>> read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
     >>> read.offer(1704067200), read.offer(1704067351), read.token
     (Offer(places=8, resource=None), Offer(places=None, resource=None), 't')
     >>> read.acknowledged
-    Acknowledgement(token='t', leader='x', term=2, admitted={'u': Admission(made_s=99.5, holds=1, pod='d/p')})
+    Acknowledgement(token='t', leader='x', term=2, placed={'u': PlacedPod(made_s=99.5, holds=1, pod='d/p')})
     """
     meta = lease["metadata"]
     annotations = meta.get("annotations") or {}
     offered, until_s, token = _offer(annotations.get(OFFER))
     holder, renewed_s, ttl_s = _heartbeat(lease.get("spec") or {})
-    acknowledged = _acknowledgement(annotations.get(ADMITTED))
+    acknowledged = _acknowledgement(annotations.get(PLACED))
     return LeaseRecord(meta["resourceVersion"], offered, until_s, token, acknowledged, holder, renewed_s, ttl_s)
 
 
@@ -328,19 +330,19 @@ def _acknowledgement(text: Any) -> Acknowledgement:
         return _NONE
     try:
         body: Object = json.loads(text)
-        admitted = {str(uid): _admission(*one) for uid, one in body["pods"].items()}
-        seen = Acknowledgement(str(body["token"]), str(body["leader"]), int(body["term"]), admitted)
+        placed = {str(uid): _placed(*one) for uid, one in body["pods"].items()}
+        seen = Acknowledgement(str(body["token"]), str(body["leader"]), int(body["term"]), placed)
     except MALFORMED:
         return _NONE
-    sound = all(isfinite(one.made_s) and one.holds >= 0 for one in admitted.values())
+    sound = all(isfinite(one.made_s) and one.holds >= 0 for one in placed.values())
     return seen if sound else _NONE
 
 
 _NONE = Acknowledgement()
 
 
-def _admission(made_s: Any, holds: Any, pod: Any = "") -> Admission:
-    return Admission(float(made_s), int(holds), str(pod))
+def _placed(made_s: Any, holds: Any, pod: Any = "") -> PlacedPod:
+    return PlacedPod(float(made_s), int(holds), str(pod))
 
 
 def _count(number: Any) -> int | None:

@@ -103,10 +103,10 @@ async def stream_lines(request: web.BaseRequest, next_line: Callable[[], Awaitab
 class _Connection(RequestHandler):
     """One client. aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
 
-    __slots__ = ("admitted", "owner", "peer")
+    __slots__ = ("counted", "owner", "peer")
     owner: "_Server"
     peer: Peer
-    admitted: bool
+    counted: bool
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -114,14 +114,14 @@ class _Connection(RequestHandler):
             transport.close()
             return
         self.peer = self.owner.identify(transport)
-        self.admitted = self.owner.limiter.connect(self.peer)
-        if not self.admitted:
+        self.counted = self.owner.limiter.connect(self.peer)
+        if not self.counted:
             assert isinstance(transport, asyncio.WriteTransport)
             transport.write(TOO_MANY)
             transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        if self.admitted:
+        if self.counted:
             self.owner.limiter.disconnect(self.peer)
         super().connection_lost(exc)
 
@@ -159,7 +159,7 @@ class _Server(web.Server):
 
     def __call__(self) -> RequestHandler:
         connection = _Connection(self, loop=self._loop, **self._kwargs)
-        connection.owner, connection.admitted = self, False
+        connection.owner, connection.counted = self, False
         return connection
 
 

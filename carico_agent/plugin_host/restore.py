@@ -44,7 +44,7 @@ def restore_all(journal: Journal, files: CgroupFiles) -> list[Restored]:
     for entry in ordered(journal.entries.values()):
         result = put_back(entry, files, journal.boot)
         done.append(result)
-        settle(journal, result)
+        close_entry(journal, result)
     try:
         journal.compact()
     except OSError:  # a full disk: the journal stays long, nothing is lost
@@ -124,7 +124,7 @@ def spelled(key: str, text: str) -> str:
         return text.strip()
 
 
-def settle(journal: Journal, result: Restored) -> None:
+def close_entry(journal: Journal, result: Restored) -> None:
     """Note it. When the disk is full the entry stays open; restoring again finds the original and is content."""
     if result.how == "failed":
         return

@@ -20,7 +20,7 @@ from carico_agent.plugin_host.cgroupfs import CgroupFiles, Gone
 from carico_agent.plugin_host.deadline import BoundedCall
 from carico_agent.plugin_host.journal import Entry, Journal, Knob
 from carico_agent.plugin_host.outcomes import OutcomeLog
-from carico_agent.plugin_host.restore import PAGE_BYTES, Restored, ordered, put_back, settle, spelled
+from carico_agent.plugin_host.restore import PAGE_BYTES, Restored, close_entry, ordered, put_back, spelled
 from carico_agent.plugin_host.write_rate import WriteLimits, WriteRate
 
 log = logging.getLogger(__name__)
@@ -139,7 +139,7 @@ class CgroupWriter:
             self._yielded[knob] = f"somebody else wrote {now!r} over ours: left to them"
         if entry is not None and knob in self._yielded:
             log.warning("%s/%s: %s", knob.cgroup, knob.key, self._yielded[knob])
-            self._settle(Restored(entry, "foreign", self._yielded[knob]))
+            self._close_entry(Restored(entry, "foreign", self._yielded[knob]))
         return self._yielded.get(knob)
 
     def _too_much(self, knob: Knob) -> str | None:
@@ -272,7 +272,7 @@ class CgroupWriter:
         if entry.knob in self._flying:  # may still land: keep the entry open until then
             self._abandoned.add(entry.knob)
         else:
-            self._settle(result)
+            self._close_entry(result)
         return result
 
     def stop(self) -> list[Restored]:
@@ -292,9 +292,9 @@ class CgroupWriter:
     def _entry(self, knob: Knob) -> Entry | None:
         return self._journal.entries.get(knob) if self._journal else None
 
-    def _settle(self, result: Restored) -> None:
+    def _close_entry(self, result: Restored) -> None:
         if self._journal is not None:
-            settle(self._journal, result)
+            close_entry(self._journal, result)
 
     def _note(self, note: Callable[[Journal], object]) -> None:
         """Records after the fact; without them (full disk) restoring looks at the file itself."""
@@ -310,7 +310,7 @@ class CgroupWriter:
             return
         for entry in list(self._journal.entries.values()):
             if not self._lives(entry.knob):
-                self._settle(Restored(entry, "gone"))
+                self._close_entry(Restored(entry, "gone"))
         self._rate.keep(self._lives)
         self._yielded = {knob: why for knob, why in self._yielded.items() if self._lives(knob)}
 

@@ -4,7 +4,7 @@ One PATCH of nodes/status carries annotations and the extended resource (the API
 does for the kubelet), so that the agent needs no right to change a node's spec. What is written is a Draft
 (node_draft.py); the WriteThrottle (throttle.py), node_reasons.py and WriteRetries decide when.
 
-A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that were admitted by
+A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that were placed by
 then will come, and the published number does not fall below them. The Lease carries our heartbeats, too, but only while
 the Node object has what we would write: a number that could not be corrected must expire.
 """
@@ -194,12 +194,12 @@ class NodeWriter:
         the lower one must not be published yet."""
         owner = self._owner()
         published = None if self._published is None else self._published.offer
-        admitted = await self._lease.lower(draft.offer, owner, self._mirror.pods, published)
-        if admitted is None:
+        placed = await self._lease.agree_on(draft.offer, owner, self._mirror.pods, published)
+        if placed is None:
             return False
-        in_flight, holds = admitted
+        in_flight, holds = placed
         offer = draft.offer.raised(len(self._mirror.pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
-        if published is not None:  # whoever was admitted was limited by what we offered: what is beyond is made up
+        if published is not None:  # whoever was placed was limited by what we offered: what is beyond is made up
             offer = offer.at_most(published).raised(0, self._mirror.held())
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s

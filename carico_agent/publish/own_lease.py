@@ -13,15 +13,15 @@ from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.leader import LeaderRecord
+from carico_agent.kube.leader import SeenLeader
 from carico_agent.kube.placement_lease import (
-    Admission,
-    AdmissionExpiry,
-    AdmissionTimes,
     Offer,
+    PlacedExpiry,
+    PlacedPod,
+    PlacedTimes,
     PlacementLeases,
-    admission_times,
-    settled_s,
+    most_under_way_s,
+    placed_times,
 )
 from carico_agent.supervise.backoff import Backoff
 
@@ -39,7 +39,7 @@ EXPIRES_RATIO = 0.9
 """A lower offer that is older than this part of its time is asked for again before it is published."""
 
 MOST_REMEMBERED = 1000
-"""Pods seen bound here since the last write; their admissions no longer keep the number up."""
+"""Pods seen bound here since the last write; they no longer keep the number up."""
 
 MOST_ASKED = 8
 """Pods on their way of which we ask where they are, per write."""
@@ -64,10 +64,9 @@ class OwnLease:
         self._offered: Offer | None = None  # None: what the Lease offers is not known
         self._token = ""  # of a lower offer that the leader has not acknowledged yet
         self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
-        self._leader, self._leader_version = LeaderRecord(), ""  # as it was when it was there; as read last
-        self._leader_since_s = -inf  # since when it has been so
-        self._expiry = AdmissionExpiry(AdmissionTimes().admission_s)
-        self._admitted: dict[str, Admission] = {}  # by the last acknowledgement
+        self._leader = SeenLeader()
+        self._expiry = PlacedExpiry(PlacedTimes().bound_within_s)
+        self._placed: dict[str, PlacedPod] = {}  # by the last acknowledgement
         self._seen_bound: dict[str, None] = {}
         self._refusals, self._retry_at_s, self._logged = 0, 0.0, ""
         self._written_s = -inf
@@ -77,7 +76,7 @@ class OwnLease:
     @property
     def waits(self) -> str:
         """Who has not acknowledged a lower offer yet; empty: we wait for nobody."""
-        return f"extender {self._leader.holder or 'that led last'}" if self._token else ""
+        return f"extender {self._leader.last.holder or 'that led last'}" if self._token else ""
 
     @property
     def written(self) -> bool:
@@ -121,18 +120,19 @@ class OwnLease:
             while len(self._seen_bound) > MOST_REMEMBERED:
                 del self._seen_bound[next(iter(self._seen_bound))]
 
-    async def lower(
+    async def agree_on(
         self, offer: Offer, owner: list[Object], here: Container[str], published: Offer | None
     ) -> tuple[int, int] | None:
-        """Before `offer` is published over what is `published` (None: not known): from now on nobody is admitted beyond
-        it. Returns how many Pods were admitted before and are not `here` yet, and what they hold; None: that is not
-        known yet, so it must not be published. Nothing is offered while the Lease's content is unknown.
+        """Before `offer`, higher or lower, is published over what is `published` (None: not known): agree on it with
+        the extender that leads, so that from now on nobody is placed beyond it. Returns how many Pods were placed
+        before and are not `here` yet, and what they hold; None: that is not known yet, so it must not be published.
+        Nothing is offered while the Lease's content is unknown.
 
         A lower offer whose Node could not be written then is not written here again: that would be a heartbeat for a
         number that is not corrected.
         """
         if published is not None and published.least(offer) == published:
-            self._token = ""  # whoever was admitted was limited by what is published
+            self._token = ""  # whoever was placed was limited by what is published
         else:
             lower = NOTHING if self._offered is None else self._offered.least(offer)
             expires = self._clock() - self._written_s >= EXPIRES_RATIO * self._ttl_s  # then others believe the Node
@@ -141,49 +141,48 @@ class OwnLease:
                 await self._write(lower, owner)
             if self._token and not await self._acknowledged():
                 return None
-        valid = self._expiry.valid(self._admitted, self._clock())
+        valid = self._expiry.valid(self._placed, self._clock())
         on_the_way = {uid: one for uid, one in valid.items() if uid not in self._seen_bound and uid not in here}
         on_the_way = await self._without_bound_elsewhere(on_the_way)
         return len(on_the_way), sum(one.holds for one in on_the_way.values())
 
     async def _acknowledged(self) -> bool:
-        """Whether the lower offer may be published: a leader has seen it, or nobody admits Pods any more."""
+        """Whether the lower offer may be published: a leader has seen it, or nobody places Pods any more."""
         assert self._leases is not None
-        if not self._leader.holder and await self._nobody_admits():
+        if not self._leader.last.holder and await self._nobody_places():
             return True
         for wait_s in LOOK_AFTER_S:
             await asyncio.sleep(wait_s)
             seen = (await self._leases.read(self._node)).acknowledged
             if seen.token != self._token:
                 continue
-            if await self._nobody_admits():
+            if await self._nobody_places():
                 return True
-            leads = self._leader.holder, self._leader.term
-            if self._leader_version and leads == (seen.leader, seen.term):  # read after: it still leads
-                self._take(seen.admitted)
+            leads = self._leader.now.holder, self._leader.now.term
+            if self._leader.now.version and leads == (seen.leader, seen.term):  # read after: it still leads
+                self._take(seen.placed)
                 return True
             self._disbelieved = True
             return False
-        return await self._nobody_admits()
+        return await self._nobody_places()
 
-    async def _nobody_admits(self) -> bool:
+    async def _nobody_places(self) -> bool:
         """Read the leader's Lease; True if it has not changed for so long that nothing is under way."""
         assert self._leases is not None
         found, now_s = await self._leases.leader(), self._clock()
-        if found.version != self._leader_version or self._leader_since_s == -inf:
-            self._leader_version, self._leader_since_s = found.version, now_s
-            self._leader = found if found.version else self._leader  # one that was deleted may still admit
-        if now_s - self._leader_since_s < settled_s(self._leader):
+        self._leader.see(found, now_s)
+        leader = self._leader.last  # one whose Lease was deleted may still place Pods
+        if now_s - self._leader.since_s < most_under_way_s(leader):
             return False
         self._take({})
         return True
 
-    def _take(self, admitted: dict[str, Admission]) -> None:
-        self._admitted, self._token = admitted, ""
-        self._expiry.valid_s = admission_times(self._leader).admission_s
-        self._seen_bound = {uid: None for uid in self._seen_bound if uid in admitted}
+    def _take(self, placed: dict[str, PlacedPod]) -> None:
+        self._placed, self._token = placed, ""
+        self._expiry.valid_s = placed_times(self._leader.last).bound_within_s
+        self._seen_bound = {uid: None for uid in self._seen_bound if uid in placed}
 
-    async def _without_bound_elsewhere(self, on_the_way: dict[str, Admission]) -> dict[str, Admission]:
+    async def _without_bound_elsewhere(self, on_the_way: dict[str, PlacedPod]) -> dict[str, PlacedPod]:
         """A Pod that runs on another node does not come here. Seldom asked: only when a number falls while somebody is
         on the way."""
         assert self._leases is not None or not on_the_way

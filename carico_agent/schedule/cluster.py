@@ -21,7 +21,7 @@ from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.schedule.placement.ledger import Ledger
 from carico_agent.schedule.placement.lifecycle import SHOWN, PodEvent, PodState
 from carico_agent.schedule.placement.place import Place
-from carico_agent.schedule.published import Heartbeat, PublishedNode
+from carico_agent.schedule.published import PublishedNode, SeenLease
 from carico_agent.schedule.train_jobs import TrainWork
 from carico_agent.schedule.watches import ClusterWatches
 
@@ -40,12 +40,12 @@ class Cluster:
         self.table = NodeTable()  # the same nodes, see _refresh
         self.ledger = Ledger()
         self.costs = ClusterCosts()
-        self._unsettled: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
+        self._to_refresh: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
         self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
-        self._heartbeats: dict[str, tuple[float, float]] = {}  # the same by the Lease
+        self._renewed: dict[str, tuple[float, float]] = {}  # the same by the Lease
         self._leases: dict[str, LeaseRecord] = {}
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
-        self.on_lease: Callable[[bool, Heartbeat], None] = lambda gone, heartbeat: None
+        self.on_lease: Callable[[bool, SeenLease], None] = lambda gone, lease: None
         """Called after every change of a Lease that the watch shows, in the API server's order."""
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
@@ -86,9 +86,9 @@ class Cluster:
             return
         now_s = time.monotonic()
         state = self.nodes.setdefault(node.name, NodeState(node.name))
-        state.slots, self._published[node.name] = node.slots, (now_s - node.age_s, node.ttl_s)
+        state.places, self._published[node.name] = node.places, (now_s - node.age_s, node.ttl_s)
         self._date(state)
-        state.prior_slots, state.resource = 2 * node.cores, node.resource
+        state.prior_places, state.resource = 2 * node.cores, node.resource
         state.cpu, state.memory, state.kinds = node.cpu, node.memory, node.kinds
         self.costs.put(node.name, node.kinds)
         state.work_jobs, state.work_s = node.work_jobs, node.work_s
@@ -103,26 +103,26 @@ class Cluster:
                 state.train_pods, state.train_s = work.pods, work.work_s
                 self._refresh(name, now_s)
 
-    def heartbeats_listed(self, heartbeats: list[Heartbeat]) -> None:
-        names = {one.node for one in heartbeats}
-        for name in [name for name in self._heartbeats if name not in names]:
-            self.heartbeat_changed(True, Heartbeat(name))
+    def leases_listed(self, leases: list[SeenLease]) -> None:
+        names = {one.name for one in leases}
+        for name in [name for name in self._leases if name not in names]:
+            self.lease_changed(True, SeenLease(name))
         # The leader's own Lease last: what it shows has then been seen of all others.
-        for one in sorted(heartbeats, key=lambda one: one.lease is not None):
-            self.heartbeat_changed(False, one)
+        for one in sorted(leases, key=lambda one: one.of_extenders is not None):
+            self.lease_changed(False, one)
 
-    def heartbeat_changed(self, gone: bool, heartbeat: Heartbeat) -> None:
-        name, now_s = heartbeat.node, time.monotonic()
+    def lease_changed(self, gone: bool, lease: SeenLease) -> None:
+        name, now_s = lease.name, time.monotonic()
         if gone:
-            self._heartbeats.pop(name, None)
+            self._renewed.pop(name, None)
             self._leases.pop(name, None)
         else:
-            self._heartbeats[name] = (now_s - heartbeat.age_s, heartbeat.ttl_s)
-            self._leases[name] = heartbeat.record
+            self._renewed[name] = (now_s - lease.age_s, lease.ttl_s)
+            self._leases[name] = lease.record
         if (state := self.nodes.get(name)) is not None:
             self._date(state)
             self.table.put(state)
-        self.on_lease(gone, heartbeat)
+        self.on_lease(gone, lease)
 
     def lease(self, node: str) -> LeaseRecord:
         """The node's placement Lease as the watch shows it; an empty record if there is none, or nobody watches."""
@@ -131,7 +131,7 @@ class Cluster:
     def _date(self, state: NodeState) -> None:
         """The younger of both says how old the number is."""
         unknown = (-inf, 0.0)
-        dates = self._published.get(state.name, unknown), self._heartbeats.get(state.name, unknown)
+        dates = self._published.get(state.name, unknown), self._renewed.get(state.name, unknown)
         state.published_s, state.ttl_s = max(dates, key=sum)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
@@ -202,7 +202,7 @@ class Cluster:
         return place.node if place is not None and self.ledger.state(uid) in SHOWN else ""
 
     def knows(self, uid: str, node: str) -> bool:
-        """Whether an admission of this Pod to `node` adds nothing to what is counted there: a watch has shown where it
+        """Whether a placement of this Pod on `node` adds nothing to what is counted there: a watch has shown where it
         is, or it is assumed there."""
         place = self.ledger.place(uid)
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
@@ -215,15 +215,15 @@ class Cluster:
         """
         self.ledger.expire(now_s)
         self._refresh_changed(now_s)
-        self._look_again(min(NODES_PER_ROUND, max(LEAST_PER_ROUND, len(self._unsettled) // 10)), now_s)
+        self._look_again(min(NODES_PER_ROUND, max(LEAST_PER_ROUND, len(self._to_refresh) // 10)), now_s)
 
-    def settle(self, now_s: float) -> None:
+    def refresh_all(self, now_s: float) -> None:
         """See which kinds are profiled by then, on all nodes at once."""
-        self._look_again(len(self._unsettled), now_s)
+        self._look_again(len(self._to_refresh), now_s)
 
     def _look_again(self, count: int, now_s: float) -> None:
-        for name in list(islice(self._unsettled, count)):
-            del self._unsettled[name]
+        for name in list(islice(self._to_refresh, count)):
+            del self._to_refresh[name]
             self._refresh(name, now_s)
 
     def _apply(self, event: PodEvent, uid: str, place: Place | None = None) -> None:
@@ -242,7 +242,7 @@ class Cluster:
             state.left = UNKNOWN if kinds is None else self.costs.left(kinds, self.ledger.kinds(name), now_s)
             self.table.put(state)
             if state.unprofiled or state.starting:
-                self._unsettled[name] = None
+                self._to_refresh[name] = None
 
 
 def _place(pod: PodFacts) -> Place:

@@ -81,7 +81,7 @@ class ExpiredNodes:
         record = await self._leases.read(name)
         if record.renewed_s + record.ttl_s > time.time() or (state := self._cluster.nodes.get(name)) is None:
             return  # it is back, or gone
-        offered, state.resource = state.resource, state.held  # from now on nobody is admitted
+        offered, state.resource = state.resource, state.held  # from now on nobody is placed
         amount = {self._resource: str(state.held)}
         body = {"status": {"capacity": amount, "allocatable": amount}}
         try:

@@ -1,4 +1,4 @@
-"""What Pods take of nodes that publish their room (kube/kinds.py): the slots rule, in resources.
+"""What Pods take of nodes that publish their room (kube/kinds.py): the places rule, in resources.
 
     left = room − Σ over kinds of (Pods assigned − Pods that are in `room` already) × what one of the kind takes
 

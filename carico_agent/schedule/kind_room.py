@@ -18,7 +18,7 @@ LEAST: Amounts = (1e-3, 1e5, 1e-4, 1e-4)
 MARGIN = 0.2
 """Room is taken for a place when it is this much above the next whole one [Pods]: it is read with a noise of 0.14 Pods
 where Pods come and go (lab/sim), and too many places hurt running Pods, too few cost a little throughput. The number of
-slots has its own margins (publish/throttle.py)."""
+places has its own margins (publish/throttle.py)."""
 
 IDLE_RATIO = 0.8
 """A node with this much of its cpu left takes one Pod of any kind that its memory holds: Pods that would use more than

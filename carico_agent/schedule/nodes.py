@@ -53,8 +53,9 @@ class NodeState:
     """One node. Whoever watches the cluster keeps one per node, changes it in place and puts it into the table."""
 
     name: str
-    slots: float = nan
-    """As published: Pods counted + Pod-Capacity. NaN when the node has never published."""
+    places: float = nan
+    """As published: Pods counted + Pod-Capacity (its slots), as the API server's Pods count. NaN when the node has
+    never published."""
     published_s: float = -inf
     """When that was true [s], on the clock of `now_s`."""
     ttl_s: float = 0.0
@@ -66,14 +67,14 @@ class NodeState:
     starting: int = 0
     """Those of them that do not run yet."""
     unprofiled: int = 0
-    """Those of them whose kind has not run here long enough to show in `slots`."""
+    """Those of them whose kind has not run here long enough to show in `places`."""
     known: Collection[str] = ()
     """The kinds that have."""
     starting_share: float = nan
     """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
     resource: int | None = None
     """The extended resource as published; None when there is none."""
-    prior_slots: float = inf
+    prior_places: float = inf
     """Places for Pods of which nothing is known: one for each half CPU (2 × cores); inf if that is unknown too."""
     cpu: float = nan
     """Allocatable [cores]."""
@@ -114,14 +115,14 @@ class NodeColumns:
     """Some nodes, each number of all of them as one array. An array is made when it is first asked for: ask before the
     nodes change."""
 
-    slots: Floats
+    places: Floats
     published_s: Floats
     ttl_s: Floats
     assigned: Floats
     starting: Floats
     unprofiled: Floats
     starting_share: Floats
-    prior_slots: Floats
+    prior_places: Floats
     cpu: Floats
     memory: Floats
     cpu_requested: Floats
@@ -154,7 +155,7 @@ class NodeColumns:
     def of(cls, states: Sequence[NodeState]) -> "NodeColumns":
         """Columns made for one question.
 
-        >>> NodeColumns.of([NodeState("a", slots=8, assigned=2)]).available()
+        >>> NodeColumns.of([NodeState("a", places=8, assigned=2)]).available()
         array([6.])
         """
         columns = np.array([_numbers(state) for state in states], dtype=float).reshape(len(states), len(COLUMNS)).T
@@ -178,12 +179,12 @@ class NodeColumns:
 
     def caution(self) -> Floats:
         """How many places an unprofiled Pod counts for, at least one."""
-        caution: Floats = np.fmax(1.0, self.slots / self.prior_slots)
+        caution: Floats = np.fmax(1.0, self.places / self.prior_places)
         return caution
 
     def available(self) -> Floats:
         """Pods that still fit by the published number; NaN if there is none."""
-        return self.slots - self.assigned - (self.caution() - 1) * self.unprofiled
+        return self.places - self.assigned - (self.caution() - 1) * self.unprofiled
 
     def unknown_kind(self, kind: str, among: Mask) -> Mask:
         """Those of the nodes in `among` on which `kind` has not run long enough. Kinds are no numbers, so these nodes
@@ -202,10 +203,10 @@ _numbers = attrgetter(*COLUMNS)
 class NodeTable:
     """All nodes, a row each. Whoever changes a NodeState puts it again.
 
-    >>> table, state = NodeTable(), NodeState("a", slots=8)
-    >>> table.put(NodeState("b", slots=4)); table.put(state); table.drop("b")
+    >>> table, state = NodeTable(), NodeState("a", places=8)
+    >>> table.put(NodeState("b", places=4)); table.put(state); table.drop("b")
     >>> state.assigned = 2
-    >>> table.put(state); nodes = table.of(["a"]); nodes.slots, nodes.assigned
+    >>> table.put(state); nodes = table.of(["a"]); nodes.places, nodes.assigned
     (array([8.]), array([2.]))
     """
 

@@ -39,7 +39,7 @@ def nodes_body(nodes: NodeColumns, now_s: float) -> Body:
         "name": nodes.names(),
         "state": _states(nodes, now_s),
         "fits": _listed(np.maximum(nodes.available(), 0.0), 1),
-        "slots": _listed(nodes.slots, 1),
+        "places": _listed(nodes.places, 1),
         "pods": nodes.assigned.astype(int).tolist(),
         "starting": nodes.starting.astype(int).tolist(),
         "cpu": _listed(nodes.cpu, 2),
@@ -112,7 +112,7 @@ def _room(cluster: Cluster, nodes: NodeColumns, kind: str, now_s: float) -> Kind
 
 def _states(nodes: NodeColumns, now_s: float) -> list[str]:
     """ok; stale: its number has expired; unknown: it has never published one."""
-    unknown, valid = np.isnan(nodes.slots), is_valid(nodes, now_s)
+    unknown, valid = np.isnan(nodes.places), is_valid(nodes, now_s)
     found: list[str] = np.where(unknown, "unknown", np.where(valid, "ok", "stale")).tolist()
     return found
 

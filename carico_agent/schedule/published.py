@@ -20,10 +20,10 @@ from carico_agent.plugin_api.formats import parse_quantity
 
 @dataclass(frozen=True, slots=True)
 class PublishedNode:
-    """What one node publishes of itself; slots NaN when it publishes nothing."""
+    """What one node publishes of itself; places NaN when it publishes nothing."""
 
     name: str
-    slots: float = nan
+    places: float = nan
     age_s: float = inf
     ttl_s: float = 0.0
     cores: float = inf
@@ -46,7 +46,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     >>> notes = {"carico.dev/slots": "8", "carico.dev/status": '{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7}'}
     >>> node = {"metadata": {"name": "a", "annotations": notes}, "status": {"capacity": {"cpu": "4"}}}
     >>> read = read_node(node, 1704067210.0)
-    >>> read.slots, read.age_s, read.ttl_s, read.cores, read.resource
+    >>> read.places, read.age_s, read.ttl_s, read.cores, read.resource
     (7.0, 10.0, 150.0, 4.0, None)
     """
     meta, have = node["metadata"], node.get("status") or {}
@@ -65,10 +65,10 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     try:
         status = json.loads(annotations.get(STATUS) or "{}")
         published_s = parse_rfc3339(status["time"])
-        places = status.get("places")
-        slots = float(annotations[SLOTS] if places is None else places)
+        counted = status.get("places")
+        places = float(annotations[SLOTS] if counted is None else counted)
         ttl_s = float(status["ttl_s"])
-        if not isfinite(slots) or not isfinite(ttl_s):
+        if not isfinite(places) or not isfinite(ttl_s):
             raise ValueError
     except MALFORMED:  # somebody else wrote it
         return unpublished
@@ -76,7 +76,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     jobs, work_s = _work(status)
     return replace(
         unpublished,
-        slots=slots,
+        places=places,
         age_s=age_s,
         ttl_s=ttl_s,
         work_jobs=jobs,
@@ -86,26 +86,28 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
 
 
 @dataclass(frozen=True, slots=True)
-class Heartbeat:
-    """What a placement Lease says of its node's agent."""
+class SeenLease:
+    """One Lease in the namespace of the placement Leases: a node's, or one of the extenders' own."""
 
-    node: str
+    name: str
+    """That of its node, or one of EXTENDERS_LEASES."""
     age_s: float = inf
+    """Since its agent renewed it."""
     ttl_s: float = 0.0
     record: LeaseRecord = field(default_factory=LeaseRecord)
-    """All of it."""
-    lease: Object | None = None
-    """The object itself, if it is one of the extenders' own Leases."""
+    """All of a node's Lease."""
+    of_extenders: Object | None = None
+    """The object itself, if it is one of the extenders' own."""
 
 
-def read_heartbeat(lease: Object, wall_s: float | None = None) -> Heartbeat:
-    """A Lease's renewTime. The age is by this machine's clock; an agent whose clock is ahead is of age 0."""
+def read_lease(lease: Object, wall_s: float | None = None) -> SeenLease:
+    """The age is by this machine's clock; the Lease of an agent whose clock is ahead is of age 0."""
     name = lease["metadata"]["name"]
     if name in EXTENDERS_LEASES:
-        return Heartbeat(name, lease=lease)
+        return SeenLease(name, of_extenders=lease)
     record = lease_record(lease)
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - record.renewed_s)
-    return Heartbeat(name, age_s, record.ttl_s, record)
+    return SeenLease(name, age_s, record.ttl_s, record)
 
 
 def _work(status: Object) -> tuple[int, float]:

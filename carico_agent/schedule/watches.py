@@ -8,7 +8,7 @@ from carico_agent.kube.health import Health
 from carico_agent.kube.leases import leases_path
 from carico_agent.kube.pods import UNFINISHED, PodFacts, facts
 from carico_agent.kube.watch import ResourceWatch
-from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
+from carico_agent.schedule.published import PublishedNode, SeenLease, read_lease, read_node
 
 JUST_CLOSED_S = 5.0
 """A watch that has been closed for less still counts as open: it is being opened again [s]."""
@@ -21,9 +21,9 @@ class WatchedState(Protocol):
 
     def node_changed(self, gone: bool, node: PublishedNode) -> None: ...
 
-    def heartbeats_listed(self, heartbeats: list[Heartbeat]) -> None: ...
+    def leases_listed(self, leases: list[SeenLease]) -> None: ...
 
-    def heartbeat_changed(self, gone: bool, heartbeat: Heartbeat) -> None: ...
+    def lease_changed(self, gone: bool, lease: SeenLease) -> None: ...
 
     def pods_listed(self, pods: list[PodFacts]) -> None: ...
 
@@ -52,14 +52,14 @@ class ClusterWatches:
             self.health,
             UNFINISHED,
         )
-        self.leases: ResourceWatch[Heartbeat] | None = None
+        self.leases: ResourceWatch[SeenLease] | None = None
         if lease_namespace:
             self.leases = ResourceWatch(
                 client,
                 leases_path(lease_namespace),
-                read_heartbeat,
-                state.heartbeats_listed,
-                state.heartbeat_changed,
+                read_lease,
+                state.leases_listed,
+                state.lease_changed,
                 self.health,
             )
 

@@ -69,8 +69,8 @@ class AggregatorSettings:
     state: str = ""
     """File in which the nodes' last contributions survive a restart. Empty: after one, all have to contribute again."""
 
-    method: Literal["moments", "queue"] = "moments"
-    """How contributions become one view: the exact mean, or a queue of pairwise merges for comparison."""
+    method: Literal["moments", "pairwise"] = "moments"
+    """How contributions become one view: the exact mean, or pairwise merges as they come, for comparison."""
 
     silence_s: Annotated[float, Range(1.0, 3600.0)] = 20.0
     """A node that sent nothing for this long is taken out [s]."""

@@ -67,10 +67,10 @@ class ExtenderSettings:
     allow_plaintext: bool = False
     """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
 
-    claim_s: Annotated[float, Range(5.0, 300.0)] = 15.0
-    """A place taken for a Pod that is never seen bound is free again after this long [s]. Longer than a binding takes
-    (4 s at most) and the watch lags. When the leading extender was killed, the next one admits Pods after this long and
-    8 s more, so that none of them can be on its way."""
+    bound_within_s: Annotated[float, Range(5.0, 300.0)] = 15.0
+    """A Pod that was placed on a node is seen bound within this [s], or its place is free again. Longer than a binding
+    takes (4 s at most) and the watch lags. When the leading extender was killed, the next one places Pods after this
+    long and 8 s more, so that none of them can be on its way."""
 
     most_nodes: Annotated[int, Range(0, 100_000)] = 100
     """Nodes that are handed back to kube-scheduler at most: those with the best scores. It scores each of them, too,

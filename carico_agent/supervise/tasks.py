@@ -105,7 +105,7 @@ def guard_call(name: str, call: Callable[..., object], *arguments: object) -> st
     return None
 
 
-def settle(future: "Future[T]", call: Callable[[], T]) -> None:
+def resolve(future: "Future[T]", call: Callable[[], T]) -> None:
     """Run `call` and put its result, or its failure whatever it is, into `future`: for worker threads."""
     try:
         result = call()

@@ -13,7 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import ParamSpec, TypeVar
 
-from carico_agent.supervise.tasks import settle
+from carico_agent.supervise.tasks import resolve
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -39,7 +39,7 @@ class Workers:
             raise WorkersBusy(f"{self._most} calls for {self._name} are under way and have not come back")
         future: Future[T] = Future()
         future.set_running_or_notify_cancel()  # from here on it cannot be cancelled, only left alone
-        self._jobs.put(partial(self._settle, future, partial(call, *args, **kwargs)))
+        self._jobs.put(partial(self._resolve, future, partial(call, *args, **kwargs)))
         if not self._idle.acquire(blocking=False):
             self._start_thread()
         return await asyncio.shield(asyncio.wrap_future(future))
@@ -52,10 +52,10 @@ class Workers:
         while True:
             self._jobs.get()()
 
-    def _settle(self, future: "Future[T]", call: Callable[[], T]) -> None:
+    def _resolve(self, future: "Future[T]", call: Callable[[], T]) -> None:
         """The thread is free before its caller gets the result: the caller may come back at once."""
         outcome: Future[T] = Future()
-        settle(outcome, call)
+        resolve(outcome, call)
         self._idle.release()
         self._free.release()
         if (error := outcome.exception()) is not None:

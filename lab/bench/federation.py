@@ -10,8 +10,8 @@ answer   from when a node should have sent to its answer: p50, p99 [ms]; "late" 
          should, and "load cpu" what the load generator takes
 back     after the aggregator was killed and started again: until all nodes are in its view [s]
 
-`--estimate` is what exchanging on change costs a node's estimate, `--methods` compares the exact mean with the
-queue of pairwise merges.
+`--estimate` is what exchanging on change costs a node's estimate, `--methods` compares the exact mean with
+pairwise merges.
 """
 
 import argparse

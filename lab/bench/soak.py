@@ -45,11 +45,11 @@ def measure(minutes: float) -> list[Row]:
         with agent("--replay", str(trace), "--speed", str(SPEED), "--repeat") as own:
             resident = _watch(own.pid, own.path, 60 * minutes)
             sequence = Http(own.path).get("/v1/status").split(b'"sequence":')[1].split(b",")[0]
-    settled = resident[min(2, len(resident) - 1)]
+    first = resident[min(2, len(resident) - 1)]
     seen = ", ".join(f"{mb:.1f}" for mb in resident[:: max(1, len(resident) // 10)])
     note = f"{minutes:g} min at {SPEED}x, {sequence.decode()} updates; RSS {seen} MB"
     return [
-        Row(f"RSS growth after the first {2 * LOOK_S:.0f} s", resident[-1] - settled, "MB", GROWTH_BUDGET_MB, note=note)
+        Row(f"RSS growth after the first {2 * LOOK_S:.0f} s", resident[-1] - first, "MB", GROWTH_BUDGET_MB, note=note)
     ]
 
 

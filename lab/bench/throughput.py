@@ -148,7 +148,7 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
 
 
 def _wait_to_lead(extender: ExtenderProcess | Webhook) -> None:
-    """It waits itself until nothing that the last one admitted can be on its way."""
+    """It waits itself until nothing that the last one placed can be on its way."""
     wait_for(lambda: _rows(extender.metrics())["carico_extender_leads"] == 1, "the extender leads", 60)
 
 

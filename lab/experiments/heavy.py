@@ -22,7 +22,7 @@ CAREFUL = PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5)
 class OneKind(Carico):
     """carico where heavy and light Pods come from the same template: nobody is unprofiled."""
 
-    def prior_slots(self) -> float:
+    def prior_places(self) -> float:
         return float("inf")
 
     def template(self, kind: SimulatedKind) -> str:
@@ -60,7 +60,7 @@ def section(quick: bool) -> Section:
         ours["oracle"] = runs(Oracle, JOBS, which)
     s.say(
         "60 s of light Pods (0.2 CPU, 20 s), then 400 heavy ones (2 CPUs, 20 core seconds) at once. "
-        "Over-admission: heavy Pods on a "
+        "Overfill: heavy Pods on a "
         "node above what fits; its peak (mean over nodes) and its sum over time."
     )
     rows = []
@@ -72,11 +72,11 @@ def section(quick: bool) -> Section:
     s.table(("scheduler", "peak [Pods]", "sum [Pod s]", "mean PCT of heavy Pods [s]", "JCT [s]"), rows)
     apart, same = rows[1][1] / rows[0][1], rows[2][1] / rows[0][1]
     s.claim(
-        f"sudden heavy workload, another template: peak over-admission is {apart:.2f} × paper CARICO's, at most .5",
+        f"sudden heavy workload, another template: peak overfill is {apart:.2f} × paper CARICO's, at most .5",
         apart <= 0.5,
     )
     s.claim(
-        f"sudden heavy workload, the same template: peak over-admission is {same:.2f} × paper CARICO's (.5 wanted)",
+        f"sudden heavy workload, the same template: peak overfill is {same:.2f} × paper CARICO's (.5 wanted)",
         same <= 0.5,
         headline=False,
     )
@@ -87,7 +87,7 @@ def section(quick: bool) -> Section:
         "**The same template** (a Job whose later Pods get heavier work): nothing distinguishes Pods before they run. "
         "Two things bound the damage. Few may start at once: Pods that start for 3 s and run for 20 need 13 % of the "
         "slots for it. And a saturated node is full, whatever was predicted from light Pods while Pods come and go. "
-        "What is left are the Pods admitted between a heavy Pod's binding and its showing: start (2.3 s), smoothing, "
+        "What is left are the Pods bound between a heavy Pod's binding and its showing: start (2.3 s), smoothing, "
         "a second's publication, and the next ones are already on their way. Paper CARICO has neither; it is not worse "
         "only because it underestimates how many light Pods fit (with carico's estimator its scheduler does "
         "as badly as kube-scheduler). The row with starting_ratio 0.1 shows that still fewer starts at once would get "
@@ -95,7 +95,7 @@ def section(quick: bool) -> Section:
     )
     if not quick:
         _figure(ours)
-        s.figure("heavy.png", "Over-admission per node after heavy Pods arrive at 60 s.")
+        s.figure("heavy.png", "Overfill per node after heavy Pods arrive at 60 s.")
     return s
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
-from carico_agent.federation.queue import Queue
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.kube.kinds import NodeKinds
 from carico_agent.publish.node_kinds import moved, node_kinds
 from carico_agent.publish.node_reasons import KINDS_INTERVAL_S
@@ -39,8 +39,8 @@ class AgentConfig:
     model: dict[str, object] = field(default_factory=dict)
     """Parameters of the ModelConfig that differ from its defaults."""
     faults: Faults = Faults()
-    aggregator: type[Moments] | type[Queue] | None = None
-    """How nodes share what they know: production's exact moments, the paper's queue, or not at all."""
+    aggregator: type[Moments] | type[PairwiseMerge] | None = None
+    """How nodes share what they know: production's exact moments, the paper's pairwise merges, or not at all."""
     measured: bool = True
     """Every Pod is measured, as on a node with cgroups. The paper's estimators know the number of Pods alone."""
 
@@ -97,7 +97,7 @@ class Fleet:
             self._share(self._aggregator)
         self._deliver(t)
 
-    def _share(self, cluster: Moments | Queue) -> None:
+    def _share(self, cluster: Moments | PairwiseMerge) -> None:
         """Once a second: every node sends its local model and takes the cluster's, at production's default weight."""
         for i, model in enumerate(self.models):
             cost, precision = model.local_cost

@@ -77,7 +77,7 @@ class SampleCluster:
         }
         return PublishedNode(
             name,
-            slots=sum(counts.values()) + round(room[0] / 0.7, 1),
+            places=sum(counts.values()) + round(room[0] / 0.7, 1),
             age_s=400.0 if number % 20 == 3 else 60.0 * self._random.random(),
             ttl_s=150.0,
             work_jobs=jobs,

@@ -47,9 +47,9 @@ async def test_why(server: tuple[ExtenderServer, str]) -> None:
         assert (await ask("u"))[0] == 503  # nothing is known yet
         know(extender, nodes=MOST_NAMES + 1)
         assert (await ask("u"))[0] == 404
-        extender.extender.filter({"Pod": {"metadata": {"uid": "u"}}, "NodeNames": ["n0000"]})
+        extender.extender.candidates.filter({"Pod": {"metadata": {"uid": "u"}}, "NodeNames": ["n0000"]})
         status, body = await ask("u")
-        row = {"reason": "no room: 0.5 slots, 0 Pods", "count": MOST_NAMES + 1}
+        row = {"reason": "no room: 0.5 places, 0 Pods", "count": MOST_NAMES + 1}
         assert status == 200 and body["policy"] == "pod-capacity" and body["accept"] == {"count": 0, "nodes": []}
         assert body["refuse"] == [{**row, "nodes": [f"n{at:04}" for at in range(MOST_NAMES)]}]
         extender._why_budget = TokenBucket(per_s=1e-6, burst=1)

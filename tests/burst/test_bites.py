@@ -51,7 +51,7 @@ def test_with_it_the_same_scene_is_harmless(suspends: tuple[bool, bool]) -> None
     world = waiting(suspends=suspends)
     controller_with_an_old_cache(world)
     world.check()
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -103,5 +103,5 @@ def test_a_whole_move_in_that_order_of_events_does_not() -> None:
     moved(world)
     start_everything(world)
     world.check()
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})

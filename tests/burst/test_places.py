@@ -34,7 +34,7 @@ def test_another_cluster_under_the_name_of_the_target_is_not_taken_for_it(wish: 
     assert "which is another one now" in outcome.verdict.why
     assert ledger(world.home, "a")["state"] == "away"
     world.cloud.jobs = there
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -47,7 +47,7 @@ def test_a_deleted_job_waits_for_the_cluster_it_is_in_or_is_forgotten() -> None:
     world.cloud.pods.clear()  # fenced
     driven(world, Intent.FORGET, cluster="")
     assert KEY not in world.home.jobs
-    world.settle()
+    world.run_until_quiet()
     assert not world.cloud.jobs
 
 
@@ -61,7 +61,7 @@ def test_a_hold_for_a_cluster_that_was_exchanged_is_undone() -> None:
     assert outcome.job is not None
     assert ledger(world.home, "a")["state"] == "home"
     assert "another cluster now" in ledger(world.home, "a")["note"]
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -74,7 +74,7 @@ def test_a_namespace_that_is_configured_anew_does_not_hide_the_copy() -> None:
     driven(world, Intent.RECALL, namespaces={"default": "other"})
     assert copy_job(world.cloud.jobs[KEY]).state == CopyState.SEALED
     assert ledger(world.home, "a")["state"] == "recalling"
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -108,7 +108,7 @@ def test_a_server_that_drops_suspend_holds_the_copy_all_the_same() -> None:
     for uid in list(world.cloud.history):
         world.cloud.sync(uid, 1000)
     assert not world.cloud.pods
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 

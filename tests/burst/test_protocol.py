@@ -132,7 +132,7 @@ class Moves(RuleBasedStateMachine):
         for key in self.completions:
             if key in self.world.home.jobs:
                 self.world.check()
-        self.world.settle(Intent.KEEP, rounds=80)
+        self.world.run_until_quiet(Intent.KEEP, rounds=80)
         left = {key: wanted for key, wanted in self.completions.items() if key not in self.deleted}
         for key in self.deleted:
             assert key not in self.world.home.jobs

@@ -46,7 +46,7 @@ def test_a_move_takes_few_requests(suspends: tuple[bool, bool]) -> None:
     moved(world)
     assert ledger(world.home, "a")["state"] == "away"
     assert copy_job(world.cloud.jobs[KEY]).state == CopyState.RELEASED
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
     home = [request for request in world.requests if request.home]
     cloud = [request for request in world.requests if not request.home]
@@ -80,7 +80,7 @@ def test_killed_after_every_request(n: int, wish: Intent, lost: bool, suspends: 
             for uid in list(cluster.history):
                 cluster.sync(uid, 1000)
         world.check()
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 3})
 
 
@@ -98,7 +98,7 @@ def test_two_movers_in_every_order() -> None:
             if mover.request is not None:
                 mover.answer(world.apply(mover.request))
             world.check()
-        world.settle()
+        world.run_until_quiet()
         world.check_end({KEY: 1})
 
 
@@ -129,7 +129,7 @@ def test_a_pod_bound_during_hold_is_gone_before_the_copy_is_made() -> None:
     assert outcome is not None
     assert "still there" in outcome.verdict.why
     assert not world.cloud.jobs
-    world.settle(Intent.MOVE)
+    world.run_until_quiet(Intent.MOVE)
     world.check_end({KEY: 1})
 
 
@@ -157,7 +157,7 @@ def test_deleting_the_home_job_deletes_the_copy_first() -> None:
     assert outcome is not None
     assert "being deleted" in outcome.verdict.why
     assert KEY in world.home.jobs
-    world.settle(work=False)
+    world.run_until_quiet(work=False)
     assert not world.home.jobs
     assert not world.cloud.jobs
     assert not world.cloud.running
@@ -172,10 +172,10 @@ def test_a_recall_brings_it_home_and_a_late_release_is_refused() -> None:
             mover.answer(world.apply(mover.request))
         world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)
     assert mover.request is not None  # it has read "away" and is about to release
-    world.settle(Intent.RECALL, rounds=5, work=False)
+    world.run_until_quiet(Intent.RECALL, rounds=5, work=False)
     assert ledger(world.home, "a")["state"] == "home"
     assert world.apply(mover.request).status in (404, 409)
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -191,7 +191,7 @@ def test_a_fenced_target_is_forgotten_and_its_copy_deleted_when_it_returns() -> 
     gone = world.collector(KEY)
     assert gone is not None
     world.run(gone)
-    world.settle()
+    world.run_until_quiet()
     world.check_end({KEY: 1})
 
 
@@ -231,10 +231,10 @@ def test_a_copy_that_somebody_deleted_is_not_started_again_by_itself() -> None:
     world = waiting()
     moved(world)
     world.cloud.handle(Request(False, "DELETE", "/apis/batch/v1/namespaces/default/jobs/a", {}))
-    world.settle(work=False)
+    world.run_until_quiet(work=False)
     assert ledger(world.home, "a")["state"] == "away"
     assert not world.home.running
-    world.settle(Intent.RECALL)
+    world.run_until_quiet(Intent.RECALL)
     world.check_end({KEY: 1})
 
 

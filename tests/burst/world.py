@@ -87,7 +87,7 @@ class World:
 
     # ---- everybody acts, fairly
 
-    def settle(self, wish: Intent = Intent.KEEP, rounds: int = 60, work: bool = True) -> None:
+    def run_until_quiet(self, wish: Intent = Intent.KEEP, rounds: int = 60, work: bool = True) -> None:
         """Until nothing changes: all parts act in turn. `work`: Pods get nodes, run and succeed."""
         for _ in range(rounds):
             before = (self.home.version, self.cloud.version, len(self.home.pods), len(self.cloud.pods))

@@ -292,12 +292,12 @@ def test_fit_of_a_manifest(api: KubeApi, capsys: pytest.CaptureFixture[str], tmp
 
 
 def test_why_from_the_extender(api: KubeApi, capsys: pytest.CaptureFixture[str]) -> None:
-    refuse = [{"reason": "no room: 8 slots, 8 Pods", "count": 2, "nodes": ["a", "b"]}]
+    refuse = [{"reason": "no room: 8 places, 8 Pods", "count": 2, "nodes": ["a", "b"]}]
     body = {"policy": "packed", "accept": {"count": 0, "nodes": []}, "refuse": refuse}
     api.objects[f"{WHY}/uid-web-6c5d9b7f8d-wwwww"] = body
     assert main(["-n", "shop", "why", "web-6c5d9b7f8d-wwwww"]) == 1
     out = capsys.readouterr().out
-    assert "by the extender (policy packed):\n  a, b: no room: 8 slots, 8 Pods\n  no node has room\n" in out
+    assert "by the extender (policy packed):\n  a, b: no room: 8 places, 8 Pods\n  no node has room\n" in out
     assert out.endswith("kube-scheduler: 0/4 nodes are available\n")
 
 

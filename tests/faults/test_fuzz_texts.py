@@ -22,7 +22,7 @@ from carico_agent.core import ModelConfig
 from carico_agent.kube import kinds
 from carico_agent.kube.kinds import KindOnNode, NodeKinds
 from carico_agent.kube.names import KINDS, POD_CAPACITY, SLOTS, STATUS
-from carico_agent.kube.placement_lease import ADMITTED, OFFER, lease_record
+from carico_agent.kube.placement_lease import OFFER, PLACED, lease_record
 from carico_agent.schedule.published import read_node
 from carico_agent.schedule.reservations import Reservations
 from carico_agent.supervise.workers import Workers
@@ -45,7 +45,7 @@ def test_what_stands_on_a_node() -> None:
     known = 0
     for data in counted(damaged([STATUS_TEXT], most=2), CASES):
         node = read_node({"metadata": {"name": "a", "annotations": {SLOTS: "8", STATUS: text(data)}}})
-        known += not isnan(node.slots)
+        known += not isnan(node.places)
         assert node.name == "a"
     assert 100 < known < CASES
 
@@ -61,14 +61,14 @@ def test_what_a_node_says_about_kinds() -> None:
 
 
 def test_what_stands_in_a_placement_lease() -> None:
-    offered = admitted = 0
+    offered = placed = 0
     for data in counted(damaged(OFFERS + SEEN, most=2), CASES):
-        notes = {OFFER: text(data), ADMITTED: text(data)}
+        notes = {OFFER: text(data), PLACED: text(data)}
         spec = {"renewTime": text(data[:30]), "holderIdentity": text(data), "leaseDurationSeconds": 150}
         found = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}, "spec": spec})
         offered += found.offered.places is not None
-        admitted += bool(found.acknowledged.admitted)
-    assert min(offered, admitted) > 100
+        placed += bool(found.acknowledged.placed)
+    assert min(offered, placed) > 100
 
 
 JOB: Any = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "spec": {"parallelism": 2}}
@@ -130,7 +130,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
     for odd in with_each_number(STATUS_TEXT, number):
         node = {"metadata": {"name": "a", "annotations": {SLOTS: "8", POD_CAPACITY: "5", STATUS: odd}}}
         found = read_node(node)
-        assert (isnan(found.slots) or found.slots < 1e9) and found.work_s <= 1e15 and found.work_jobs <= 1e6
+        assert (isnan(found.places) or found.places < 1e9) and found.work_s <= 1e15 and found.work_jobs <= 1e6
         seen = burst_cluster.read_node(node)
         assert seen.pod_capacity is None or seen.until_s < inf
         tried += 1
@@ -151,7 +151,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000], ids=["lists", "objects"])
 def test_nested_without_end(deep: str, tmp_path: Path) -> None:
     notes = {SLOTS: "8", STATUS: deep, KINDS: deep, POD_CAPACITY: "5", LEDGER: deep, ORIGIN: deep}
-    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).slots)
+    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
     assert burst_cluster.read_node({"metadata": {"name": "a", "annotations": notes}}).pod_capacity is None
     assert home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": notes}}).ledger.epoch == 0
     with pytest.raises(ProvisionerError):

@@ -84,12 +84,12 @@ def test_memory_and_descriptors_stay_flat() -> None:
         if tick % 6000 == 5999:
             gc.collect()
             resident.append(OwnCost.resident_bytes())
-    settled = resident[min(1, len(resident) - 1)]
+    first = resident[min(1, len(resident) - 1)]
     print(
-        f"{updates} updates in {HOURS:g} h; RSS {settled / 1e6:.2f} MB after 20 min, {resident[-1] / 1e6:.2f} in the "
+        f"{updates} updates in {HOURS:g} h; RSS {first / 1e6:.2f} MB after 20 min, {resident[-1] / 1e6:.2f} in the "
         f"end, most {max(resident) / 1e6:.2f}; descriptors {opened} -> {descriptors()}"
     )
     assert updates >= 0.98 * HOURS * 3600
-    assert max(resident) - settled <= GROWTH_BYTES
+    assert max(resident) - first <= GROWTH_BYTES
     assert descriptors() == opened
     assert len(held.state()) <= 2

@@ -181,8 +181,8 @@ async def test_restart(saved, tmp_path):
         # The one that sends no more is still known if the state was saved, and only then.
         status = await fetch_status(server.address)
         assert status["view"]["nodes"] == (2 if saved else 1)
-        assert status["view"]["settling"] is not saved
-        assert one.view.nodes == 2  # without state, the old view is kept while the aggregator settles
+        assert status["view"]["incomplete"] is not saved
+        assert one.view.nodes == 2  # without state, the old view is kept while the view of the aggregator is incomplete
         assert one.condition.startswith("connected")
 
 
@@ -272,9 +272,9 @@ async def test_plaintext_stays_at_home():
 
 
 async def test_the_papers_queue_is_selectable():
-    async with aggregator(method="queue") as server, client(fast(server.address), "a", contributed(0.5)) as one:
+    async with aggregator(method="pairwise") as server, client(fast(server.address), "a", contributed(0.5)) as one:
         await until(lambda: one.view is not None and one.view.nodes == 1)
-        assert (await fetch_status(server.address))["method"] == "queue"
+        assert (await fetch_status(server.address))["method"] == "pairwise"
 
 
 @asynccontextmanager

@@ -31,7 +31,7 @@ def share(a: ContributionLedger, b: ContributionLedger, lose_answer: bool = Fals
         a.apply_partial(*wire.read_partial(answer), now_s=0.0)
 
 
-def settle(ledgers: list[ContributionLedger], rounds: int = 4) -> None:
+def share_all(ledgers: list[ContributionLedger], rounds: int = 4) -> None:
     for _ in range(rounds):
         for ledger in ledgers:
             ledger.merge()
@@ -59,7 +59,7 @@ def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):
         elif (
             chance < 0.78 and node in living
         ):  # leaves where it contributed last; older copies elsewhere must not come back
-            settle(ledgers)
+            share_all(ledgers)
             contribute(ledgers[where[node]], node, living.pop(node), time_ns=step + 1, leaving=True)
         elif chance < 0.95:
             a, b = rng.permutation(3)[:2]
@@ -69,7 +69,7 @@ def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):
             ledgers[at] = ContributionLedger(f"agg{at}", Moments(), incarnation=1000 + step)
             for name in [name for name, place in where.items() if place == at and name in living]:
                 contribute(ledgers[at], name, living[name], time_ns=step + 1)
-    settle(ledgers)
+    share_all(ledgers)
     for ledger in ledgers:
         assert ledger.sums.nodes == len(living)
         assert_equal(ledger.sums.subspace(), *concatenated(living, ledger.sums.resources))
@@ -79,9 +79,9 @@ def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):
 def test_nothing_echoes_when_nothing_changes():
     ledgers = [ContributionLedger(f"agg{i}", Moments(), incarnation=i) for i in range(3)]
     contribute(ledgers[0], "n", Contribution(("cpu",), Subspace.of_batch([[0.5]])), 1)
-    settle(ledgers)
+    share_all(ledgers)
     before = [ledger.sequence for ledger in ledgers]
-    settle(ledgers)
+    share_all(ledgers)
     assert [ledger.sequence for ledger in ledgers] == before
     assert not ledgers[0].partial(to="agg1").owned
 
@@ -95,7 +95,7 @@ def test_many_owned_nodes_come_in_pieces(monkeypatch):
         contribute(b, f"n{i}", given, 2)
     share(a, b)
     assert a.partial(to="b").more_owned
-    settle([a, b], rounds=20)
+    share_all([a, b], rounds=20)
     assert (len(a.nodes), len(b.nodes)) == (0, 100)
     assert not a.partial(to="b").more_owned
 
@@ -106,7 +106,7 @@ def test_the_silent_are_taken_out():
     contribute(a, "early", given, 1, now_s=0.0)
     contribute(a, "late", given, 1, now_s=15.0)
     contribute(b, "other", given, 1)
-    settle([a, b])
+    share_all([a, b])
     assert a.sums.nodes == 3
     assert a.expire(now_s=21.0, silence_s=20.0, peer_silence_s=5.0) == ["early", "b"]
     a.merge()

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation.contribution import MOST_RESOURCES, Contribution
 from carico_agent.federation.moments import Moments, add, known_by
-from carico_agent.federation.queue import Queue
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 
 NAMES = ("cpu", "io", "memory", "network")
 
@@ -191,7 +191,7 @@ def test_the_queue_has_the_faults_the_paper_accepts():
     """Kept selectable for comparison; this pins down why it is not the default."""
     heavy = Contribution(("cpu",), Subspace.of_batch([[0.9]]))
     light = Contribution(("cpu",), Subspace.of_batch([[0.1]]))
-    chatty, calm = Queue(), Queue()
+    chatty, calm = PairwiseMerge(), PairwiseMerge()
     for q, times in ((chatty, 20), (calm, 1)):
         for i in range(9):
             q.put(f"n{i}", light)

@@ -76,11 +76,11 @@ def start_extender(cluster: Plane, tmp_path: Path) -> Iterator[Callable[..., Ext
         one.stop(signal.SIGKILL)
 
 
-def settle(read: Callable[[], object], quiet_s: float = 3.0, timeout_s: float = 60.0) -> object:
+def until_steady(read: Callable[[], object], quiet_s: float = 3.0, timeout_s: float = 60.0) -> object:
     """What `read` says once it has not changed for `quiet_s`."""
     value, since_s, deadline_s = read(), time.monotonic(), time.monotonic() + timeout_s
     while time.monotonic() - since_s < quiet_s:
-        assert time.monotonic() < deadline_s, f"does not settle: {value}"
+        assert time.monotonic() < deadline_s, f"does not stay the same: {value}"
         time.sleep(0.2)
         if (now := read()) != value:
             value, since_s = now, time.monotonic()

@@ -24,7 +24,7 @@ from lab.support.control_plane import Plane
 from lab.support.etcd_objects import copies
 from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
-from tests.kube.conftest import settle
+from tests.kube.conftest import until_steady
 
 Start = Callable[..., AgentProcess]
 TRACE = str(Path(__file__).parent.parent / "golden/bursts.trace.gz")
@@ -124,7 +124,7 @@ def test_pods_are_bound_exactly_up_to_the_slots_of_real_agents(cluster: Plane, s
     assert all(slots.values())
     for number in range(sum(slots.values()) + 5):
         cluster.admin.add_pod(f"p{number}")
-    assert settle(cluster.admin.bound) == slots
+    assert until_steady(cluster.admin.bound) == slots
     # Full: five wait. One ends, one of the five comes.
     full = next(pod for pod in cluster.admin.pods() if pod["spec"].get("nodeName") == "n2")
     cluster.admin.delete(f"/api/v1/namespaces/default/pods/{full['metadata']['name']}")

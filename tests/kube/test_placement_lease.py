@@ -23,8 +23,8 @@ from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import (
     LEADER_LEASE,
     Acknowledgement,
-    Admission,
     Offer,
+    PlacedPod,
     PlacementLeases,
     lease_record,
 )
@@ -36,9 +36,10 @@ from carico_agent.publish.node_publisher import NodePublisher
 from carico_agent.publish.status import Status
 from carico_agent.publish.throttle import ThrottleConfig
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import read_heartbeat, read_node
+from carico_agent.schedule.published import read_lease, read_node
 from tests.kube.small_server import SmallServer
 from tests.virtual_time import run
 
@@ -161,13 +162,13 @@ class Scene:
         line: Any = Line(self)
         cluster = Cluster(line, RESOURCE, "carico")
         extender = Extender(line, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
-        cluster.heartbeats_listed([read_heartbeat(lease) for lease in self.server.leases.values()])
-        line.watch(lambda lease: cluster.heartbeat_changed(False, read_heartbeat(lease)), leases=True)
+        cluster.leases_listed([read_lease(lease) for lease in self.server.leases.values()])
+        line.watch(lambda lease: cluster.lease_changed(False, read_lease(lease)), leases=True)
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
         cluster.pods_listed(
             [pod for pod in (facts(pod, RESOURCE) for pod in self.server.pods.values()) if not pod.finished]
         )
-        assert cluster.watches.leases is not None and extender.admissions is not None and extender.asks is not None
+        assert cluster.watches.leases is not None and extender.replicas is not None
         for watch in (cluster.watches.nodes, cluster.watches.pods, cluster.watches.leases):
             watch.synced.set()
             watch._lost_s = None
@@ -180,7 +181,7 @@ class Scene:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         line.watch(receive)
-        for work in (extender.admissions.leader, extender.admissions, extender.asks):
+        for work in (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks):
             line.start(work.run())
         line.start(extender.expire_loop())
         if at is None:
@@ -204,7 +205,7 @@ class Scene:
         for n in range(10_000):
             self.pod(uid := f"{number}-{n}")
             extender = self.random.choice(self.extenders)
-            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            result = await extender.binder.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
             self.refused += bool(result["Error"])
             await asyncio.sleep(self.random.uniform(0.0, 1.0))
 
@@ -245,7 +246,7 @@ class Scene:
             if self.random.random() < 0.5:
                 self.add_extender(at)
                 continue
-            line, watches = self.lines[at], self.extenders[at]._cluster.watches
+            line, watches = self.lines[at], self.extenders[at].cluster.watches
             line.open.clear()
             watches.pods._lost_s = time.monotonic()
             await asyncio.sleep(self.random.uniform(1.0, 40.0))
@@ -258,7 +259,8 @@ class Scene:
         await self.change_the_number()
         for task in background:
             task.cancel()
-        await asyncio.gather(*background, return_exceptions=True)
+        ended = await asyncio.gather(*background, return_exceptions=True)
+        assert all(isinstance(one, asyncio.CancelledError) for one in ended), ended  # none has failed meanwhile
         await self.calm_down()
         for line in (self.agents_line, *self.lines):
             line.end()
@@ -269,7 +271,7 @@ class Scene:
         self.server.lose = 0.0
         for line, extender in zip(self.lines, self.extenders, strict=True):
             line.open.set()
-            extender._cluster.watches.pods._lost_s = None
+            extender.cluster.watches.pods._lost_s = None
         for uid in sorted(self.here):
             self.server.end(uid)
         report(self, 99.5)
@@ -279,7 +281,7 @@ class Scene:
         await asyncio.sleep(5.0)
         for number, extender in enumerate(self.extenders):
             self.pod(uid := f"late-{number}")
-            result = await extender.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
+            result = await extender.binder.bind({"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"})
             if result["Error"]:
                 self.shut.append(result["Error"])
 
@@ -300,7 +302,9 @@ class Scene:
         self.agents_line.watch(receive)
         self.exact = webhook
         if webhook:
-            self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).admit("d", name, uid, node)
+            self.server.webhook = lambda name, uid, node: self.random.choice(self.extenders).webhook.admit(
+                "d", name, uid, node
+            )
         return await self.play(*(self.bind_as_a_plain_scheduler(n) for n in range(4)))
 
 
@@ -360,7 +364,7 @@ async def publish(scene: Scene) -> None:
 
 
 def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Two were admitted; one comes, the other never does and is forgotten."""
+    """Two were placed; one comes, the other never does and is forgotten."""
 
     async def play() -> None:
         scene = Scene(0)
@@ -369,9 +373,9 @@ def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.Monk
         await asyncio.sleep(5.0)
         await publish(scene)
         await asyncio.sleep(5.0)
-        scene.server.webhook = lambda name, uid, node: scene.extenders[0].admit("d", name, uid, node)
+        scene.server.webhook = lambda name, uid, node: scene.extenders[0].webhook.admit("d", name, uid, node)
         scene.pod("never")
-        assert await scene.extenders[1].admit("d", "never", "never", "a") is None
+        assert await scene.extenders[1].webhook.admit("d", "never", "never", "a") is None
         scene.pod("comes")
         await scene.server.bind("comes", "a")
         report(scene, 0.5)
@@ -388,12 +392,12 @@ def test_a_number_does_not_fall_below_who_is_on_the_way(monkeypatch: pytest.Monk
     run(play(), monkeypatch)
 
 
-async def acknowledged(scene: Scene, admitted: dict[str, Admission]) -> None:
-    """As somebody who leads and has admitted these would."""
+async def acknowledged(scene: Scene, placed: dict[str, PlacedPod]) -> None:
+    """As somebody who leads and has placed these would."""
     leases = PlacementLeases(scene.server, "carico")  # type: ignore[arg-type]
     leader = leader_record(scene.server.leases[LEADER_LEASE])
     token = (await leases.read("a")).token
-    await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, admitted))
+    await leases.acknowledge("a", Acknowledgement(token, leader.holder, leader.term, placed))
 
 
 async def alone(slots: float) -> Scene:
@@ -410,7 +414,7 @@ async def alone(slots: float) -> Scene:
 
 
 def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was admitted."""
+    """The Lease is lowered, then the write of the Node is lost: the next one must not forget who was placed."""
 
     async def play() -> None:
         scene = await alone(8.5)
@@ -424,7 +428,7 @@ def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: py
         scene.server._store = lose_nodes  # type: ignore[method-assign]
         report(scene, 0.5)
         await publish(scene)
-        await acknowledged(scene, {uid: Admission(1.0, 1) for uid in ("one", "two")})
+        await acknowledged(scene, {uid: PlacedPod(1.0, 1) for uid in ("one", "two")})
         await publish(scene)
         scene.server._store = stored  # type: ignore[method-assign]
         await publish(scene)
@@ -433,7 +437,7 @@ def test_who_is_on_the_way_counts_also_after_a_write_that_failed(monkeypatch: py
     run(play(), monkeypatch)
 
 
-def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_made_up_placements_do_not_raise_the_number(monkeypatch: pytest.MonkeyPatch) -> None:
     """Fifty in the Lease of a node that offers 4: it never publishes more than it did before, and Pods that are bound
     elsewhere do not count at all."""
 
@@ -441,7 +445,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
         scene = await alone(4.5)
         report(scene, 3.5)
         await publish(scene)
-        await acknowledged(scene, {f"u{n}": Admission(1.0, 1) for n in range(50)})
+        await acknowledged(scene, {f"u{n}": PlacedPod(1.0, 1) for n in range(50)})
         await publish(scene)
         assert (scene.places, scene.amount) == (4, 4)
         for uid in ("one", "two"):
@@ -449,7 +453,7 @@ def test_made_up_admissions_do_not_raise_the_number(monkeypatch: pytest.MonkeyPa
         scene.server.pods["two"]["spec"]["nodeName"] = "b"
         report(scene, 0.5)
         await publish(scene)
-        await acknowledged(scene, {uid: Admission(2.0, 1, f"d/{uid}") for uid in ("one", "two")})
+        await acknowledged(scene, {uid: PlacedPod(2.0, 1, f"d/{uid}") for uid in ("one", "two")})
         await publish(scene)
         assert (scene.places, scene.amount) == (1, 1)  # "one" waits and may come, "two" runs on b
 
@@ -529,6 +533,6 @@ MALFORMED = (
 
 @pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
 def test_malformed_annotations_count_as_none(text: str) -> None:
-    notes = {"carico.dev/admitted": text, "carico.dev/offer": text}
+    notes = {"carico.dev/placed": text, "carico.dev/offer": text}
     read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
     assert (read.version, read.offered, read.acknowledged) == ("7", Offer(), Acknowledgement())

@@ -1,6 +1,6 @@
 """Small versions of the headline claims; `make lab-quick` has the real ones."""
 
-from carico_agent.federation.queue import Queue
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from lab.experiments.heavy import excess
 from lab.experiments.scenarios import capacity_trace
 from lab.sim.engine import Setup, run
@@ -54,7 +54,7 @@ def test_nodes_really_share_what_they_know() -> None:
     setup = Setup(nodes=3, rehearsal=(PI,))
     alone, shared = (
         run(PaperCarico(AgentConfig("paper-dual", None, aggregator=kind)), [PodBatch(PI, 40)], 3, setup)
-        for kind in (None, Queue)
+        for kind in (None, PairwiseMerge)
     )
     fleet = shared.scheduler_object.fleet  # type: ignore[union-attr]
     assert len(fleet._aggregator) == 3

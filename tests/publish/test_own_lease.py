@@ -1,4 +1,4 @@
-"""A lower number is published when the leader has seen it, or when nobody admits Pods any more; in virtual time."""
+"""A lower number is published when the leader has seen it, or when nobody places Pods any more; in virtual time."""
 
 import asyncio
 import time
@@ -6,7 +6,7 @@ import time
 import pytest
 
 from carico_agent.kube.client import Object
-from carico_agent.kube.placement_lease import LEADER_LEASE, Acknowledgement, Admission, Offer, PlacementLeases
+from carico_agent.kube.placement_lease import LEADER_LEASE, Acknowledgement, Offer, PlacedPod, PlacementLeases
 from carico_agent.publish.own_lease import OwnLease
 from tests.kube.small_server import SmallServer
 from tests.virtual_time import run
@@ -15,7 +15,7 @@ EIGHT, TWO = Offer(8, 8), Offer(2, 2)
 
 
 class Node:
-    """Its agent has published eight; `leader` is the Lease of somebody who admits Pods."""
+    """Its agent has published eight; `leader` is the Lease of somebody who places Pods."""
 
     def __init__(self) -> None:
         self.server = SmallServer()
@@ -23,7 +23,7 @@ class Node:
         self.own = OwnLease(self.leases, "a", 1e9, lambda: time.monotonic())
 
     async def start(self) -> None:
-        assert await self.own.lower(EIGHT, [], {}, None) == (0, 0)
+        assert await self.own.agree_on(EIGHT, [], {}, None) == (0, 0)
         await self.own.raise_(EIGHT, [])
 
     def lead(self, holder: str, term: int) -> None:
@@ -32,13 +32,13 @@ class Node:
         meta = {"name": LEADER_LEASE, "resourceVersion": str(self.server.version)}
         self.server.leases[LEADER_LEASE] = {"metadata": meta, "spec": spec}
 
-    async def acknowledge(self, leader: str, term: int, **admitted: Admission) -> str:
+    async def acknowledge(self, leader: str, term: int, **placed: PlacedPod) -> str:
         token = (await self.leases.read("a")).token
-        await self.leases.acknowledge("a", Acknowledgement(token, leader, term, admitted))
+        await self.leases.acknowledge("a", Acknowledgement(token, leader, term, placed))
         return token
 
     async def lower(self, here: tuple[str, ...] = ()) -> tuple[int, int] | None:
-        return await self.own.lower(TWO, [], here, EIGHT)
+        return await self.own.agree_on(TWO, [], here, EIGHT)
 
     async def until_lower(self) -> float:
         began_s = time.monotonic()
@@ -68,7 +68,7 @@ def test_a_fall_waits_for_the_leader_and_counts_who_is_on_the_way(monkeypatch: p
         assert await node.lower() is None
         assert node.own.waits == "extender x"
         node.lead("x", 1)  # it renews its Lease
-        await node.acknowledge("x", 1, one=Admission(1.0, 1, "d/one"), two=Admission(1.0, 2, "d/two"))
+        await node.acknowledge("x", 1, one=PlacedPod(1.0, 1, "d/one"), two=PlacedPod(1.0, 2, "d/two"))
         assert await node.lower(here=("one",)) == (1, 2)
         assert node.own.waits == ""
         node.own.pods_bound(["two"])
@@ -106,7 +106,7 @@ def test_a_leader_that_is_gone_is_waited_for_as_long_as_its_pods_may_come(monkey
         assert await node.until_lower() == pytest.approx(8.0 + 15.0, abs=2.0)
         await node.own.raise_(EIGHT, [])
         assert await node.until_lower() < 1.0  # it is still gone
-        node.lead("", 1)  # the next one released it, just after it had admitted somebody
+        node.lead("", 1)  # the next one released it, just after it had placed somebody
         await node.own.raise_(EIGHT, [])
         assert await node.until_lower() == pytest.approx(15.0, abs=2.0)
 
@@ -119,7 +119,7 @@ def test_a_number_that_rises_again_waits_for_nobody(monkeypatch: pytest.MonkeyPa
         await node.start()
         node.lead("x", 1)
         assert await node.lower() is None
-        assert await node.own.lower(EIGHT, [], {}, EIGHT) == (0, 0)
+        assert await node.own.agree_on(EIGHT, [], {}, EIGHT) == (0, 0)
         await node.own.raise_(EIGHT, [])
         record = await node.leases.read("a")
         assert (record.offered, record.token, node.own.waits) == (EIGHT, "", "")
@@ -127,7 +127,7 @@ def test_a_number_that_rises_again_waits_for_nobody(monkeypatch: pytest.MonkeyPa
     run(scene(), monkeypatch)
 
 
-def test_a_leader_whose_lease_was_deleted_may_still_admit(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_whose_lease_was_deleted_may_still_place_pods(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         node = Node()
         await node.start()
@@ -157,7 +157,7 @@ def test_a_lower_offer_that_has_expired_is_asked_for_again(monkeypatch: pytest.M
         await asyncio.sleep(60.0)
         node.lead("x", 1)
         assert await node.lower() is None
-        assert await node.acknowledge("x", 1, late=Admission(1.0, 1, "d/late")) != old
+        assert await node.acknowledge("x", 1, late=PlacedPod(1.0, 1, "d/late")) != old
         assert await node.lower() == (1, 1)
 
     run(scene(), monkeypatch)

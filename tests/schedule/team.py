@@ -5,9 +5,10 @@ from typing import Any
 
 from carico_agent.kube.client import Object
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import PublishedNode, read_heartbeat
+from carico_agent.schedule.published import PublishedNode, read_lease
 from tests.kube.small_server import SmallServer
 
 LENIENT = PodCapacity(PodCapacitySettings(starting_ratio=1.0))
@@ -23,10 +24,10 @@ def extender_of(
     extender = Extender(client, cluster, policy, ExtenderConfig(**config))
 
     def show(lease: Object) -> None:
-        cluster.heartbeat_changed(False, read_heartbeat(lease))
+        cluster.lease_changed(False, read_lease(lease))
 
     if namespace:
-        cluster.heartbeats_listed([read_heartbeat(lease) for lease in server.leases.values()])
+        cluster.leases_listed([read_lease(lease) for lease in server.leases.values()])
         server.lease_watchers.append(show)
     cluster.nodes_listed(nodes)
     cluster.pods_listed([])
@@ -39,6 +40,6 @@ def extender_of(
 
 def start(extender: Extender) -> list[asyncio.Task[None]]:
     """What its daemon runs beside the answers; cancel them to kill it."""
-    assert extender.admissions is not None and extender.asks is not None
-    parts = (extender.admissions.leader, extender.admissions, extender.asks)
+    assert extender.replicas is not None
+    parts = (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks)
     return [asyncio.create_task(part.run()) for part in parts]

@@ -13,17 +13,15 @@ from carico_agent.kube.errors import KubeError
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.kube.pods import facts
-from carico_agent.net.limits import Limits
-from carico_agent.schedule.admission import review
 from carico_agent.schedule.extender import Extender
 from carico_agent.schedule.published import PublishedNode
 from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
 
 
-def extender(server: SmallServer, amount: int | None, namespace: str = "") -> Extender:
+def extender(server: SmallServer, amount: int | None, namespace: str = "", **config: Any) -> Extender:
     nodes = [PublishedNode("a", 8.0, 0.0, 100.0, 64.0, amount)]
-    return extender_of(server, nodes, resource=RESOURCE, lease_namespace=namespace)[0]
+    return extender_of(server, nodes, resource=RESOURCE, lease_namespace=namespace, **config)[0]
 
 
 def asking(server: SmallServer, uid: str, places: int) -> None:
@@ -39,47 +37,47 @@ def question(uid: str, **more: Any) -> Object:
 
 async def test_a_place_is_held_for_who_is_let_in() -> None:
     server = SmallServer()
-    webhook = extender(server, amount=3)
+    one = extender(server, amount=3)
     for uid in "123":
         asking(server, uid, 1)
     asking(server, "two", 2)
-    assert await review(webhook, question("1")) == {
+    assert await one.webhook.review(question("1")) == {
         "apiVersion": "admission.k8s.io/v1",
         "kind": "AdmissionReview",
         "response": {"uid": "review of 1", "allowed": True},
     }
-    assert (await review(webhook, question("2")))["response"]["allowed"]
+    assert (await one.webhook.review(question("2")))["response"]["allowed"]
     why = {"code": 409, "reason": "Conflict", "message": f"carico: a: no room: 3 {RESOURCE}, 2 held"}
-    refused = (await review(webhook, question("two")))["response"]
+    refused = (await one.webhook.review(question("two")))["response"]
     assert refused == {"uid": "review of two", "allowed": False, "status": why}
-    assert (await review(webhook, question("2")))["response"]["allowed"]  # again: its own place does not count
-    assert (await review(webhook, question("3")))["response"]["allowed"]
-    assert webhook.refused_admissions == 1
+    assert (await one.webhook.review(question("2")))["response"]["allowed"]  # again: its own place does not count
+    assert (await one.webhook.review(question("3")))["response"]["allowed"]
+    assert one.webhook.refused == 1
 
 
 async def test_a_waiting_pod_that_the_watch_has_shown_is_not_asked_about() -> None:
     server = SmallServer()
-    webhook = extender(server, amount=3)
+    one = extender(server, amount=3)
     for uid in ("listed", "new", "renamed"):
         asking(server, uid, 1)
         server.pods[uid]["metadata"]["namespace"] = "d"
-    webhook._cluster.pods_listed([facts(server.pods["listed"], RESOURCE)])
-    webhook._cluster.pod_changed(False, facts(server.pods["new"], RESOURCE))
+    one.cluster.pods_listed([facts(server.pods["listed"], RESOURCE)])
+    one.cluster.pod_changed(False, facts(server.pods["new"], RESOURCE))
     for uid in ("listed", "new"):
-        assert (await review(webhook, question(uid)))["response"]["allowed"]
+        assert (await one.webhook.review(question(uid)))["response"]["allowed"]
     assert "GET pods" not in server.requests
     # A review may name anything: the watch's word counts for a Pod of that name only.
     server.pods["other"] = server.pods["renamed"]
-    webhook._cluster.pod_changed(False, facts(server.pods["renamed"], RESOURCE))
+    one.cluster.pod_changed(False, facts(server.pods["renamed"], RESOURCE))
     asked = question("renamed")
     asked["request"]["object"]["metadata"]["name"] = "other"
-    assert (await review(webhook, asked))["response"]["allowed"]
+    assert (await one.webhook.review(asked))["response"]["allowed"]
     assert server.requests.count("GET pods") == 1
 
 
 async def test_a_pod_that_is_bound_or_gone_waits_no_more() -> None:
     server = SmallServer()
-    cluster = extender(server, amount=3)._cluster
+    cluster = extender(server, amount=3).cluster
     for uid in "12":
         asking(server, uid, 1)
         cluster.pod_changed(False, facts(server.pods[uid], RESOURCE))
@@ -92,16 +90,16 @@ async def test_a_pod_that_is_bound_or_gone_waits_no_more() -> None:
 
 async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
     server = SmallServer()
-    webhook = extender(server, amount=0)
-    assert (await review(webhook, question("plain")))["response"]["allowed"]
-    assert (await review(webhook, question("plain", dryRun=True)))["response"]["allowed"]
+    one = extender(server, amount=0)
+    assert (await one.webhook.review(question("plain")))["response"]["allowed"]
+    assert (await one.webhook.review(question("plain", dryRun=True)))["response"]["allowed"]
     assert server.leases == {}
 
 
 async def test_a_dry_run_takes_no_place() -> None:
     server = SmallServer()
     asking(server, "1", 1)
-    assert (await review(extender(server, amount=0), question("1", dryRun=True)))["response"]["allowed"]
+    assert (await extender(server, amount=0).webhook.review(question("1", dryRun=True)))["response"]["allowed"]
     assert server.leases == {}
 
 
@@ -111,12 +109,12 @@ async def test_an_offer_that_nobody_renews_expires() -> None:
     for uid in "12":
         asking(server, uid, 1)
     await leases.offer("a", Offer(0, 0), 150.0, [])
-    webhook = extender(server, 3, "carico")
-    tasks = start(webhook)
+    one = extender(server, 3, "carico")
+    tasks = start(one)
     await asyncio.sleep(0.05)
-    assert not (await review(webhook, question("1")))["response"]["allowed"]
+    assert not (await one.webhook.review(question("1")))["response"]["allowed"]
     await leases.offer("a", Offer(0, 0), -1.0, [])
-    assert (await review(webhook, question("2")))["response"]["allowed"]
+    assert (await one.webhook.review(question("2")))["response"]["allowed"]
     for task in tasks:
         task.cancel()
 
@@ -125,13 +123,13 @@ async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
     """Then the webhook's failurePolicy decides; an extender in trouble must not stop a cluster that says Ignore."""
     server = SmallServer()
     asking(server, "1", 1)
-    webhook = extender(server, amount=3)
-    webhook._cluster.watches.pods._lost_s = time.monotonic() - 20
+    one = extender(server, amount=3)
+    one.cluster.watches.pods._lost_s = time.monotonic() - 20
     with pytest.raises(KubeError, match="watch of Pods is interrupted"):
-        await review(webhook, question("1"))
+        await one.webhook.review(question("1"))
     server.lose = 1.0
     with pytest.raises(KubeError, match="lost"):
-        await review(webhook, question("2"))
+        await one.webhook.review(question("2"))
 
 
 KEYS = st.sampled_from(["apiVersion", "kind", "request", "object", "uid", "metadata", "target", "name", "dryRun", "x"])
@@ -144,7 +142,7 @@ anything = st.recursive(
 @given(st.dictionaries(st.sampled_from(["apiVersion", "kind", "request"]), anything))
 async def test_what_is_no_review_of_a_binding_is_refused(asked: Object) -> None:
     with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
-        await review(extender(SmallServer(), amount=3), asked)
+        await extender(SmallServer(), amount=3).webhook.review(asked)
 
 
 @given(anything, anything, anything, anything)
@@ -156,7 +154,7 @@ async def test_odd_parts_do_no_harm(meta: Any, name: Any, target: Any, namespace
         "object": {"kind": "Binding", "metadata": meta, "target": {"name": target}},
     }
     try:
-        answer = await review(extender(SmallServer(), amount=3), asked)
+        answer = await extender(SmallServer(), amount=3).webhook.review(asked)
     except (ValueError, KubeError):
         return
     assert answer["response"]["uid"] == "review of 1"
@@ -172,20 +170,20 @@ async def test_names_that_are_none_do_not_become_addresses(part: str, text: str)
     if part == "name":
         asked["request"]["name"] = text
     with pytest.raises(ValueError, match="an AdmissionReview of a Binding is expected"):
-        await review(extender(SmallServer(), amount=3), asked)
+        await extender(SmallServer(), amount=3).webhook.review(asked)
 
 
 async def test_pods_that_run_elsewhere_get_no_place() -> None:
     """Fifty reviews of Pods that run on node b, for node a which offers 4: whoever can connect may send them."""
     server = SmallServer()
-    webhook = extender(server, amount=4)
+    one = extender(server, amount=4)
     for number in range(50):
         asking(server, uid := f"p{number}", 1)
         server.pods[uid]["spec"]["nodeName"] = "b"
         if number % 2:  # shown by the watch, and asked about before: no request is needed to know
-            webhook._cluster.pod_changed(False, facts(server.pods[uid], RESOURCE))
-            webhook.filter({"Pod": server.pods[uid], "NodeNames": ["a"]})
-    answers = [(await review(webhook, question(f"p{number}")))["response"] for number in range(50)]
+            one.cluster.pod_changed(False, facts(server.pods[uid], RESOURCE))
+            one.candidates.filter({"Pod": server.pods[uid], "NodeNames": ["a"]})
+    answers = [(await one.webhook.review(question(f"p{number}")))["response"] for number in range(50)]
     assert [answer["allowed"] for answer in answers] == [False] * 50
     assert answers[0]["status"]["message"] == "carico: a: the Pod is bound to b already"
     assert server.leases == {}
@@ -193,10 +191,9 @@ async def test_pods_that_run_elsewhere_get_no_place() -> None:
 
 async def test_admissions_are_limited_per_node_and_second() -> None:
     server = SmallServer()
-    webhook = extender(server, amount=1000)
-    webhook._rate.limits = Limits(0, 10.0)
+    one = extender(server, amount=1000, admissions_per_s=10.0)
     for number in range(30):
         asking(server, f"p{number}", 1)
-    answers = [(await review(webhook, question(f"p{number}")))["response"] for number in range(30)]
+    answers = [(await one.webhook.review(question(f"p{number}")))["response"] for number in range(30)]
     assert 10 <= sum(answer["allowed"] for answer in answers) < 30
     assert "too many Pods at once" in next(a for a in answers if not a["allowed"])["status"]["message"]

@@ -16,10 +16,11 @@ from carico_agent.kube.pods import PodFacts
 from carico_agent.net.times import rfc3339
 from carico_agent.schedule import wire
 from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import NO_SUCH_NODE, Extender
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.node_rules import NO_SUCH_NODE
 from carico_agent.schedule.nodes import COLUMNS, PendingPod
 from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import Heartbeat, PublishedNode, read_heartbeat, read_node
+from carico_agent.schedule.published import PublishedNode, SeenLease, read_lease, read_node
 from tests.kube.small_server import Pause, SmallServer
 from tests.schedule.team import LENIENT, extender_of
 
@@ -34,7 +35,7 @@ def slow(pause_s: float) -> Pause:
 def replica(
     server: SmallServer, nodes: dict[str, float], policy: PodCapacity = LENIENT, **config: Any
 ) -> tuple[Extender, Cluster]:
-    published = [PublishedNode(name, slots, 0.0, 100.0, 64.0) for name, slots in nodes.items()]
+    published = [PublishedNode(name, places, 0.0, 100.0, 64.0) for name, places in nodes.items()]
     return extender_of(server, published, policy, **config)
 
 
@@ -43,7 +44,7 @@ def arguments(uid: str, *names: str) -> Object:
 
 
 def filtered(extender: Extender, asked: Object) -> Any:
-    found = extender.filter(asked)
+    found = extender.candidates.filter(asked)
     return json.loads(found) if isinstance(found, bytes) else found
 
 
@@ -56,11 +57,13 @@ async def test_wire_format() -> None:
     assert filtered(extender, arguments("u", "a", "b", "gone")) == {
         "NodeNames": ["a"],
         "Error": "",
-        "FailedNodes": {"b": "no room: 0.5 slots, 0 Pods", "gone": "unknown: no such node"},
+        "FailedNodes": {"b": "no room: 0.5 places, 0 Pods", "gone": "unknown: no such node"},
     }
-    assert extender.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
-    assert extender.prioritize(arguments("u")) == b"[]"
-    odd = json.loads(extender.prioritize(arguments("u", "\\", "ü")))
+    assert (
+        extender.candidates.prioritize(arguments("u", "a", "c")) == b'[{"Host":"a","Score":10},{"Host":"c","Score":5}]'
+    )
+    assert extender.candidates.prioritize(arguments("u")) == b"[]"
+    odd = json.loads(extender.candidates.prioritize(arguments("u", "\\", "ü")))
     assert odd == [{"Host": "\\", "Score": 0}, {"Host": "ü", "Score": 0}]
     nodes = {"kind": "NodeList", "items": [{"metadata": {"name": name}} for name in "ab"]}
     answer = filtered(extender, {"Pod": {}, "Nodes": nodes, "NodeNames": None})
@@ -69,21 +72,24 @@ async def test_wire_format() -> None:
 
 async def test_why_is_what_filter_would_say_of_all_nodes() -> None:
     extender, cluster = replica(SmallServer(), {"a": 8, "b": 0.5}, resource="carico.dev/pods")
-    assert extender.why("u") is None  # nobody asked about it
+    assert extender.candidates.why("u") is None  # nobody asked about it
     filtered(extender, arguments("u", "a"))
     places = len(cluster.ledger)
-    assert extender.why("u") == {"a": None, "b": "no room: 0.5 slots, 0 Pods"}
+    assert extender.candidates.why("u") == {"a": None, "b": "no room: 0.5 places, 0 Pods"}
     assert len(cluster.ledger) == places
     cluster.nodes["a"].resource = 0
     asks = {"containers": [{"resources": {"requests": {"carico.dev/pods": "1"}}}]}
-    assert extender.why_pod({"metadata": {"uid": "v"}, "spec": asks})["a"] == "no room: 0 carico.dev/pods, 0 held"
+    assert (
+        extender.candidates.why_pod({"metadata": {"uid": "v"}, "spec": asks})["a"]
+        == "no room: 0 carico.dev/pods, 0 held"
+    )
 
 
 @pytest.mark.parametrize("ttl", ["NaN", "Infinity", "1" + "0" * 400, '"long"', "[" * 50_000], ids=range(5))
 def test_a_damaged_status_closes_its_node_and_nothing_else(ttl: str) -> None:
     """It must not end the watch of all nodes either, and no number may be valid for ever."""
     notes = {"carico.dev/slots": "8", "carico.dev/status": f'{{"time":"2024-01-01T00:00:00Z","ttl_s":{ttl}}}'}
-    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).slots)
+    assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
 
 
 ODD = st.text(st.sampled_from('a"\\/\n\x00\x7fü€😀,:{}[]'), max_size=9) | st.text(max_size=9)
@@ -122,8 +128,8 @@ def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
     extender, cluster = replica(SmallServer(), {"a": 8.0, "b": 4.0})
     for what, *how in changes:
         if what == "node":
-            name, gone, slots, age_s = how
-            cluster.node_changed(gone, PublishedNode(name, slots, age_s, 100.0, 2.0))
+            name, gone, places, age_s = how
+            cluster.node_changed(gone, PublishedNode(name, places, age_s, 100.0, 2.0))
         elif what == "pod":
             name, gone, uid, phase = how
             cluster.pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"kind-{uid}"))
@@ -147,22 +153,22 @@ async def test_nothing_is_answered_before_everything_is_known() -> None:
     assert "not known yet" in filtered(extender, arguments("u", "a"))["Error"]
 
 
-async def test_binds_stop_at_the_slots() -> None:
+async def test_binds_stop_at_the_places() -> None:
     server = SmallServer()
     extender, _ = replica(server, {"a": 3})
-    answers = await asyncio.gather(*(extender.bind(binding(f"u{n}", "a")) for n in range(10)))
+    answers = await asyncio.gather(*(extender.binder.bind(binding(f"u{n}", "a")) for n in range(10)))
     assert len(server.bound) == 3
     refused = [answer["Error"] for answer in answers if answer["Error"]]
-    assert len(refused) == 7 == extender.refused_binds
-    assert refused[0] == "carico extender: a: no room: 3 slots, 3 Pods"
+    assert len(refused) == 7 == extender.binder.refused
+    assert refused[0] == "carico extender: a: no room: 3 places, 3 Pods"
 
 
 async def test_without_placement_leases_replicas_overfill() -> None:
-    """The control: this is what the placement Lease and its leader are for (placement/test_admissions.py)."""
+    """The control: this is what the placement Lease and its leader are for (placement/test_placed_pods.py)."""
     server = SmallServer()
     server.pause = slow(0.0005)
     replicas = [replica(server, {"a": 7})[0] for _ in range(2)]
-    await asyncio.gather(*(replicas[n % 2].bind(binding(f"u{n}", "a")) for n in range(40)))
+    await asyncio.gather(*(replicas[n % 2].binder.bind(binding(f"u{n}", "a")) for n in range(40)))
     assert len(server.bound) == 14
 
 
@@ -177,9 +183,9 @@ async def test_a_binding_that_was_refused_frees_its_place_and_a_lost_one_does_no
 
     server.bind = fail  # type: ignore[method-assign]
     for why in ("timeout", "already assigned"):
-        assert why in (await extender.bind(binding("u", "a")))["Error"]
+        assert why in (await extender.binder.bind(binding("u", "a")))["Error"]
         assert cluster.nodes["a"].assigned == 1  # this try or the one before may be made all the same
-    assert "not found" in (await extender.bind(binding("u", "a")))["Error"]
+    assert "not found" in (await extender.binder.bind(binding("u", "a")))["Error"]
     assert cluster.nodes["a"].assigned == 0
 
 
@@ -187,9 +193,9 @@ async def test_a_pod_does_not_stand_in_its_own_way() -> None:
     server = SmallServer()
     extender, _ = replica(server, {"a": 1}, bind_s=0.05)
     server.pause = slow(0.1)
-    assert "did not answer within" in (await extender.bind(binding("u", "a")))["Error"]
+    assert "did not answer within" in (await extender.binder.bind(binding("u", "a")))["Error"]
     server.pause = slow(0.0)
-    assert (await extender.bind(binding("u", "a")))["Error"] == ""
+    assert (await extender.binder.bind(binding("u", "a")))["Error"] == ""
 
 
 async def test_assumptions_end() -> None:
@@ -206,7 +212,7 @@ async def test_no_binding_while_blind() -> None:
     server = SmallServer()
     extender, cluster = replica(server, {"a": 3})
     cluster.watches.pods._lost_s = time.monotonic() - 20
-    assert "watch of Pods is interrupted" in (await extender.bind(binding("u", "a")))["Error"]
+    assert "watch of Pods is interrupted" in (await extender.binder.bind(binding("u", "a")))["Error"]
     assert filtered(extender, arguments("u", "a"))["NodeNames"] == ["a"]
 
 
@@ -214,21 +220,21 @@ async def test_unknown_nodes_may_be_left_to_others() -> None:
     extender, cluster = replica(SmallServer(), {}, PodCapacity(PodCapacitySettings(open_when_unknown=True)))
     cluster.node_changed(False, PublishedNode("plain"))
     assert filtered(extender, arguments("u", "plain"))["NodeNames"] == ["plain"]
-    assert json.loads(extender.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
-    assert (await extender.bind(binding("u", "plain")))["Error"] == ""
+    assert json.loads(extender.candidates.prioritize(arguments("u", "plain"))) == [{"Host": "plain", "Score": 0}]
+    assert (await extender.binder.bind(binding("u", "plain")))["Error"] == ""
 
 
 def test_annotations_that_are_malformed_are_no_capacity() -> None:
-    def slots(number: str, status: str | None) -> float:
+    def places(number: str, status: str | None) -> float:
         notes = {"carico.dev/slots": number, "carico.dev/status": status}
-        return read_node({"metadata": {"name": "a", "annotations": notes}}).slots
+        return read_node({"metadata": {"name": "a", "annotations": notes}}).places
 
     good = '{"time":"2024-01-01T00:00:00Z","ttl_s":150}'
-    assert slots("8", good) == 8
+    assert places("8", good) == 8
     for number in ("x", "inf", "nan"):
-        assert isnan(slots(number, good)), number
+        assert isnan(places(number, good)), number
     for status in ("{", "[]", "{}", '{"time":"x"}', None):
-        assert isnan(slots("8", status)), status
+        assert isnan(places("8", status)), status
 
 
 def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
@@ -244,14 +250,14 @@ def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
     def refusal() -> str | None:
         return stale.refusal(cluster.nodes["a"], PendingPod("u"), time.monotonic())
 
-    cluster.heartbeats_listed([read_heartbeat(lease(500.0), now_s)])  # before the node is known
+    cluster.leases_listed([read_lease(lease(500.0), now_s)])  # before the node is known
     cluster.nodes_listed([PublishedNode("a", 8.0, 400.0, 150.0, 64.0)])
     assert str(refusal()).startswith("stale")
-    cluster.heartbeat_changed(False, read_heartbeat(lease(10.0), now_s))
+    cluster.lease_changed(False, read_lease(lease(10.0), now_s))
     assert refusal() is None
     cluster.node_changed(False, PublishedNode("a", 6.0, 300.0, 150.0, 64.0))
     assert refusal() is None
-    cluster.heartbeat_changed(True, Heartbeat("a"))
+    cluster.lease_changed(True, SeenLease("a"))
     assert str(refusal()).startswith("stale")
     cluster.node_changed(False, PublishedNode("a", 6.0, 3.0, 150.0, 64.0))  # an agent without a Lease
     assert refusal() is None
@@ -267,9 +273,9 @@ async def test_the_best_nodes_go_on_to_be_scored() -> None:
     nodes = {f"n{number}": float(number) for number in range(30)}
     extender, _ = replica(SmallServer(), nodes, most_nodes=5)
     found = filtered(extender, pods_prefer({}))
-    assert found["FailedNodes"] == {"n0": "no room: 0 slots, 0 Pods"}
+    assert found["FailedNodes"] == {"n0": "no room: 0 places, 0 Pods"}
     assert len(found["NodeNames"]) == 5
-    scores = {one["Host"]: one["Score"] for one in json.loads(extender.prioritize(pods_prefer({})))}
+    scores = {one["Host"]: one["Score"] for one in json.loads(extender.candidates.prioritize(pods_prefer({})))}
     worst = min(scores[name] for name in found["NodeNames"])
     assert worst >= sorted(scores.values())[-5]
     everybody, _ = replica(SmallServer(), nodes, most_nodes=0)

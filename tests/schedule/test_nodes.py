@@ -16,13 +16,13 @@ def test_a_table_is_a_dictionary_of_nodes(changes: list[tuple[int, int | None]])
             table.drop(name)
             states.pop(name, None)
         else:
-            state = states.setdefault(name, NodeState(name, slots=float(number)))
+            state = states.setdefault(name, NodeState(name, places=float(number)))
             state.assigned = assigned
             table.put(state)
         found = table.of(list(states))
-        assert found.slots.tolist() == [state.slots for state in states.values()]
+        assert found.places.tolist() == [state.places for state in states.values()]
         assert found.assigned.tolist() == [state.assigned for state in states.values()]
-        assert sorted(table.all().slots.tolist()) == sorted(found.slots.tolist())
+        assert sorted(table.all().places.tolist()) == sorted(found.places.tolist())
         with pytest.raises(KeyError):
             table.of([*states, "none such"])
 

@@ -43,7 +43,7 @@ def test_states_and_ages(cluster: Cluster) -> None:
     body = overview.nodes_body(cluster.table.all(), now_s(cluster))
     assert body["state"] == ["ok", "ok", "stale", "unknown"]
     assert body["age_s"] == [10.0, 10.0, 400.0, None]
-    assert body["slots"] == [6.0, 2.0, 9.0, None]
+    assert body["places"] == [6.0, 2.0, 9.0, None]
     assert {len(column) for column in body.values()} == {4}, "every column has every node"
 
 

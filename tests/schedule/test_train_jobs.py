@@ -138,9 +138,9 @@ def test_a_pod_that_reports_to_its_node_is_not_counted_twice() -> None:
 
 def test_what_was_found_stays_when_a_node_publishes_and_goes_when_the_jobs_do() -> None:
     cluster = Cluster(KubeClient.__new__(KubeClient))
-    cluster.node_changed(False, PublishedNode("n1", slots=8.0))
+    cluster.node_changed(False, PublishedNode("n1", places=8.0))
     cluster.take_train_work({"n1": TrainWork(2, 60.0), "unknown": TrainWork(1, 1.0)})
-    cluster.node_changed(False, PublishedNode("n1", slots=9.0))
+    cluster.node_changed(False, PublishedNode("n1", places=9.0))
     assert cluster.table.of(["n1"]).train_s.tolist() == [60.0]
     cluster.take_train_work({})
     assert cluster.table.of(["n1"]).train_pods.tolist() == [0.0]

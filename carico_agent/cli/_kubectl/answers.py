@@ -63,7 +63,7 @@ async def show_why(client: KubeClient, scope: Scope, given: argparse.Namespace) 
     _note(answer.notes)
     structured = given.output in ("json", "yaml")
     print(dump(answer.body(), given.output) if structured else refusals.describe(answer))
-    return 0 if answer.settled else 1
+    return int(answer.waits)
 
 
 def _of_kind(kind: str, namespace: str) -> Wanted:

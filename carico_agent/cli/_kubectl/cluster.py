@@ -13,7 +13,7 @@ def cluster_of(client: KubeClient, seen: Seen, scope: Scope) -> Cluster:
     """What was read, as a Cluster. Pods that run count as measured: they may be new, but that lists do not show."""
     cluster = Cluster(client, scope.resource)
     cluster.nodes_listed([read_node(node, resource=scope.resource) for node in seen.nodes or ()])
-    cluster.heartbeats_listed(list(seen.heartbeats.values()))
+    cluster.leases_listed(list(seen.leases.values()))
     cluster.pods_listed([pod.facts for pod in seen.pods if pod.facts.node])
-    cluster.settle(time.monotonic() + PROFILE_S)
+    cluster.refresh_all(time.monotonic() + PROFILE_S)
     return cluster

@@ -70,9 +70,9 @@ def _fits(nodes: NodeColumns, room: KindRoom | None, pod: PendingPod, at: int) -
     fits, limiting = max(0.0, float(room.fits[at])), RESOURCES[int(room.limiting[at])]
     if room.certain[at]:
         return fits, limiting, "measured"
-    places = max(0.0, float(nodes.slots[at] - nodes.assigned[at]))
+    places = max(0.0, float(nodes.places[at] - nodes.assigned[at]))
     basis = "requests" if pod.requested else "prior"
-    return (fits, limiting, basis) if fits <= places else (places, "slots", basis)
+    return (fits, limiting, basis) if fits <= places else (places, "places", basis)
 
 
 def requests_allow(wanted: Wanted, view: NodeView, pods: list[PodRow]) -> tuple[float | None, str]:

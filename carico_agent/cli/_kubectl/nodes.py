@@ -23,7 +23,7 @@ from carico_agent.kube.kinds import RESOURCES, NodeKinds, decode
 from carico_agent.kube.names import ANNOTATIONS, KINDS, POD_CAPACITY, SLOTS, STATUS
 from carico_agent.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
-from carico_agent.schedule.published import Heartbeat
+from carico_agent.schedule.published import SeenLease
 
 INVALID = ("stale", "unpublished")
 """States in which there is no number to use."""
@@ -97,7 +97,7 @@ def slim(node: Object) -> Object:
     }
 
 
-def node_view(node: Object, heartbeat: Heartbeat | None, resource: str) -> NodeView:
+def node_view(node: Object, lease: SeenLease | None, resource: str) -> NodeView:
     """Read one Node object, and its Lease if there is one."""
     meta, have = node["metadata"], node.get("status") or {}
     notes, allocatable = meta.get("annotations") or {}, have.get("allocatable") or {}
@@ -113,23 +113,23 @@ def node_view(node: Object, heartbeat: Heartbeat | None, resource: str) -> NodeV
         _number(notes.get(SLOTS)),
         status,
         decode(notes.get(KINDS) or ""),
-        *number_age(status, heartbeat, time.time()),
+        *number_age(status, lease, time.time()),
     )
 
 
-def number_age(status: Mapping[str, Any], heartbeat: Heartbeat | None, now_s: float) -> tuple[float, float]:
+def number_age(status: Mapping[str, Any], lease: SeenLease | None, now_s: float) -> tuple[float, float]:
     """How old a node's number is, and how long it is valid [s]: by its annotation or its Lease, whichever lasts longer.
 
-    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, Heartbeat("a", 20.0, 90.0), 1704067260.0)
+    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, SeenLease("a", 20.0, 90.0), 1704067260.0)
     (60.0, 150.0)
-    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, Heartbeat("a", 20.0, 150.0), 1704067400.0)
+    >>> number_age({"time": "2024-01-01T00:00:00Z", "ttl_s": 150}, SeenLease("a", 20.0, 150.0), 1704067400.0)
     (20.0, 150.0)
     """
     written, ttl_s = (inf, 0.0), _number(status.get("ttl_s"))
     with suppress(KeyError, ValueError, OverflowError):
         if ttl_s is not None:
             written = max(0.0, now_s - parse_rfc3339(str(status["time"]))), ttl_s
-    renewed = (inf, 0.0) if heartbeat is None else (heartbeat.age_s, heartbeat.ttl_s)
+    renewed = (inf, 0.0) if lease is None else (lease.age_s, lease.ttl_s)
     return max(written, renewed, key=lambda one: one[1] - one[0])
 
 

@@ -15,7 +15,7 @@ from carico_agent.kube.errors import Refused
 from carico_agent.kube.leases import leases_path
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.pods import UNFINISHED
-from carico_agent.schedule.published import Heartbeat, read_heartbeat
+from carico_agent.schedule.published import SeenLease, read_lease
 
 T = TypeVar("T")
 PAGE = 500
@@ -44,11 +44,11 @@ class Seen:
 
     nodes: list[Object] | None = None
     pods: list[PodRow] = field(default_factory=list)
-    heartbeats: dict[str, Heartbeat] = field(default_factory=dict)
+    leases: dict[str, SeenLease] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
     def views(self, resource: str) -> list[NodeView]:
-        return [node_view(node, self.heartbeats.get(node["metadata"]["name"]), resource) for node in self.nodes or ()]
+        return [node_view(node, self.leases.get(node["metadata"]["name"]), resource) for node in self.nodes or ()]
 
 
 async def read(client: KubeClient, scope: Scope) -> Seen:
@@ -69,7 +69,7 @@ async def _read_nodes(client: KubeClient, scope: Scope, seen: Seen) -> None:
         return
     path = leases_path(scope.lease_namespace)
     try:
-        seen.heartbeats = {one.node: one for one in await items(client, path, read_heartbeat)}
+        seen.leases = {one.name: one for one in await items(client, path, read_lease)}
     except Refused as refused:
         if refused.status not in (403, 404):
             raise

@@ -17,7 +17,8 @@ from carico_agent.cli._kubectl.reading import Scope, items, read
 from carico_agent.kube.client import KubeClient, Object
 from carico_agent.kube.errors import KubeError, Refused
 from carico_agent.schedule.explain import explained
-from carico_agent.schedule.extender import Extender, ExtenderConfig
+from carico_agent.schedule.extender import Extender
+from carico_agent.schedule.extender_config import ExtenderConfig
 from carico_agent.schedule.policies.pod_capacity import PodCapacity
 
 SERVICE = "https:carico-extender:admission"
@@ -42,9 +43,9 @@ class WhyAnswer:
     notes: list[str] = field(default_factory=list)
 
     @property
-    def settled(self) -> bool:
-        """It has a node, or needs none any more."""
-        return bool(self.node) or self.phase in ("Succeeded", "Failed")
+    def waits(self) -> bool:
+        """It has no node, and needs one."""
+        return not self.node and self.phase not in ("Succeeded", "Failed")
 
     def body(self) -> dict[str, Any]:
         received = {"namespace": self.namespace, "pod": self.name, "phase": self.phase, "node": self.node or None}
@@ -57,7 +58,7 @@ async def why(client: KubeClient, scope: Scope, name: str, extender: str = "") -
     pod = await client.get(f"/api/v1/namespaces/{namespace}/pods/{name}")
     phase, node = (pod.get("status") or {}).get("phase") or "", (pod.get("spec") or {}).get("nodeName") or ""
     answer = WhyAnswer(namespace, name, str(phase), str(node))
-    if answer.settled:
+    if not answer.waits:
         return answer
     answer.event = await _event(client, answer)
     try:
@@ -109,13 +110,16 @@ async def _compute(client: KubeClient, scope: Scope, pod: Object, answer: WhyAns
         return
     cluster = cluster_of(client, seen, scope)
     extender = Extender(client, cluster, PodCapacity(), ExtenderConfig(scope.lease_namespace, scope.resource))
-    answer.source, answer.found = "annotations and Leases (policy pod-capacity)", explained(extender.why_pod(pod))
+    answer.source, answer.found = (
+        "annotations and Leases (policy pod-capacity)",
+        explained(extender.candidates.why_pod(pod)),
+    )
 
 
 def describe(answer: WhyAnswer) -> str:
     """For people."""
     who = f"{answer.namespace}/{answer.name}"
-    if answer.settled:
+    if not answer.waits:
         return f"{who}: {answer.phase.lower()}{f' on {answer.node}' if answer.node else ''}"
     lines = [f"{who} waits for a node"]
     if answer.found is not None:

@@ -1,4 +1,4 @@
-"""How an extender that does not lead has a Pod admitted: it asks the leader, in a Lease that all extenders watch.
+"""How an extender that does not lead has a Pod placed: it asks the leader, in a Lease that all extenders watch.
 
 Slower than being the leader, by two writes for all who ask at the same time. So whoever can should talk to the leader
 (its Pod carries a label for that, deploy/base/30-extender.yaml); but extenders on loopback, each beside its own

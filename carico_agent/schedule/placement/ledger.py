@@ -1,4 +1,4 @@
-"""All places: the scheduler's side of `available = slots − assigned`. Keyed by Pod, so a watch may repeat itself.
+"""All places: the scheduler's side of `available = places − assigned`. Keyed by Pod, so a watch may repeat itself.
 
 Every change is an event (placement/lifecycle.py); `apply` is the only way in.
 """
@@ -21,7 +21,7 @@ _SEEN = (PodEvent.SEEN_BOUND, PodEvent.SEEN_RUNNING)
 class Ledger:
     """Every Pod that holds a place, or ended lately. Times are monotonic seconds.
 
-    >>> ledger, state = Ledger(), NodeState("a", slots=40, prior_slots=8)
+    >>> ledger, state = Ledger(), NodeState("a", places=40, prior_places=8)
     >>> for uid in "123": ledger.apply(PodEvent.ASSUME, uid, 0.0, Place("a", "job-x", until_s=30.0))
     >>> ledger.apply(PodEvent.SEEN_RUNNING, "1", 5.0, Place("a", "job-x"))
     >>> ledger.show(state, now_s=6.0); state.assigned, state.starting, state.unprofiled, len(ledger)

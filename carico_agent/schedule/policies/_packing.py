@@ -73,9 +73,9 @@ class Packing(PodCapacity):
         size = np.stack([nodes.cpu, most], axis=-1)
         used = np.stack([nodes.cpu_requested, nodes.memory_requested], axis=-1) / size
         share = np.array([pod.cpu, pod.memory]) / size
-        measured = ~np.isnan(nodes.left_cpu) & ~np.isnan(nodes.left_memory) & np.isfinite(nodes.prior_slots)
+        measured = ~np.isnan(nodes.left_cpu) & ~np.isnan(nodes.left_memory) & np.isfinite(nodes.prior_places)
         if measured.any():
-            room = np.stack([nodes.prior_slots, most], axis=-1)  # an idle node has room for twice its cores of demand
+            room = np.stack([nodes.prior_places, most], axis=-1)  # an idle node has room for twice its cores of demand
             left = np.stack([nodes.left_cpu, nodes.left_memory], axis=-1)
             here = measured[:, None]
             used = np.where(here, np.clip(1.0 - left / room, 0.0, None), used)

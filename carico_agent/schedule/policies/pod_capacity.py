@@ -1,11 +1,11 @@
 """pod-capacity: nodes with room for one more Pod, the one with most room first.
 
-Why `slots − assigned` and not the dissertation's `Pod-Capacity − reserved` (*CARICO*, section 3.6): there a reservation
-ends when the Pod starts, but the node's number is older than that by then, so for a second nobody counts the Pod, and
-nodes overfill. Slots (Pods counted + Pod-Capacity, both of one instant) hardly move when Pods come and go, so they may
-be old.
+Why `places − assigned` and not the dissertation's `Pod-Capacity − reserved` (*CARICO*, section 3.6): there a
+reservation ends when the Pod starts, but the node's number is older than that by then, so for a second nobody counts
+the Pod, and nodes overfill. Places (the node's slots: Pods counted + Pod-Capacity, both of one instant) hardly move
+when Pods come and go, so they may be old.
 
-Why only a part of the slots may be starting at once: Pods that start together end together, and then the node idles
+Why only a part of the places may be starting at once: Pods that start together end together, and then the node idles
 while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it
 was not chosen on, it lowers the job's time by 5 % and the Pods' by 10 % (lab/REPORT.md, "Waves").
 
@@ -18,9 +18,9 @@ learned light Pods would take in forty heavy ones before the first of them shows
 5.9).
 
 On nodes that publish their room (kube/kinds.py) none of that is needed for a Pod whose kind somebody has measured: it
-fits as often as what is left (kind_costs.py) holds what it takes, which may be more or less often than slots say, for
+fits as often as what is left (kind_costs.py) holds what it takes, which may be more or less often than places say, for
 these are made for the next Pod to arrive. A Pod of a kind that nobody knows counts with its requests, or else one core,
-and gets no place that slots do not have.
+and gets no place that the node does not have.
 """
 
 from collections.abc import Iterator
@@ -43,7 +43,7 @@ class PodCapacitySettings:
     """The room that a Pod needs on a node [Pods]."""
 
     starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.6
-    """The part of a node's slots that may be starting at once, until Pods that ended there have shown how long they
+    """The part of a node's places that may be starting at once, until Pods that ended there have shown how long they
     start and run. 1: never a limit, as in the dissertation."""
 
     starting_headroom: Annotated[float, Range(0.1, 10.0)] = 1.25
@@ -63,7 +63,7 @@ class PodCapacity(Policy[PodCapacitySettings]):
     >>> policy, pod = PodCapacity(), PendingPod("uid-1")
     >>> roomy, full = NodeState("a", 8, 0, 150, assigned=2), NodeState("b", 8, 0, 150, assigned=8)
     >>> policy.refusal(roomy, pod, now_s=10), policy.refusal(full, pod, now_s=10)
-    (None, 'no room: 8 slots, 8 Pods')
+    (None, 'no room: 8 places, 8 Pods')
     >>> policy.refusal(roomy, pod, now_s=200)
     'stale: published 200 s ago, valid for 150 s'
     >>> policy.scores(NodeColumns.of([roomy, NodeState("c", 8, 0, 150, assigned=5)]), pod, now_s=10)
@@ -74,8 +74,8 @@ class PodCapacity(Policy[PodCapacitySettings]):
     Settings: ClassVar[type] = PodCapacitySettings
 
     def reasons(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> Iterator[Reason]:
-        """A node that has never published has NaN for slots, and no comparison with NaN refuses."""
-        unknown = np.isnan(nodes.slots)
+        """A node that has never published has NaN for places, and no comparison with NaN refuses."""
+        unknown = np.isnan(nodes.places)
         if not self.settings.open_when_unknown:
             yield Reason(unknown, "unknown: this node has published no capacity")
         if not self.settings.open_when_stale:
@@ -90,12 +90,12 @@ class PodCapacity(Policy[PodCapacitySettings]):
     def _full(self, nodes: NodeColumns, pod: PendingPod, known: Mask | None = None) -> Iterator[Reason]:
         """By the number of places, except on nodes where room is `known`."""
         room = nodes.available() if known is None else np.where(known, np.nan, nodes.available())
-        yield Reason(room < self.settings.least, "no room: {:g} slots, {:.0f} Pods", (nodes.slots, nodes.assigned))
-        narrow = (nodes.slots > nodes.prior_slots) & (room < nodes.caution()) & (room >= self.settings.least)
+        yield Reason(room < self.settings.least, "no room: {:g} places, {:.0f} Pods", (nodes.places, nodes.assigned))
+        narrow = (nodes.places > nodes.prior_places) & (room < nodes.caution()) & (room >= self.settings.least)
         yield Reason(
             nodes.unknown_kind(pod.kind, narrow),
-            "no room for an unprofiled Pod: {:g} slots, {:.0f} Pods, {:.0f} of them unprofiled",
-            (nodes.slots, nodes.assigned, nodes.unprofiled),
+            "no room for an unprofiled Pod: {:g} places, {:.0f} Pods, {:.0f} of them unprofiled",
+            (nodes.places, nodes.assigned, nodes.unprofiled),
         )
 
     def _full_for_kind(self, nodes: NodeColumns, pod: PendingPod, of_kind: KindRoom) -> Iterator[Reason]:
@@ -103,20 +103,20 @@ class PodCapacity(Policy[PodCapacitySettings]):
         if not of_kind.measured.all():
             yield from self._full(nodes, pod, of_kind.measured)
         if not of_kind.certain.all():
-            full = (nodes.slots - nodes.assigned < self.settings.least) & of_kind.measured & ~of_kind.certain
-            yield Reason(full, "no room: {:g} slots, {:.0f} Pods", (nodes.slots, nodes.assigned))
+            full = (nodes.places - nodes.assigned < self.settings.least) & of_kind.measured & ~of_kind.certain
+            yield Reason(full, "no room: {:g} places, {:.0f} Pods", (nodes.places, nodes.assigned))
         yield from refusals(of_kind, nodes, pod.kind, self.settings.least)
 
     def _most_starting(self, nodes: NodeColumns, of_kind: KindRoom | None) -> Floats:
-        """How many may be starting at once. Little's law: of full slots, `starting_share` are starting at any time.
-        Where more Pods of this kind fit than slots say, those are the slots."""
-        slots = nodes.slots
+        """How many may be starting at once. Little's law: of full places, `starting_share` are starting at any time.
+        Where more Pods of this kind fit than places say, those are the places."""
+        places = nodes.places
         if of_kind is not None:
-            slots = np.where(of_kind.certain, np.fmax(slots, np.floor(nodes.assigned + of_kind.fits)), slots)
+            places = np.where(of_kind.certain, np.fmax(places, np.floor(nodes.assigned + of_kind.fits)), places)
         if self.settings.starting_ratio >= 1:
             return np.full(len(nodes), np.inf)
         ratio = np.minimum(1.0, self.settings.starting_headroom * nodes.starting_share)
-        most: Floats = np.ceil(np.where(np.isnan(ratio), self.settings.starting_ratio, ratio) * slots)
+        most: Floats = np.ceil(np.where(np.isnan(ratio), self.settings.starting_ratio, ratio) * places)
         return most
 
     def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
@@ -133,5 +133,5 @@ class PodCapacity(Policy[PodCapacitySettings]):
         of_kind = room_for(nodes, pod)
         if of_kind is None:
             return nodes.available()
-        bounded = np.fmin(of_kind.fits, nodes.slots - nodes.assigned)
+        bounded = np.fmin(of_kind.fits, nodes.places - nodes.assigned)
         return np.where(of_kind.measured, np.where(of_kind.certain, of_kind.fits, bounded), nodes.available())

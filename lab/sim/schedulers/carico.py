@@ -39,7 +39,7 @@ class Extended(SimulatedScheduler):
 
     def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
-        self.states = [NodeState(str(i), prior_slots=self.prior_slots()) for i in range(cluster.n)]
+        self.states = [NodeState(str(i), prior_places=self.prior_places()) for i in range(cluster.n)]
         self.table, self.ledger = NodeTable(cluster.n), Ledger()
         for state in self.states:
             self.table.put(state)
@@ -53,7 +53,7 @@ class Extended(SimulatedScheduler):
         # 5,000 nodes are asked for every single Pod.
         self._open = np.ones((len(kinds), cluster.n), dtype=bool)
 
-    def prior_slots(self) -> float:
+    def prior_places(self) -> float:
         return inf
 
     def template(self, kind: SimulatedKind) -> str:
@@ -74,7 +74,7 @@ class Extended(SimulatedScheduler):
 
     def on_published(self, node: int, value: float, published_s: float, ttl_s: float, kinds: NodeKinds | None) -> None:
         state = self.states[node]
-        state.slots, state.published_s, state.ttl_s, state.kinds = value, published_s, ttl_s, kinds
+        state.places, state.published_s, state.ttl_s, state.kinds = value, published_s, ttl_s, kinds
         self._costs.put(state.name, kinds)
         self._refresh(node)
 
@@ -113,14 +113,14 @@ class Extended(SimulatedScheduler):
 
 
 class Carico(Extended):
-    """available = slots − all Pods assigned and unfinished."""
+    """available = places − all Pods assigned and unfinished."""
 
     name = "carico"
 
     def __init__(self, agents: AgentConfig | None = None, policy: Policy[Any] | None = None) -> None:
         super().__init__(agents or AgentConfig(), policy)
 
-    def prior_slots(self) -> float:
+    def prior_places(self) -> float:
         return 2.0 * self.cluster.machine.cores
 
     def on_started(self, pod: int, node: int) -> None:

@@ -26,7 +26,7 @@ class Packer(Carico):
     def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
         super().begin(cluster, kinds, rng)
         for state, cores, mib in zip(self.states, cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True):
-            state.cpu, state.memory, state.prior_slots = cores, mib * MIB, 2.0 * cores
+            state.cpu, state.memory, state.prior_places = cores, mib * MIB, 2.0 * cores
             self.table.put(state)
         self._pods = [
             PendingPod(

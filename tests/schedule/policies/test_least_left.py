@@ -15,8 +15,8 @@ from carico_agent.schedule.published import read_node
 POD = PendingPod("uid", "job")
 
 
-def node(name: str, pods: int, jobs: int = 0, work_s: float = 0.0, cpu: float = 4.0, slots: float = 20.0) -> NodeState:
-    return NodeState(name, slots, 0.0, 150.0, assigned=pods, cpu=cpu, work_jobs=jobs, work_s=work_s)
+def node(name: str, pods: int, jobs: int = 0, work_s: float = 0.0, cpu: float = 4.0, places: float = 20.0) -> NodeState:
+    return NodeState(name, places, 0.0, 150.0, assigned=pods, cpu=cpu, work_jobs=jobs, work_s=work_s)
 
 
 def first(*states: NodeState) -> str:
@@ -70,8 +70,8 @@ def test_scores_are_whole_and_the_best_is_alone(raw: list[tuple[int, int, float]
 
 
 @given(st.floats(0, 30) | st.just(nan), st.integers(0, 30), st.floats(0, 400))
-def test_refusals_are_those_of_pod_capacity(slots: float, pods: int, now_s: float) -> None:
-    state = node("n", pods, pods, 5.0, slots=slots)
+def test_refusals_are_those_of_pod_capacity(places: float, pods: int, now_s: float) -> None:
+    state = node("n", pods, pods, 5.0, places=places)
     assert LeastLeft().refusal(state, POD, now_s) == PodCapacity().refusal(state, POD, now_s)
 
 
@@ -87,8 +87,8 @@ def test_refusals_are_those_of_pod_capacity(slots: float, pods: int, now_s: floa
     ],
 )
 def test_work_is_read_from_the_annotation(work: str, found: tuple[int, float]) -> None:
-    """What is malformed costs the node its work, not its slots."""
+    """What is malformed costs the node its work, not its places."""
     status = f'{{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7,"work":{work}}}'
     notes = {"carico.dev/slots": "8", "carico.dev/status": status}
     read = read_node({"metadata": {"name": "a", "annotations": notes}}, 1704067210.0)
-    assert (read.work_jobs, read.work_s, read.slots) == (*found, 7.0)
+    assert (read.work_jobs, read.work_s, read.places) == (*found, 7.0)

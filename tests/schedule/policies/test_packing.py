@@ -29,10 +29,10 @@ GIB = 1024.0**3
 POD = PendingPod("u", "k", cpu=0.5, memory=GIB)
 
 
-def node(name: str, cpu: float, memory: float, size: float = 1.0, assigned: int = 1, slots: float = 50.0) -> NodeState:
+def node(name: str, cpu: float, memory: float, size: float = 1.0, assigned: int = 1, places: float = 50.0) -> NodeState:
     """A node of 4 cores and 16 GiB times `size`, of which these shares are requested."""
     cores, gib = 4.0 * size, 16.0 * GIB * size
-    made = NodeState(name, slots, 0.0, 100.0, assigned, cpu=cores, memory=gib)
+    made = NodeState(name, places, 0.0, 100.0, assigned, cpu=cores, memory=gib)
     made.cpu_requested, made.memory_requested = cpu * cores, memory * gib
     return made
 
@@ -65,7 +65,7 @@ def test_an_empty_node_is_opened_last(name: str) -> None:
 
 @pytest.mark.parametrize("name", SOURCE)
 def test_refusals_are_those_of_pod_capacity(name: str) -> None:
-    nodes = NodeColumns.of([node("full", 0.5, 0.5, assigned=8, slots=8.0), node("room", 0.5, 0.5), NodeState("new")])
+    nodes = NodeColumns.of([node("full", 0.5, 0.5, assigned=8, places=8.0), node("room", 0.5, 0.5), NodeState("new")])
     for table in ({}, {"starting_ratio": 1.0, "open_when_unknown": True}):
         packed: Any = policies.load(name, {name: table})
         plain: Any = policies.load("pod-capacity", {"pod-capacity": table})
@@ -106,7 +106,7 @@ def test_memory_above_the_ceiling_comes_after_empty_nodes(name: str) -> None:
 def measured(name: str, left_cpu: float, left_gib: float, cost: Amounts = UNKNOWN) -> NodeState:
     """A node of 4 cores and 16 GiB whose Pods request next to nothing, and which says what is left."""
     state = node(name, 0.01, 0.01)
-    state.prior_slots, state.left = 8.0, (left_cpu, left_gib * GIB, nan, nan)
+    state.prior_places, state.left = 8.0, (left_cpu, left_gib * GIB, nan, nan)
     state.kinds = NodeKinds(state.left, kinds={POD.kind: KindOnNode(cost)})
     return state
 

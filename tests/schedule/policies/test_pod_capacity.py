@@ -14,8 +14,8 @@ from carico_agent.schedule.policy import TOP_SCORE
 POD = PendingPod("uid", "job-a")
 
 
-def node(slots: float = 8.0, **more: object) -> NodeState:
-    return NodeState("n", slots, published_s=100.0, ttl_s=150.0, **more)  # type: ignore[arg-type]
+def node(places: float = 8.0, **more: object) -> NodeState:
+    return NodeState("n", places, published_s=100.0, ttl_s=150.0, **more)  # type: ignore[arg-type]
 
 
 def policy(**settings: object) -> PodCapacity:
@@ -23,25 +23,29 @@ def policy(**settings: object) -> PodCapacity:
 
 
 def available(node: NodeState) -> float:
-    caution = max(1.0, node.slots / node.prior_slots)
-    return node.slots - node.assigned - ((caution - 1) * node.unprofiled if node.unprofiled else 0.0)
+    caution = max(1.0, node.places / node.prior_places)
+    return node.places - node.assigned - ((caution - 1) * node.unprofiled if node.unprofiled else 0.0)
 
 
 def plain_rule(node: NodeState, pod: PendingPod, now_s: float, settings: PodCapacitySettings) -> str | None:
     """The word with which a refusal begins."""
-    if node.slots != node.slots:
+    if node.places != node.places:
         return None if settings.open_when_unknown else "unknown"
     if now_s - node.published_s > node.ttl_s and not settings.open_when_stale:
         return "stale"
     if available(node) < settings.least:
         return "no room:"
-    if node.slots > node.prior_slots and pod.kind not in node.known and available(node) < node.slots / node.prior_slots:
+    if (
+        node.places > node.prior_places
+        and pod.kind not in node.known
+        and available(node) < node.places / node.prior_places
+    ):
         return "no room for an unprofiled Pod"
     if settings.starting_ratio >= 1 or not node.starting:
         return None
     share = settings.starting_headroom * node.starting_share
     ratio = settings.starting_ratio if share != share else min(1.0, share)
-    return "busy" if node.starting >= ceil(ratio * node.slots) else None
+    return "busy" if node.starting >= ceil(ratio * node.places) else None
 
 
 @pytest.mark.parametrize(
@@ -58,18 +62,18 @@ def plain_rule(node: NodeState, pod: PendingPod, now_s: float, settings: PodCapa
         (node(0.0), 100, "no room"),
         (node(assigned=6, starting=5), 100, "starting"),
         (node(assigned=6, starting=4), 100, None),
-        (node(assigned=6, starting=4, starting_share=0.4), 100, "starting"),  # 1.25 × 0.4 of 8 slots
+        (node(assigned=6, starting=4, starting_share=0.4), 100, "starting"),  # 1.25 × 0.4 of 8 places
         (node(assigned=6, starting=3, starting_share=0.4), 100, None),
         (node(assigned=6, starting=1, starting_share=0.01), 100, "starting"),
         (node(assigned=6, starting=0, starting_share=0.01), 100, None),  # one may always start
         (node(assigned=7, starting=7, starting_share=0.9), 100, None),
         (node(1.0), 100, None),  # a small node may always start one
-        (node(40.0, prior_slots=8.0), 100, None),
-        (node(40.0, prior_slots=8.0, assigned=7, unprofiled=7), 100, None),
-        (node(40.0, prior_slots=8.0, assigned=8, unprofiled=8), 100, "no room"),
-        (node(40.0, prior_slots=8.0, assigned=38), 100, "unprofiled"),
-        (node(40.0, prior_slots=8.0, assigned=38, known={"job-a"}), 100, None),
-        (node(4.0, prior_slots=8.0, assigned=3, unprofiled=3), 100, None),  # heavier than the prior: nothing to add
+        (node(40.0, prior_places=8.0), 100, None),
+        (node(40.0, prior_places=8.0, assigned=7, unprofiled=7), 100, None),
+        (node(40.0, prior_places=8.0, assigned=8, unprofiled=8), 100, "no room"),
+        (node(40.0, prior_places=8.0, assigned=38), 100, "unprofiled"),
+        (node(40.0, prior_places=8.0, assigned=38, known={"job-a"}), 100, None),
+        (node(4.0, prior_places=8.0, assigned=3, unprofiled=3), 100, None),  # heavier than the prior: nothing to add
     ],
 )
 def test_refusal(state: NodeState, now_s: float, word: str | None) -> None:
@@ -81,10 +85,10 @@ def test_refusal(state: NodeState, now_s: float, word: str | None) -> None:
 def test_the_words_of_a_refusal_have_its_numbers() -> None:
     states = [node(7.5, assigned=8), node(8.0, assigned=9), node(7.5, assigned=8), node(), node(assigned=6, starting=5)]
     found = PodCapacity().refusals(NodeColumns.of(states), POD, 100.0)
-    full, fuller = "no room: 7.5 slots, 8 Pods", "no room: 8 slots, 9 Pods"
+    full, fuller = "no room: 7.5 places, 8 Pods", "no room: 8 places, 9 Pods"
     assert found == [full, fuller, full, None, "busy: 5 Pods are starting"]
-    narrow = node(40.0, prior_slots=8.0, assigned=36, unprofiled=0)
-    why = "no room for an unprofiled Pod: 40 slots, 36 Pods, 0 of them unprofiled"
+    narrow = node(40.0, prior_places=8.0, assigned=36, unprofiled=0)
+    why = "no room for an unprofiled Pod: 40 places, 36 Pods, 0 of them unprofiled"
     assert PodCapacity().refusal(narrow, POD, 100.0) == why
 
 
@@ -102,7 +106,7 @@ def test_stale_and_unknown_nodes_can_be_kept_open() -> None:
 
 @given(st.lists(st.tuples(st.floats(0, 1e4), st.integers(0, 200)), max_size=20))
 def test_scores_are_whole_and_in_the_order_of_room(pairs: list[tuple[float, int]]) -> None:
-    states = [node(slots, assigned=assigned) for slots, assigned in pairs]
+    states = [node(places, assigned=assigned) for places, assigned in pairs]
     scores = PodCapacity().scores(NodeColumns.of(states), POD, 100.0)
     assert all(type(score) is int and 0 <= score <= TOP_SCORE for score in scores)
     ranked = sorted(zip(map(available, states), scores, strict=True))
@@ -115,10 +119,10 @@ def test_scores_of_no_nodes_and_of_full_ones() -> None:
 
 
 def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeState:
-    slots, published_s, assigned, starting, unprofiled, prior_slots, known, share = numbers
+    places, published_s, assigned, starting, unprofiled, prior_places, known, share = numbers
     return NodeState(
         "x",
-        slots,
+        places,
         published_s,
         150.0,
         assigned,
@@ -126,7 +130,7 @@ def of(numbers: tuple[float, float, int, int, int, float, bool, float]) -> NodeS
         unprofiled=unprofiled,
         known={"job-a"} if known else (),
         starting_share=share,
-        prior_slots=prior_slots,
+        prior_places=prior_places,
     )
 
 
@@ -177,7 +181,7 @@ def test_many_are_answered_by_the_plain_rule(
 
 
 @given(st.lists(STATES, max_size=30))
-@example([NodeState("a", slots=1e-310), NodeState("b", slots=0.0, assigned=8)])
+@example([NodeState("a", places=1e-310), NodeState("b", places=0.0, assigned=8)])
 def test_scores_of_many_are_scores_by_the_definition(states: list[NodeState]) -> None:
     room = [available(state) for state in states]
     most = max((r for r in room if r == r), default=0.0)

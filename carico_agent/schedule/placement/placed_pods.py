@@ -1,6 +1,6 @@
-"""Who was admitted lately, and whether we may admit anybody: the leading extender's side of kube/placement_lease.py.
+"""Which Pods were placed lately, and whether we may place any: the leading extender's side of kube/placement_lease.py.
 
-Admitting writes nothing. Only an agent that lowers its number is answered, with those who may still come.
+Placing a Pod writes nothing. Only an agent that lowers its number is answered, with those who may still come.
 """
 
 import asyncio
@@ -10,22 +10,22 @@ from math import inf
 
 from carico_agent.kube.client import Object
 from carico_agent.kube.errors import KubeError
-from carico_agent.kube.leader import LeaderLease, LeaderRecord
+from carico_agent.kube.leader import LeaderLease, LeaderRecord, SeenLeader
 from carico_agent.kube.placement_lease import (
     TIMES,
     Acknowledgement,
-    Admission,
-    AdmissionTimes,
     LeaseRecord,
+    PlacedPod,
+    PlacedTimes,
     PlacementLeases,
-    settled_s,
+    most_under_way_s,
 )
 from carico_agent.schedule.nodes import PendingPod
 
 log = logging.getLogger(__name__)
 
 MOST_ON_THE_WAY = 256
-"""Pods admitted lately to one node. No kubelet takes in so many within seconds, and a Lease must stay small."""
+"""Pods placed lately on one node. No kubelet takes in so many within seconds, and a Lease must stay small."""
 
 AGAIN_S = 0.5
 """An acknowledgement that could not be written is tried again after this [s]."""
@@ -39,20 +39,20 @@ AT_ONCE = 16
 """Acknowledgements on their way at a time."""
 
 
-class Admissions:
-    """Counts admissions in memory, and acknowledges lower offers while `run` runs. The caller shows it every placement
-    Lease, and the leader's, in the order in which its watch sees them."""
+class PlacedPods:
+    """Remembers the Pods that this extender places, and acknowledges lower offers while `run` runs. The caller shows it
+    every placement Lease, and the leader's, in the order in which its watch sees them."""
 
     def __init__(
         self,
         leases: PlacementLeases,
         leader: LeaderLease,
-        admission_s: float,
+        bound_within_s: float,
     ) -> None:
-        self._leases, self.leader, self._admission_s = leases, leader, admission_s
-        self._recent: dict[str, dict[str, tuple[float, Admission]]] = {}  # by node and UID: when, what
+        self._leases, self.leader, self._bound_within_s = leases, leader, bound_within_s
+        self._recent: dict[str, dict[str, tuple[float, PlacedPod]]] = {}  # by node and UID: when, what
         self._last_s = self._expire_at_s = -inf
-        self._seen, self._seen_s, self._hangs = LeaderRecord(), -inf, False
+        self._seen, self._hangs = SeenLeader(), False
         self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
         self._wakeup = asyncio.Event()
         self._trouble = ""
@@ -60,44 +60,44 @@ class Admissions:
 
     def times(self) -> Object:
         """Annotations of the leader's Lease."""
-        own_s = self._last_s + self._admission_s - time.monotonic()
-        return {TIMES: AdmissionTimes(self._admission_s, max(0.0, own_s, self._predecessor_s())).encode()}
+        own_s = self._last_s + self._bound_within_s - time.monotonic()
+        return {TIMES: PlacedTimes(self._bound_within_s, max(0.0, own_s, self._predecessor_s())).encode()}
 
     def _predecessor_s(self) -> float:
-        """For how long a Pod may be under way that the last leader admitted [s]; not positive: none is."""
+        """For how long a Pod may be under way that the last leader placed [s]; not positive: none is."""
         before, since_s = self.leader.before
-        return since_s + settled_s(before) - time.monotonic()
+        return since_s + most_under_way_s(before) - time.monotonic()
 
     # ---- may we
 
     @property
     def another_leads(self) -> bool:
-        return bool(self._seen.holder) and self._seen.holder != self.leader.identity and not self.leader.leads
+        return self._seen.now.holder not in ("", self.leader.identity) and not self.leader.leads
 
     def why_not(self) -> str | None:
-        """Why nobody may be admitted by us now."""
+        """Why nobody may be placed by us now."""
         leader = self.leader
         if not leader.leads:
             return f"extender {leader.holder} leads" if self.another_leads else "no extender leads yet"
-        if (self._seen.holder, self._seen.term) != (leader.identity, leader.term):
+        if (self._seen.now.holder, self._seen.now.term) != (leader.identity, leader.term):
             return "this extender leads and does not know all offers yet"
         if (left_s := self._predecessor_s()) > 0:
-            return f"Pods that the last leader admitted may be on their way for {left_s:.0f} s"
+            return f"Pods that the last leader placed may be on their way for {left_s:.0f} s"
         return None
 
     def fit_to_lead(self) -> bool:
         """Not while the watch of Leases hangs: agents would wait for an answer, whoever could give it."""
-        if self.leader.leads and time.monotonic() - max(self._seen_s, self.leader.since_s) > SILENT_S:
+        if self.leader.leads and time.monotonic() - max(self._seen.seen_s, self.leader.since_s) > SILENT_S:
             self._hangs = True
         return not self._hangs
 
     def add(self, node: str, pod: PendingPod) -> str | None:
-        """`pod` is admitted to `node`; returns why it cannot be."""
+        """`pod` is placed on `node`; returns why it cannot be."""
         now_s = time.monotonic()
         lately = self.on_the_way(node)
         if len(lately) >= MOST_ON_THE_WAY and pod.uid not in lately:
             return f"{len(lately)} Pods are on their way here already"
-        made = Admission(round(time.time(), 3), pod.holds, pod.name)
+        made = PlacedPod(round(time.time(), 3), pod.holds, pod.name)
         self._recent.setdefault(node, {})[pod.uid] = now_s, made
         self._last_s = now_s
         return None
@@ -106,16 +106,16 @@ class Admissions:
         """It will not be bound there after all, for sure."""
         self._recent.get(node, {}).pop(uid, None)
 
-    def on_the_way(self, node: str) -> dict[str, Admission]:
-        """Who was admitted to `node` lately, by UID: bound by now, on the way, or never to come."""
-        old_s = time.monotonic() - self._admission_s
+    def on_the_way(self, node: str) -> dict[str, PlacedPod]:
+        """Who was placed on `node` lately, by UID: bound by now, on the way, or never to come."""
+        old_s = time.monotonic() - self._bound_within_s
         return {uid: one for uid, (since_s, one) in self._recent.get(node, {}).items() if since_s > old_s}
 
     def expire(self) -> None:
-        """Forget who was admitted long ago. Called ten times a second; every second is often enough."""
+        """Forget who was placed long ago. Called ten times a second; every second is often enough."""
         if (now_s := time.monotonic()) < self._expire_at_s:
             return
-        self._expire_at_s, old_s = now_s + EXPIRE_S, now_s - self._admission_s
+        self._expire_at_s, old_s = now_s + EXPIRE_S, now_s - self._bound_within_s
         for node, recent in list(self._recent.items()):
             for uid in [uid for uid, (since_s, _) in recent.items() if since_s <= old_s]:
                 del recent[uid]
@@ -125,7 +125,8 @@ class Admissions:
     # ---- what the watch of Leases shows
 
     def leader_seen(self, found: LeaderRecord) -> None:
-        self._seen, self._seen_s, self._hangs = found, time.monotonic(), False
+        self._seen.see(found, time.monotonic())
+        self._hangs = False
         self._wakeup.set()
 
     def lease_seen(self, node: str, found: LeaseRecord) -> None:

@@ -1,4 +1,4 @@
-"""The aggregator of *CARICO*, for comparison: one global subspace and a queue of pairwise merges.
+"""The aggregator of *CARICO*, for comparison: one global subspace, merged with each contribution as it comes.
 
 Each incoming subspace is merged with weights (N−1)/N and 1/N (*CARICO*, 4.3). It depends on the order, remembers a
 vanished node for ever and lets a talkative node weigh more; `moments.py` has none of these faults and is the default.
@@ -12,10 +12,10 @@ from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments, Sums, decompose, most_known, spread
 
 
-class Queue:
+class PairwiseMerge:
     """Same interface as Moments. Costs are those of Moments; the dissertation shares none.
 
-    >>> cluster = Queue()
+    >>> cluster = PairwiseMerge()
     >>> for name, usage in (("a", 0.2), ("b", 0.6), ("b", 0.6)):
     ...     cluster.put(name, Contribution(("cpu",), Subspace.of_batch([[usage]])))
     >>> round(cluster.sums().subspace().magnitude ** 2, 12)   # b sent twice and weighs more than 1/2

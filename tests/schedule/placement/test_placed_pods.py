@@ -1,4 +1,4 @@
-"""Who may admit Pods, and what an agent that lowers its number learns: term by term, in virtual time."""
+"""Who may place Pods, and what an agent that lowers its number learns: term by term, in virtual time."""
 
 import asyncio
 import json
@@ -11,20 +11,21 @@ from carico_agent.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.kube.leader import LeaderLease, leader_record
 from carico_agent.kube.names import RESOURCE
 from carico_agent.kube.placement_lease import LEADER_LEASE, Offer, PlacementLeases, lease_record
-from carico_agent.schedule.extender import LEADER_S, Extender
+from carico_agent.schedule.extender import Extender
 from carico_agent.schedule.nodes import PendingPod
-from carico_agent.schedule.placement import admissions
-from carico_agent.schedule.published import PublishedNode, read_heartbeat
+from carico_agent.schedule.placement import placed_pods
+from carico_agent.schedule.placement.replicas import LEADER_S
+from carico_agent.schedule.published import PublishedNode, read_lease
 from tests.kube.small_server import SmallServer
 from tests.schedule.team import extender_of, start
 from tests.virtual_time import run
 
-ADMISSION_S = 15.0
+BOUND_WITHIN_S = 15.0
 
 
 def replica(server: SmallServer, *names: str) -> Extender:
     nodes = [PublishedNode(name, 8.0, 0.0, 1e9, 64.0, 8) for name in names or ("a",)]
-    return extender_of(server, nodes, resource=RESOURCE, lease_namespace="carico", claim_s=ADMISSION_S)[0]
+    return extender_of(server, nodes, resource=RESOURCE, lease_namespace="carico", bound_within_s=BOUND_WITHIN_S)[0]
 
 
 def add_pod(server: SmallServer, uid: str) -> None:
@@ -34,7 +35,7 @@ def add_pod(server: SmallServer, uid: str) -> None:
 
 async def admit(extender: Extender, server: SmallServer, uid: str, node: str = "a") -> str | None:
     add_pod(server, uid)
-    return await extender.admit("d", uid, uid, node)
+    return await extender.webhook.admit("d", uid, uid, node)
 
 
 def leases_of(server: SmallServer) -> PlacementLeases:
@@ -51,11 +52,11 @@ async def leading(*names: str) -> tuple[SmallServer, Extender]:
 
 
 def why_not(extender: Extender) -> str | None:
-    assert extender.admissions is not None
-    return extender.admissions.why_not()
+    assert extender.replicas is not None
+    return extender.replicas.placed.why_not()
 
 
-def test_the_first_leader_admits_at_once_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_first_leader_places_at_once_and_writes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server = SmallServer()
         extender = replica(server)
@@ -78,15 +79,15 @@ def test_a_lower_offer_is_acknowledged_with_those_on_the_way(monkeypatch: pytest
         start(extender)
         await asyncio.sleep(1.0)
         await admit(extender, server, "old")
-        await asyncio.sleep(ADMISSION_S)
+        await asyncio.sleep(BOUND_WITHIN_S)
         await admit(extender, server, "new")
         await admit(extender, server, "elsewhere", "b")
         await leases.offer("a", Offer(1, 1), 1e9, [], token="t")
         await asyncio.sleep(0.5)
         seen = (await leases.read("a")).acknowledged
-        assert (seen.token, seen.term, seen.admitted.keys()) == ("t", 1, {"new"})
+        assert (seen.token, seen.term, seen.placed.keys()) == ("t", 1, {"new"})
         assert seen.leader == leader_record(server.leases[LEADER_LEASE]).holder
-        assert seen.admitted["new"].pod == "d/new"
+        assert seen.placed["new"].pod == "d/new"
         assert "no room: 1" in str(await admit(extender, server, "later"))
         writes = server.requests.count("PATCH leases")
         await leases.offer("a", Offer(2, 2), 1e9, [])  # nobody waits for an answer to this
@@ -99,7 +100,7 @@ def test_a_lower_offer_is_acknowledged_with_those_on_the_way(monkeypatch: pytest
 def test_an_acknowledgement_that_is_lost_is_written_again(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server, extender = await leading()
-        assert extender.admissions is not None
+        assert extender.replicas is not None
         acknowledge, lost = PlacementLeases.acknowledge, iter((True, True))
 
         async def lose(*arguments: Any) -> None:
@@ -111,12 +112,12 @@ def test_an_acknowledgement_that_is_lost_is_written_again(monkeypatch: pytest.Mo
         await leases_of(server).offer("a", Offer(1, 1), 1e9, [], token="t")
         await asyncio.sleep(3.0)
         assert lease_record(server.leases["a"]).acknowledged.token == "t"
-        assert extender.admissions.acknowledged == 1
+        assert extender.replicas.placed.acknowledged == 1
 
     run(scene(), monkeypatch)
 
 
-def test_after_a_killed_leader_nobody_is_admitted_until_its_pods_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_killed_leader_nobody_is_placed_until_its_pods_have_arrived(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server = SmallServer()
         first = replica(server)
@@ -127,7 +128,7 @@ def test_after_a_killed_leader_nobody_is_admitted_until_its_pods_have_arrived(mo
             task.cancel()
         second = replica(server)
         start(second)
-        assert await _admits_after(second) == pytest.approx(LEADER_S + ADMISSION_S, abs=3.0)
+        assert await _places_after(second) == pytest.approx(LEADER_S + BOUND_WITHIN_S, abs=3.0)
         assert "leads" in str(why_not(first))
 
     run(scene(), monkeypatch)
@@ -143,18 +144,18 @@ def test_after_a_released_lease_only_what_is_under_way_is_waited_for(monkeypatch
         await asyncio.sleep(idle_s)
         for task in tasks:
             task.cancel()
-        assert first.admissions is not None
-        await first.admissions.leader.release()
+        assert first.replicas is not None
+        await first.replicas.leader.release()
         second = replica(server)
         start(second)
-        return await _admits_after(second)
+        return await _places_after(second)
 
-    assert run(scene(idle_s=5.0), monkeypatch) == pytest.approx(ADMISSION_S - 5.0, abs=1.0)
+    assert run(scene(idle_s=5.0), monkeypatch) == pytest.approx(BOUND_WITHIN_S - 5.0, abs=1.0)
     assert run(scene(idle_s=60.0), monkeypatch) < 1.0
 
 
 def test_two_leaders_that_stop_one_after_the_other_lose_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The second one has admitted nobody, and knows that Pods of the first may be under way."""
+    """The second one has placed nobody, and knows that Pods of the first may be under way."""
 
     async def scene() -> float:
         server = SmallServer()
@@ -166,13 +167,13 @@ def test_two_leaders_that_stop_one_after_the_other_lose_nobody(monkeypatch: pyte
                 await admit(one, server, "p")
             for task in tasks:
                 task.cancel()
-            assert one.admissions is not None
-            await one.admissions.leader.release()
+            assert one.replicas is not None
+            await one.replicas.leader.release()
         third = replica(server)
         start(third)
-        return await _admits_after(third)
+        return await _places_after(third)
 
-    assert run(scene(), monkeypatch) == pytest.approx(ADMISSION_S - 1.0, abs=1.0)
+    assert run(scene(), monkeypatch) == pytest.approx(BOUND_WITHIN_S - 1.0, abs=1.0)
 
 
 def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,19 +186,19 @@ def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monk
         await asyncio.sleep(5.0)
         await admit(first, server, "p")
         lease = server.leases.pop(LEADER_LEASE)
-        for cluster in (first._cluster, second._cluster):
-            cluster.heartbeat_changed(True, read_heartbeat(lease))
+        for cluster in (first.cluster, second.cluster):
+            cluster.lease_changed(True, read_lease(lease))
         with pytest.raises(KubeError, match=r"no extender leads yet|does not know all offers yet"):
             await admit(first, server, "q")
         for task in tasks:
             task.cancel()
-        assert await _admits_after(second) == pytest.approx(LEADER_S + ADMISSION_S, abs=3.0)
+        assert await _places_after(second) == pytest.approx(LEADER_S + BOUND_WITHIN_S, abs=3.0)
 
     run(scene(), monkeypatch)
 
 
 def test_one_node_that_cannot_be_answered_stops_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admissions, "AT_ONCE", 1)
+    monkeypatch.setattr(placed_pods, "AT_ONCE", 1)
 
     async def scene() -> None:
         server, _ = await leading("a", "b")
@@ -225,7 +226,7 @@ def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.
         meta = {"name": "carico-extender-asks", "annotations": dead}
         await server.post("/apis/coordination.k8s.io/v1/namespaces/carico/leases", {"metadata": meta, "spec": {}})
         await asyncio.sleep(1.0)
-        assert len(extender._cluster.ledger) == 1
+        assert len(extender.cluster.ledger) == 1
         path = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-extender-asks"
         await asyncio.sleep(20.0)
         await server.patch(path, {"metadata": {"annotations": {"asks.carico.dev/other": "{}"}}})  # somebody writes
@@ -237,10 +238,10 @@ def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.
 
 def test_a_long_host_name_makes_a_valid_identity(monkeypatch: pytest.MonkeyPatch) -> None:
     host = "control-plane-0.a-rather-long-name-of-a-cluster.eu-central-1.example.org"
-    monkeypatch.setattr("carico_agent.schedule.extender.gethostname", lambda: host)
+    monkeypatch.setattr("carico_agent.schedule.placement.replicas.gethostname", lambda: host)
     extender = replica(SmallServer())
-    assert extender.admissions is not None
-    identity = extender.admissions.leader.identity
+    assert extender.replicas is not None
+    identity = extender.replicas.leader.identity
     assert len(identity) <= 63 and re.fullmatch(r"[a-z0-9]([-a-z0-9.]*[a-z0-9])?", identity)
 
 
@@ -250,13 +251,13 @@ def test_the_lower_of_lease_and_node_counts(monkeypatch: pytest.MonkeyPatch) -> 
     async def scene() -> None:
         server, extender = await leading()
         await leases_of(server).offer("a", Offer(8, 8), 1e9, [])
-        extender._cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
+        extender.cluster.node_changed(False, PublishedNode("a", 8.0, 0.0, 1e9, 64.0, 0))
         assert "no room: 0" in str(await admit(extender, server, "p"))
 
     run(scene(), monkeypatch)
 
 
-async def _admits_after(extender: Extender) -> float:
+async def _places_after(extender: Extender) -> float:
     began_s = asyncio.get_running_loop().time()
     async with asyncio.timeout(120.0):
         while why_not(extender) is not None:
@@ -265,7 +266,7 @@ async def _admits_after(extender: Extender) -> float:
 
 
 def test_a_leader_that_came_too_late_to_renew_begins_a_new_term(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Agents may have published lower numbers by then, because nobody admitted: it must see them first."""
+    """Agents may have published lower numbers by then, because nobody placed: it must see them first."""
 
     async def scene() -> None:
         server = SmallServer()
@@ -283,7 +284,7 @@ def test_a_leader_that_came_too_late_to_renew_begins_a_new_term(monkeypatch: pyt
     run(scene(), monkeypatch)
 
 
-def test_a_leader_admits_nobody_before_its_watch_has_shown_its_term(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_leader_places_nobody_before_its_watch_has_shown_its_term(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server = SmallServer()
         extender = replica(server)
@@ -325,7 +326,7 @@ def test_a_leader_whose_watch_hangs_gives_up_until_it_shows_something(monkeypatc
     run(scene(), monkeypatch)
 
 
-def test_who_was_admitted_here_and_then_elsewhere_counts_in_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_placed_here_and_then_elsewhere_counts_in_both_places(monkeypatch: pytest.MonkeyPatch) -> None:
     """A binding that got no answer may be made all the same."""
 
     async def scene() -> None:
@@ -334,15 +335,15 @@ def test_who_was_admitted_here_and_then_elsewhere_counts_in_both_places(monkeypa
             assert await admit(extender, server, f"p{number}") is None
         assert await admit(extender, server, "p0", "b") is None
         assert "no room: 8" in str(await admit(extender, server, "p8"))
-        await asyncio.sleep(ADMISSION_S + 1.0)
-        extender._cluster.expire(asyncio.get_running_loop().time())
+        await asyncio.sleep(BOUND_WITHIN_S + 1.0)
+        extender.cluster.expire(asyncio.get_running_loop().time())
         assert await admit(extender, server, "p9") is None
 
     run(scene(), monkeypatch)
 
 
 def test_so_many_on_the_way_and_no_more(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(admissions, "MOST_ON_THE_WAY", 3)
+    monkeypatch.setattr(placed_pods, "MOST_ON_THE_WAY", 3)
 
     async def scene() -> None:
         server, extender = await leading()
@@ -399,8 +400,8 @@ def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         server, extender = await leading()
         for text in ("", "{", "[]", "7", '{"1":7}', '{"1":["bind","d","../p","u","a"]}', "[" * 100_000):
             notes = {"asks.carico.dev/x": text, "carico.dev/answers": text}
-            assert extender.asks is not None
-            extender.asks.seen({"metadata": {"annotations": notes}})
+            assert extender.replicas.asks is not None
+            extender.replicas.asks.seen({"metadata": {"annotations": notes}})
         await asyncio.sleep(1.0)
         assert "carico-extender-asks" not in server.leases
         assert why_not(extender) is None
@@ -408,17 +409,17 @@ def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     run(scene(), monkeypatch)
 
 
-def test_who_was_admitted_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_was_placed_long_ago_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
     """Also of nodes that are gone, or that nobody asks about again."""
 
     async def scene() -> None:
         extender = replica(SmallServer())
-        assert extender.admissions is not None
-        extender.admissions.add("a", PendingPod("u"))
-        extender.admissions.expire()
-        assert extender.admissions.on_the_way("a").keys() == {"u"}
-        await asyncio.sleep(ADMISSION_S)
-        extender.admissions.expire()
-        assert extender.admissions._recent == {}
+        assert extender.replicas is not None
+        extender.replicas.placed.add("a", PendingPod("u"))
+        extender.replicas.placed.expire()
+        assert extender.replicas.placed.on_the_way("a").keys() == {"u"}
+        await asyncio.sleep(BOUND_WITHIN_S)
+        extender.replicas.placed.expire()
+        assert extender.replicas.placed._recent == {}
 
     run(scene(), monkeypatch)
