@@ -47,7 +47,7 @@ from carico_agent.supervise.workers import Workers
 
 log = logging.getLogger(__name__)
 
-STARTED_S = 15.0
+STARTED_S = 60.0
 """After this long all parts have started, containers were listed, and their files are open."""
 MOST_DISK_CALLS = 4
 """Threads that may wait for a disk at a time: reservations, status file, state, configuration."""

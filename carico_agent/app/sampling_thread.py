@@ -23,8 +23,8 @@ from carico_agent.telemetry import NodeReader
 
 log = logging.getLogger(__name__)
 
-TURN_S, LATE_TURN_S = 0.5, 0.15
-"""Pods are read in every fifth tick, and in each tick while some are late: the first read of a tick finds cold caches
+TURN_S, LATE_TURN_S = 0.3, 0.15
+"""Pods are read in every third tick, and in each tick while some are late: the first read of a tick finds cold caches
 and costs as much as three more."""
 
 

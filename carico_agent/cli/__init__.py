@@ -27,8 +27,8 @@ EXAMPLES = """examples:
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(wanted: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
+    """The command line; `wanted`: modules of the commands that it knows."""
     top = argparse.ArgumentParser(
         prog="carico",
         description="How many more Pods can this node take, right now?",
@@ -37,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
     )
     top.add_argument("--version", action="version", version=f"carico {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
-    for name in COMMANDS:
+    for name in wanted:
         module = importlib.import_module(f"carico_agent.cli.{name}")
         help_text = (module.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(
@@ -53,7 +53,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    given = parser().parse_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    name = words[0].replace("-", "_") if words else ""
+    # a daemon does not keep the other thirty commands in memory
+    given = parser((name,) if name in COMMANDS else COMMANDS).parse_args(words)
     try:
         code: int = given.run(given)
     except KeyboardInterrupt:

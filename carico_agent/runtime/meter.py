@@ -28,7 +28,7 @@ from carico_agent.runtime.usage import GONE, raise_descriptor_limit
 PERIOD_S = 5.0
 YOUNG_STEPS_S = (1.0, 1.0, 2.0)
 """Between the first readings of a Pod that came while we looked."""
-MOST_TICK_S = 0.0003
+MOST_TICK_S = 0.0002
 """CPU time of one tick [s]. On a crowded node a reading costs more (cold caches, threads that are looked at): then Pods
 are read less often, and the tick stays short."""
 OPENING = 5

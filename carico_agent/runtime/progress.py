@@ -10,10 +10,9 @@ from collections import deque
 from collections.abc import Collection, Hashable, Iterator, Mapping
 from dataclasses import dataclass, field
 from math import isfinite, nan
-from statistics import median
 from typing import Any
 
-from carico_agent.runtime.work_left import SLOPES, JobPace, Point, WorkLeft, left, pace
+from carico_agent.runtime.work_left import SLOPES, JobPace, Point, WorkLeft, left, median, pace
 
 MOST_JOBS = 1024
 STALE_INTERVALS = 10

@@ -15,7 +15,6 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from math import isfinite, nan
-from statistics import median
 
 SLOPES = 8
 """Slopes in the median; 9 reports."""
@@ -117,6 +116,16 @@ def _cores(points: Sequence[Point]) -> float:
         return nan
     first, last = known[max(0, len(known) - 5)], known[-1]
     return (last.cpu_s - first.cpu_s) / (last.t - first.t) if last.t > first.t else nan
+
+
+def median(values: Collection[float]) -> float:
+    """Why not statistics.median: importing it takes 0.5 MB of every agent.
+
+    >>> median([3.0, 1.0, 2.0]), median([4.0, 1.0])
+    (2.0, 2.5)
+    """
+    ordered = sorted(values)
+    return (ordered[(len(ordered) - 1) // 2] + ordered[len(ordered) // 2]) / 2
 
 
 def _spread(slopes: Sequence[float], middle: float) -> float:

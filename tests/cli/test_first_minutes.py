@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -58,3 +59,11 @@ def test_the_help_of_each_command_has_examples_that_work(name: str, capsys: pyte
     for line in lines:
         parsed = parser().parse_args(line.split())
         assert parsed.command == name.replace("_", "-")
+
+
+def test_a_command_does_not_bring_the_others_into_memory():
+    """A daemon would keep them: a megabyte."""
+    code = "import sys; from carico_agent.cli import main; main(['print-config']); print(*sys.modules, file=sys.stderr)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
+    commands = {name for name in COMMANDS if f"carico_agent.cli.{name}" in loaded}
+    assert commands == {"print_config"}
