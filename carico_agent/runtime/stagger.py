@@ -31,7 +31,8 @@ class Stagger:
         self.at_start: frozenset[str] = frozenset()
         """Keys that were there at the first look."""
         self._next_s: dict[str, float] = {}
-        self._due: list[tuple[float, str]] = []
+        self._due: list[tuple[float, str, float]] = []
+        """Due, who, and since when a tick that has less to do may take it [s]."""
         self._began = False
         self._allowance = 0.0
         self._last_s = -inf
@@ -54,18 +55,17 @@ class Stagger:
     def take(self, now_s: float) -> Iterator[str]:
         """Those whose turn it is; each is due again a period later unless `line_up` says otherwise."""
         share = len(self._next_s) * min(now_s - self._last_s, self._longest_tick_s) / self.period_s
-        self._allowance, early_s = 1.0 + CATCH_UP * share, now_s + EARLY * self.period_s
-        self._last_s = now_s
+        self._allowance, self._last_s = 1.0 + CATCH_UP * share, now_s
         while self._due and self._allowance > 0:
-            due_s, key = self._due[0]
-            if due_s > now_s and (share < 1 or due_s > early_s):
+            due_s, key, earliest_s = self._due[0]
+            if due_s > now_s and (share < 1 or earliest_s > now_s):
                 return
             heapq.heappop(self._due)
             if self._next_s.get(key) != due_s:  # it has gone, and perhaps come back; or was lined up anew
                 continue
             self._allowance -= 1
             share -= 1
-            self.line_up(key, now_s + self.period_s)
+            self._line_up(key, now_s + self.period_s, now_s + (1 - EARLY) * self.period_s)
             yield key
 
     def is_behind(self, now_s: float) -> bool:
@@ -77,8 +77,12 @@ class Stagger:
         self._allowance -= turns
 
     def line_up(self, key: str, due_s: float) -> None:
+        """Not before `due_s`."""
+        self._line_up(key, due_s, due_s)
+
+    def _line_up(self, key: str, due_s: float, earliest_s: float) -> None:
         self._next_s[key] = due_s
-        heapq.heappush(self._due, (due_s, key))
+        heapq.heappush(self._due, (due_s, key, earliest_s))
         if len(self._due) > 64 + 4 * len(self._next_s):  # turns that were changed or have gone
-            self._due = [(due, key) for key, due in self._next_s.items()]
+            self._due = [turn for turn in self._due if self._next_s.get(turn[1]) == turn[0]]
             heapq.heapify(self._due)
