@@ -80,7 +80,7 @@ class Agent:
         self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
         self._demand = UpdateDemand(self._board, self._pulse, lambda: self._plugins.running)
         self._source = self._open_source(settings, options or SourceOptions())
-        self._history = StatusHistory(self._source.resources, self._source.sampling.catch_up)
+        self._history = StatusHistory(self._source.resources, self._source.feed.catch_up)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
@@ -130,7 +130,7 @@ class Agent:
         self._add_routes()
         self._publishers = await open_all(self._context())
         state = StateFile(
-            self._configuration.current().state_path / "model.json", self._source.sampling.current_model, self._disk
+            self._configuration.current().state_path / "model.json", self._source.feed.current_model, self._disk
         )
         live = not self._source.replaying
         if live:
@@ -179,7 +179,7 @@ class Agent:
             lambda: self._publishers,
             self._configuration,
         )
-        model = self._source.sampling.current_model
+        model = self._source.feed.current_model
         kinds = KindRoutes(self._board, self._source.resources, lambda kind: model().estimate(kind))
         pods = PodRoutes(self._runtime, self._counters)
         reserved, histories = self._reservations, (self._history, self._histories)
@@ -211,9 +211,9 @@ class Agent:
         """Once a second, or more rarely: there is a new status for whoever reads it."""
         self._demand.met()
         if self._source.replaying:
-            self._source.sampling.catch_up()
+            self._source.feed.catch_up()
         else:
-            self._source.sampling.catch_up_late()
+            self._source.feed.catch_up_late()
             self._look_at_pods()
         self._shown_pods = self._runtime.count
         self._updates.now()
@@ -240,7 +240,7 @@ class Agent:
     def _on_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next tick."""
         self._demand.pods_changed = True
-        self._source.sampling.count(time.monotonic(), self._runtime.count, event.churn)
+        self._source.feed.count(time.monotonic(), self._runtime.count, event.churn)
         self._history.mark(event)
         if event.topic == "/tasks/start":
             self._reservations.pods_started([event.pod, event.pod_name])
@@ -257,7 +257,7 @@ class Agent:
     def _has_usage(self) -> bool:
         """Not before the second sample. On a busy node that may be too near to the first for the cpu: the first
         status then waits for one more update."""
-        usage = self._source.sampling.usage
+        usage = self._source.feed.usage
         if usage is None or self._board.sequence or self._waited or self._source.replaying:
             return usage is not None
         self._waited = True
@@ -265,7 +265,7 @@ class Agent:
 
     def _status(self) -> Status:
         """What all parts know now."""
-        estimate, usage = self._source.sampling.look()
+        estimate, usage = self._source.feed.look()
         assert usage is not None
         facts = AgentFacts(
             sizes=by_name(self._source.resources, self._source.sizes),
@@ -287,7 +287,7 @@ class Agent:
 
     def _fits(self, kind: str) -> float | None:
         """How many more Pods of a kind fit."""
-        return known(self._source.sampling.current_model().estimate(kind).pod_capacity, 3)
+        return known(self._source.feed.current_model().estimate(kind).pod_capacity, 3)
 
     def _families(self) -> Iterator[Family]:
         """Metrics beside the status."""

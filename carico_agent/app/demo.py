@@ -153,7 +153,7 @@ async def run_demo(
     settings, runtime, updated, cost = demo_settings(), ProcessRuntime(), asyncio.Event(), OwnCost()
     nothing_learned = Path("/nonexistent/carico/model.json")
     source = open_live(settings, "demo", runtime, cost, nothing_learned, updated.set, record=None)
-    runtime.listen(lambda event: source.sampling.count(time.monotonic(), runtime.count, event.churn))
+    runtime.listen(lambda event: source.feed.count(time.monotonic(), runtime.count, event.churn))
     page = None if offer_page is None else DemoPage(source, runtime, cost)
     if page is not None and offer_page is not None:
         runtime.listen(page.mark)
@@ -190,7 +190,7 @@ def _change(loops: BusyLoops, sizes: Iterator[int]) -> None:
 
 
 def _second(t: int, source: Source, loops: BusyLoops, others: Others, settled: bool) -> Second:
-    estimate: Estimate = source.sampling.look()[0]
+    estimate: Estimate = source.feed.look()[0]
     return Second(
         t=t,
         loops=loops.running,

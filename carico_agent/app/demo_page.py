@@ -50,7 +50,7 @@ class DemoPage:
 
     def take(self) -> None:
         source = self._source
-        estimate, usage = source.sampling.look()
+        estimate, usage = source.feed.look()
         if usage is None:
             return
         facts = AgentFacts(

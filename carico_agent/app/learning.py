@@ -30,10 +30,10 @@ class ClusterLearning:
         return FederationStatus(self._client.condition, self._client.peers, None if age_s is None else round(age_s, 1))
 
     def _contribution(self) -> Contribution | None:
-        return self._source.sampling.contribution(self._source.sizes) if self._board.sequence else None
+        return self._source.feed.contribution(self._source.sizes) if self._board.sequence else None
 
     def _learned(self, view: GlobalView | None) -> None:
-        self._source.sampling.learn(view, self._settings().federation.weight)
+        self._source.feed.learn(view, self._settings().federation.weight)
 
     async def _forget_old_view(self) -> None:
         """A cluster that has not answered for long does not decide here any more."""

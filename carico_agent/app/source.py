@@ -9,10 +9,10 @@ from pathlib import Path
 
 from carico_agent.app import state
 from carico_agent.app.measurements import Measurements
+from carico_agent.app.model_feed import LiveRows, ModelFeed, OnSecond
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.replaying import Replay
 from carico_agent.app.sample_queue import SampleQueue, Tick
-from carico_agent.app.sampling import LiveRows, OnSecond, Sampling
 from carico_agent.app.sampling_thread import Live, Meters
 from carico_agent.core import CapacityModel
 from carico_agent.publish.status import SamplingStatus
@@ -45,7 +45,7 @@ class Source:
 
     resources: tuple[str, ...]
     cores: int
-    sampling: Sampling
+    feed: ModelFeed
     producer: Live | Replay
     queue: SampleQueue[Tick] | SampleQueue[TraceRow]
     pace: Pace
@@ -76,7 +76,7 @@ class Source:
 
     def stop(self) -> None:
         self.producer.stop()
-        self.sampling.catch_up()
+        self.feed.catch_up()
         self.close()
 
 
@@ -107,7 +107,7 @@ def open_live(
     queue: SampleQueue[Tick] = SampleQueue()
     measurements = Measurements(reader.resources, reader.cores, float(memory_bytes()))
     rows = LiveRows(reader, queue, measurements, recorder)
-    sampling, pace = Sampling(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
+    feed, pace = ModelFeed(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
     live = Live(
         reader,
         runtime,
@@ -116,13 +116,13 @@ def open_live(
         cost,
         pace,
         settings.sampling,
-        sampling.memory,
+        feed.memory,
         in_loop(on_update, wants_update),
     )
     return Source(
         reader.resources,
         reader.cores,
-        sampling,
+        feed,
         live,
         queue,
         pace,
@@ -157,10 +157,10 @@ def open_replay(
     header, _ = read_trace(path)
     queue: SampleQueue[TraceRow] = SampleQueue()
     model = CapacityModel(header.resources, model_config(settings, header.cores))
-    sampling = Sampling(Pipeline(model), queue.take, cost, on_second)
+    feed = ModelFeed(Pipeline(model), queue.take, cost, on_second)
     again = lambda: read_trace(path)[1]  # noqa: E731
     replay = Replay(again, queue, options.speed, options.repeat, in_loop(on_update), in_loop(on_end))
-    return Source(header.resources, header.cores, sampling, replay, queue, Pace(allowance_of(settings)))
+    return Source(header.resources, header.cores, feed, replay, queue, Pace(allowance_of(settings)))
 
 
 def in_loop(call: Callable[[], None], wanted: Callable[[], bool] = lambda: True) -> Callable[[], None]:

@@ -8,9 +8,9 @@ import os
 from collections.abc import Iterator
 
 from carico_agent.app import state
+from carico_agent.app.model_feed import ModelFeed
 from carico_agent.app.pipeline import Pipeline, model_config
 from carico_agent.app.sample_queue import SampleQueue, UpdateClock
-from carico_agent.app.sampling import Sampling
 from carico_agent.core import CapacityModel
 from carico_agent.net.metrics import render
 from carico_agent.publish.board import StatusBoard
@@ -60,26 +60,26 @@ def descriptors() -> int:
 def test_memory_and_descriptors_stay_flat() -> None:
     settings = Settings()
     queue, clock = SampleQueue[TraceRow](), UpdateClock()
-    sampling = Sampling(Pipeline(CapacityModel(RESOURCES, model_config(settings, 4))), queue.take, OwnCost())
+    feed = ModelFeed(Pipeline(CapacityModel(RESOURCES, model_config(settings, 4))), queue.take, OwnCost())
     board, held, log = StatusBoard(settings.socket.ttl_s), Reservations(1000, 600.0, 200), EventLog()
     resident, opened, pods, updates = list[int](), descriptors(), 0, 0
     for tick, row in enumerate(rows(HOURS)):
         t = row.reading.t
         if row.pods != pods:  # as the runtime would report it, between two ticks
             pods = row.pods
-            sampling.count(t, pods, True)
+            feed.count(t, pods, True)
             log.append(Event(t, t, "/tasks/start", count=pods, churn=True))
         queue.put(row)
         if clock.due(t):
             updates += 1
-            estimate, usage = sampling.look()
+            estimate, usage = feed.look()
             board.publish(status_of("soak", RESOURCES, estimate, usage.detail if usage else {}))
             if estimate.pod_capacity >= 1:
                 held.reserve(t, estimate.pod_capacity, 1, 0.5, "soak", owner="uid 1000")
             human_line(board.status)
             board.encoded()
         if tick % 600 == 599:  # once a minute: what is saved and scraped
-            state.decode(state.encode(sampling.current_model()))
+            state.decode(state.encode(feed.current_model()))
             render(status_metrics(board.status, board.age_s))
         if tick % 6000 == 5999:
             gc.collect()

@@ -33,7 +33,7 @@ OnSecond = Callable[[float, Estimate], None]
 """Gets the time of a sample [monotonic s] and the answer after it, for each second of samples."""
 
 
-class Sampling:
+class ModelFeed:
     """The consumer: owns the model. Only for the event loop's thread, except `memory`."""
 
     def __init__(

@@ -1,11 +1,11 @@
-"""Sampling: rows understood late make the same model as rows understood at once."""
+"""The model is fed: rows understood late make the same model as rows understood at once."""
 
 import threading
 
 from carico_agent.app.measurements import Measurements
+from carico_agent.app.model_feed import LiveRows, ModelFeed
 from carico_agent.app.pipeline import Pipeline
 from carico_agent.app.sample_queue import SampleQueue, Tick, UpdateClock
-from carico_agent.app.sampling import LiveRows, Sampling
 from carico_agent.app.sampling_thread import Live
 from carico_agent.app.state import encode
 from carico_agent.core import CapacityModel, Estimate, ModelConfig
@@ -27,8 +27,8 @@ def rows(seconds: float) -> list[TraceRow]:
     return made
 
 
-def fresh(queue: SampleQueue[TraceRow]) -> Sampling:
-    return Sampling(Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4))), queue.take, OwnCost())
+def fresh(queue: SampleQueue[TraceRow]) -> ModelFeed:
+    return ModelFeed(Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4))), queue.take, OwnCost())
 
 
 def test_what_waits_in_the_queue_is_fed_before_anything_is_answered() -> None:
@@ -40,8 +40,8 @@ def test_what_waits_in_the_queue_is_fed_before_anything_is_answered() -> None:
         at_once.catch_up()
         second.put(row)
         if t == 4.0:  # the Pod starts: the count must not overtake the rows before it
-            for sampling in (at_once, late):
-                sampling.count(4.05, 1, churn=True)
+            for feed in (at_once, late):
+                feed.count(4.05, 1, churn=True)
             assert not list(second.take()) and late.look()[0].pods == 1
         if clock.due(t):
             assert late.look() == at_once.look()
@@ -73,7 +73,7 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
 
     reader, queue, updates = NodeReader(Root("/")), SampleQueue[Tick](), []
     rows = LiveRows(reader, queue, Measurements(reader.resources, 4, 1e9), Full())
-    sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
+    feed = ModelFeed(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     live = Live(
         reader,
         type("Pods", (), {"count": 0, "churn_until_s": 0.0, "pods": {}})(),
@@ -82,12 +82,12 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
         OwnCost(),
         Pace(Allowance(1.0, 1e12, 1.0)),
         Settings().sampling,
-        sampling.memory,
+        feed.memory,
         lambda: updates.append(1),
     )
     live.tick(1.0)
     live.tick(1.1)
-    assert updates == [1] and sampling.look()[1] is not None
+    assert updates == [1] and feed.look()[1] is not None
     assert caplog.text.count("recording ends here: [Errno 28] No space left on device") == 1
     rows.close()
 
@@ -103,7 +103,7 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
             return
 
     rows = LiveRows(reader, queue, Measurements(reader.resources, 4, 1e9), Noted())
-    sampling = Sampling(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
+    feed = ModelFeed(Pipeline(CapacityModel(reader.resources, ModelConfig(cores=4))), rows, OwnCost())
     pods = type("Pods", (), {"count": 0, "churn_until_s": 0.0, "pods": {}})()
     updated = threading.Event()
     settings = override(Settings(), "sampling", period_s=0.02, realtime=False)
@@ -115,15 +115,15 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
         OwnCost(),
         Pace(Allowance(1.0, 1e12, 1.0)),
         settings.sampling,
-        sampling.memory,
+        feed.memory,
         updated.set,
     )
     live.start()
     assert updated.wait(60)
     assert not threads
-    sampling.look()
+    feed.look()
     live.stop()
-    sampling.catch_up()
+    feed.catch_up()
     rows.close()
     assert threads == {threading.current_thread().name}
 
@@ -136,24 +136,24 @@ def test_no_update_until_the_first_samples_are_apart() -> None:
 def test_seconds_understood_late_are_the_seconds_understood_at_once() -> None:
     at_once, late = list[tuple[float, Estimate]](), list[tuple[float, Estimate]]()
     queue, model = SampleQueue[TraceRow](), lambda: Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4)))
-    first = Sampling(model(), queue.take, OwnCost(), lambda t, e: at_once.append((t, e)))
+    first = ModelFeed(model(), queue.take, OwnCost(), lambda t, e: at_once.append((t, e)))
     for row in rows(20.0):
         queue.put(row)
         first.catch_up()
-    second = Sampling(model(), lambda: iter(rows(20.0)), OwnCost(), lambda t, e: late.append((t, e)))
+    second = ModelFeed(model(), lambda: iter(rows(20.0)), OwnCost(), lambda t, e: late.append((t, e)))
     second.catch_up()
     assert len(late) == 20 and late == at_once
 
 
 def test_samples_wait_until_somebody_asks_or_five_seconds_have_passed(monkeypatch) -> None:
     now_s, queue = 100.0, SampleQueue[TraceRow]()
-    monkeypatch.setattr("carico_agent.app.sampling.time.monotonic", lambda: now_s)
-    sampling = fresh(queue)
+    monkeypatch.setattr("carico_agent.app.model_feed.time.monotonic", lambda: now_s)
+    feed = fresh(queue)
     for row in rows(1.0):
         queue.put(row)
-    sampling.catch_up_late()
+    feed.catch_up_late()
     assert not queue  # the first ones at once
     for now_s, waits in ((101.0, True), (104.0, True), (105.0, False)):
         queue.put(TraceRow(Reading(now_s, 4, 40, 39, 0, None, 1000, 700), 0, False))
-        sampling.catch_up_late()
+        feed.catch_up_late()
         assert bool(queue) == waits
