@@ -29,6 +29,10 @@ def main() -> int:
     sections: dict[str, tuple[str, Callable[[], list[Row]]]] = {
         "whole": ("the whole agent at 10 Hz", lambda: whole.measure(6 if quick else 30)),
         "pods": ("the same with a containerd", lambda: whole.with_containers(*((6, 10) if quick else (30, 110)))),
+        "working": (
+            "the same with Pods that all work a little every second",
+            lambda: whole.with_containers(*((6, 10) if quick else (30, 110)), work=True),
+        ),
         "events": ("containerd's events", lambda: runtime.measure(20 if quick else 100)),
         "timer": ("timer", lambda: timer.measure(6 if quick else 20)),
         "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),

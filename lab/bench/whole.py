@@ -21,6 +21,7 @@ PERIOD_S = 0.1
 EXPORTER = "prometheus-node-exporter"
 CPU_BUDGET_PERCENT, MEMORY_BUDGET_MB, MEMORY_WITH_PODS_MB, EXPORTER_SHARE = 0.5, 64.0, 72.0, 1 / 3
 C_LOOPS, TICK_P99_MS = 3.5, 0.5
+WORK = ("/bin/busybox", "sh", "-c", "while :; do sleep 1; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done")
 
 
 class Unavailable(Exception):
@@ -155,14 +156,15 @@ def _in_situ(stages: dict[str, dict[str, float]]) -> list[Row]:
     ]
 
 
-def with_containers(window_s: float, count: int) -> list[Row]:
-    """The agent with what a real node adds: a containerd that is listened to, and Pods whose cgroups are read."""
-    label = f"agent, containerd and {count} Pods"
+def with_containers(window_s: float, count: int, work: bool = False) -> list[Row]:
+    """The agent with what a real node adds: a containerd that is listened to, and Pods whose cgroups are read; they
+    sleep, or all work a little every second."""
+    label = f"agent, containerd and {count} Pods" + (" that work" if work else "")
     if why := containerd_missing():
         return [*_with_grpc(), missing(label, why)]
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))) as containerd:
         for number in range(count):
-            containerd.run(f"pod{number}")
+            containerd.run(f"pod{number}", *(WORK if work else ()))
         with agent("--containerd", containerd.socket) as own:
             time.sleep(75.0)  # files of all Pods are opened, and each container's history has its first minute
             ticks_before = took(own)
