@@ -3,13 +3,11 @@
 Why not the counters of all Pods (usage.py): a report asks about one Pod, and two small files cost 15 µs.
 """
 
-import os
 from collections.abc import Iterable
 from math import nan
 
 from carico_agent.runtime.cgroups import Group
-
-BUFFER_BYTES = 4096
+from carico_agent.runtime.small_files import read_once
 
 
 def parse_v2(text: bytes) -> float:
@@ -53,13 +51,5 @@ def read(groups: Iterable[Group]) -> float:
 
 def _read(group: Group) -> float:
     if "cpuacct" in group.controllers:
-        return parse_v1(_text(f"{group.controllers['cpuacct']}/cpuacct.usage"))
-    return parse_v2(_text(f"{group.unified}/cpu.stat"))
-
-
-def _text(path: str) -> bytes:
-    descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-    try:
-        return os.read(descriptor, BUFFER_BYTES)
-    finally:
-        os.close(descriptor)
+        return parse_v1(read_once(f"{group.controllers['cpuacct']}/cpuacct.usage"))
+    return parse_v2(read_once(f"{group.unified}/cpu.stat"))

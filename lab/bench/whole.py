@@ -12,6 +12,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from lab.bench.lateness import Counts, between, quantile_ms, took
+from lab.bench.pods import SH, WORK
 from lab.bench.process import Http, agent, cpu_s, memory_mb, running
 from lab.bench.table import Row, missing
 from lab.support.containerd import PrivateContainerd
@@ -21,7 +22,6 @@ PERIOD_S = 0.1
 EXPORTER = "prometheus-node-exporter"
 CPU_BUDGET_PERCENT, MEMORY_BUDGET_MB, MEMORY_WITH_PODS_MB, EXPORTER_SHARE = 0.5, 64.0, 72.0, 1 / 3
 C_LOOPS, TICK_P99_MS = 3.5, 0.5
-WORK = ("/bin/busybox", "sh", "-c", "while :; do sleep 1; i=0; while [ $i -lt 2000 ]; do i=$((i+1)); done; done")
 
 
 class Unavailable(Exception):
@@ -164,7 +164,7 @@ def with_containers(window_s: float, count: int, work: bool = False) -> list[Row
         return [*_with_grpc(), missing(label, why)]
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))) as containerd:
         for number in range(count):
-            containerd.run(f"pod{number}", *(WORK if work else ()))
+            containerd.run(f"pod{number}", *((*SH, WORK) if work else ()))
         with agent("--containerd", containerd.socket) as own:
             time.sleep(75.0)  # files of all Pods are opened, and each container's history has its first minute
             ticks_before = took(own)

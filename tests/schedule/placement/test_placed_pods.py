@@ -28,6 +28,15 @@ def replica(server: SmallServer, *names: str) -> Extender:
     return extender_of(server, nodes, resource=RESOURCE, lease_namespace="carico", bound_within_s=BOUND_WITHIN_S)[0]
 
 
+async def leader_and_another(server: SmallServer) -> tuple[Extender, Extender, list[asyncio.Task[None]]]:
+    """Two extenders; the first leads, and has these tasks."""
+    first, second = replica(server), replica(server)
+    tasks = start(first)
+    await asyncio.sleep(1.0)
+    start(second)
+    return first, second, tasks
+
+
 def add_pod(server: SmallServer, uid: str) -> None:
     asks = {"resources": {"requests": {RESOURCE: "1"}}}
     server.pods[uid] = {"metadata": {"uid": uid, "name": uid, "namespace": "d"}, "spec": {"containers": [asks]}}
@@ -179,10 +188,7 @@ def test_two_leaders_that_stop_one_after_the_other_lose_nobody(monkeypatch: pyte
 def test_after_a_deleted_lease_the_next_leader_waits_and_the_last_one_stops(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server = SmallServer()
-        first, second = replica(server), replica(server)
-        tasks = start(first)
-        await asyncio.sleep(1.0)
-        start(second)
+        first, second, tasks = await leader_and_another(server)
         await asyncio.sleep(5.0)
         await admit(first, server, "p")
         lease = server.leases.pop(LEADER_LEASE)
@@ -380,10 +386,7 @@ def test_extenders_that_do_not_lead_ask_the_leader(monkeypatch: pytest.MonkeyPat
 def test_a_question_to_a_leader_that_is_gone_is_an_error_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server = SmallServer()
-        first, second = replica(server), replica(server)
-        tasks = start(first)
-        await asyncio.sleep(1.0)
-        start(second)
+        _, second, tasks = await leader_and_another(server)
         await asyncio.sleep(1.0)
         for task in tasks:
             task.cancel()
