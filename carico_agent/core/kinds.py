@@ -40,8 +40,8 @@ ASLEEP_RATIO = 0.1
 SURPRISE = 9.0
 """If those that run differ from those that left by more than three standard deviations, the latter hardly count."""
 
-FIRST_RAMP_S = 6.0
-MOST_RAMP_S = 120.0
+MOST_RAMP_S, MOST_RISES = 120.0, 7
+"""How long a kind's Pods rise is the median over this many, the lower one: a Pod whose demand swings may seem to."""
 
 LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
 """A kind leaks if three Pods or more grow together, by more than noise and by a tenth of the cost in half a life."""
@@ -80,7 +80,8 @@ class Kind:
         self.arrivals = 0.0  # forgotten over ARRIVALS_S
         self.seen = 0  # Pods of this kind, ever
         self.shown = False  # its cost is known from Pods that ran here
-        self.ramp_s = FIRST_RAMP_S
+        self.rises: dict[str, float] = {}  # age at which each of its last Pods stopped rising [s]
+        self.ramp_s = 0.0  # how long its Pods rise
         self.life_s = nan  # of those that left
         self.growth = [0.0] * m  # per second: its Pods leak
         self.past = [[0.0, 0.0, 0.0] for _ in range(m)]  # weight, mean and variance of the Pods that left
@@ -94,10 +95,16 @@ class Kind:
         """Its cost is known, from here or from elsewhere."""
         return self.shown or self.elsewhere is not None
 
-    def learn_ramp(self, age_s: float) -> None:
-        """A Pod stopped rising at this age; longer ramps are believed faster."""
-        self.ramp_s += (0.7 if age_s > self.ramp_s else 0.3) * (age_s - self.ramp_s)
-        self.ramp_s = min(max(self.ramp_s, FIRST_RAMP_S), MOST_RAMP_S)
+    def learn_ramp(self, uid: str, age_s: float) -> None:
+        """A Pod stopped rising at this age."""
+        self.rises[uid] = age_s
+        if len(self.rises) > MOST_RISES:
+            del self.rises[next(iter(self.rises))]
+        self._renew_ramp()
+
+    def _renew_ramp(self) -> None:
+        ages_s = sorted(self.rises.values())
+        self.ramp_s = min(ages_s[(len(ages_s) - 1) // 2], MOST_RAMP_S) if ages_s else 0.0
 
     def forget(self, factor: float) -> None:
         """Time passes: arrivals and Pods that left weigh less, by `factor`."""
@@ -136,7 +143,8 @@ class Kind:
         if not any(self.growth) or not age_s < inf:
             return pod.mean
         rest_s = self._span_s() / 2 - age_s + MEAN_AGE_S
-        return [max(0.0, x + growth * rest_s) for x, growth in zip(pod.mean, self.growth, strict=True)]
+        leaked = zip(pod.mean, self.growth, self.cost, strict=True)
+        return [x if x < ASLEEP_RATIO * cost else max(0.0, x + growth * rest_s) for x, growth, cost in leaked]
 
     def _span_s(self) -> float:
         """How long its Pods live; while none has left, twice as long as the oldest has."""
@@ -151,14 +159,10 @@ class Kind:
             return
         watched = [pod for pod in self.pods.values() if pod.shown and pod.watched_s >= LEAST_WATCHED_S]
         for i, cost in enumerate(self.cost):
-            seen = [(pod.mean[i] - pod.first[i], pod.watched_s) for pod in watched]
-            seen = [(by, in_s) for by, in_s in seen if by == by]
-            if len(seen) < ENOUGH_GROWING:
+            awake = [pod for pod in watched if pod.mean[i] >= ASLEEP_RATIO * cost and pod.first[i] == pod.first[i]]
+            if len(awake) < ENOUGH_GROWING:
                 continue
-            watched_s = sum(in_s for _, in_s in seen)
-            growth = sum(by for by, _ in seen) / watched_s
-            # what the first reading of each was off by, seen over all that time
-            growth_sd = READING_NOISE_RATIO * cost * sqrt(len(seen)) / watched_s
+            growth, growth_sd = _mean_growth([(p.mean[i] - p.first[i], p.watched_s) for p in awake], cost)
             leaks = growth * span_s / 2 > LEAK_RATIO * cost and growth > 2 * growth_sd
             self.growth[i] += 0.2 * ((growth if leaks else 0.0) - self.growth[i])
             if not leaks and self.growth[i] * span_s / 2 < 0.1 * LEAK_RATIO * cost:
@@ -217,20 +221,36 @@ class Kind:
             "daemon": self.daemon,
             "arrivals": self.arrivals,
             "seen": self.seen,
-            "ramp_s": self.ramp_s,
+            "rises": dict(self.rises),
             "life_s": self.life_s if self.life_s == self.life_s else None,
             "growth": list(self.growth),
             "past": [list(row) for row in self.past],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.arrivals, self.seen, self.ramp_s = float(state["arrivals"]), int(state["seen"]), float(state["ramp_s"])
+        self.arrivals, self.seen = float(state["arrivals"]), int(state["seen"])
+        rises = state["rises"] if "rises" in state else {"": state["ramp_s"]}  # as saved before each Pod's was
+        self.rises = {str(uid): float(age_s) for uid, age_s in rises.items()}
+        if not all(map(isfinite, self.rises.values())):
+            raise ValueError(f"damaged model state: kind {self.name!r}")
+        self._renew_ramp()
         self.life_s = nan if state["life_s"] is None else float(state["life_s"])
         self.growth = [float(x) for x in state["growth"]]
         past = [[float(x) for x in row] for row in state["past"]]
         if len(past) != len(self.past) or any(len(row) != 3 or not all(map(isfinite, row)) for row in past):
             raise ValueError(f"damaged model state: kind {self.name!r}")
         self.past = past
+
+
+def _mean_growth(grown: list[tuple[float, float]], cost: float) -> tuple[float, float]:
+    """Growth per second of Pods that have `grown` by so much in so many seconds, and its standard deviation.
+
+    Each is off by what its first reading was, or by what they differ by: Pods that wake, or swing, do not leak.
+    """
+    watched_s = sum(in_s for _, in_s in grown)
+    growth = sum(by for by, _ in grown) / watched_s
+    differ = sum((by - growth * in_s) ** 2 for by, in_s in grown) / (len(grown) - 1)
+    return growth, sqrt(len(grown) * max(differ, (READING_NOISE_RATIO * cost) ** 2)) / watched_s
 
 
 class Kinds:

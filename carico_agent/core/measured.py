@@ -11,12 +11,8 @@ from carico_agent.core.pods import PodReadings, PodSample, pods_from_state
 REPEAT_S = 4.0
 """The same PodSample object again within this time [s] is the same reading, not a new one."""
 
-SLOW_RAMP_S = 12.0
-"""Kinds that need longer than this to show what they cost [s] are counted at their cost meanwhile. Others are in the
-node's usage before their own first reading: adding their cost would count them twice."""
-
-READING_AGE_S = 1.0
-"""A reading is the mean of 2 s, so it is this old when it comes [s]."""
+FIRST_RAMP_S = 6.0
+"""A Pod below what its kind costs is given at least this long to show itself [s]."""
 
 COUNT_LEAD_S = 2.5
 """A Pod may be counted this long before the list of measured Pods has it [s]; an older count is not news."""
@@ -45,6 +41,7 @@ class MeasuredPods:
         self._watching = False
         for pod in self.pods.values():
             pod.since_t = pod.t = pod.mark_t = -inf
+            pod.rise = None
 
     def fresh(self, t: float | None) -> bool:
         return self.t is not None and (t is None or t - self.t <= STALE_S)
@@ -115,24 +112,22 @@ class MeasuredPods:
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
         pod.sample = sample
         kind = self.kinds.by_name[pod.kind]
-        if pod.read(t, sample.usage, kind.ramp_s, kind.cost) and pod.since_t > -inf:
-            kind.learn_ramp(pod.calm_age_s)
+        if pod.read(t, sample.usage, max(FIRST_RAMP_S, kind.ramp_s), kind.cost) and pod.since_t > -inf:
+            kind.learn_ramp(sample.uid, pod.calm_age_s)
         kind.dirty = True
 
     def _sum_up(self) -> None:
         """What all Pods use together, as measured, and what the young among them do not show yet."""
         kinds, nothing = self.kinds.by_name, [0.0] * self._m
         rows, unread = [], list(nothing)
-        self.young = 0
-        self.hidden, self.unfolding = list(nothing), list(nothing)
+        self._rising: list[tuple[PodReadings, Kind]] = []
         for pod in self.pods.values():
-            if not pod.shown:
-                self.young += 1
-                if kinds[pod.kind].ramp_s >= SLOW_RAMP_S:
-                    self._add_hidden(pod, kinds[pod.kind])
+            kind = kinds[pod.kind]
+            if pod.t - pod.since_t < kind.ramp_s:
+                self._rising.append((pod, kind))
             rows.append(pod.now)
             if (together := sum(pod.now)) != together:  # one of them is unknown
-                cost = kinds[pod.kind].cost
+                cost = kind.cost
                 unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, cost, strict=True)]
         self.together = _sums(rows) or nothing
         # the same with Pods that were not read yet at what their kind costs
@@ -145,13 +140,6 @@ class MeasuredPods:
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
 
-    def _add_hidden(self, pod: PodReadings, kind: Kind) -> None:
-        """A young Pod of a kind that ramps up: what it will use and does not yet, and how fast that unfolds."""
-        for i, (now, cost) in enumerate(zip(pod.now, kind.cost, strict=True)):
-            if cost == cost and not now >= cost:
-                self.hidden[i] += cost - (now if now == now else 0.0)
-                self.unfolding[i] += cost / kind.ramp_s
-
     # ---- out
 
     def extra(self, counted: int, changed_t: float) -> int:
@@ -161,9 +149,17 @@ class MeasuredPods:
         return counted - (len(self.pods) if self.counts_daemons else self.workload)
 
     def hidden_at(self, i: int, t: float) -> float:
-        """What young Pods will use of resource `i` and the node does not show at `t`."""
-        age_s = READING_AGE_S + (t - self.t if self.t is not None else 0.0)
-        return max(0.0, self.hidden[i] - age_s * self.unfolding[i])
+        """What Pods that still rise will use of resource `i` and the node does not show at `t`.
+
+        A Pod is believed to end at what it uses now and, for the rest of the ramp, at what its kind does. So what it
+        hides is that rest of the cost, whatever it uses; but a Pod that uses what its kind costs hides nothing.
+        """
+        hidden = 0.0
+        for pod, kind in self._rising:
+            now, cost, rest = pod.now[i], kind.cost[i], 1 - (t - pod.since_t) / kind.ramp_s
+            if rest > 0 and cost == cost:
+                hidden += min(cost * rest, max(0.0, cost - now) if now == now else cost)
+        return hidden
 
     def kind(self, name: str) -> Kind | None:
         """A kind by name; one that only the cluster knows is made for this answer and not kept."""

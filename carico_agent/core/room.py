@@ -12,7 +12,7 @@ from typing import Any
 
 from carico_agent.core.estimators import Span
 from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO
-from carico_agent.core.measured import SLOW_RAMP_S, MeasuredPods
+from carico_agent.core.measured import MeasuredPods
 
 LEAST_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that the number stays finite."""
@@ -35,6 +35,9 @@ PARTS_RATIO = 0.03
 
 LONG_UNSETTLED_S = 4.0
 """Where Pods come and go for longer than this without a pause [s], room is what their own readings leave."""
+
+YOUNG_S = 2.5
+"""Age of a Pod that is counted and not measured yet, in the mean [s]."""
 
 FULL = 0.97
 """From here on a reading of the node is cut off: it says nothing about what is used beyond."""
@@ -198,7 +201,7 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     parts.append((tuple(cost), tuple(cost_sd), alone))
     mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], seen) for i in range(len(cost))]
     shares = {kind.name: weight / total for kind, weight in weights}
-    slow = [(kind.cost, part) for kind, part in known if kind.ramp_s >= SLOW_RAMP_S]
+    slow = [(kind.cost, part * max(0.0, 1 - YOUNG_S / kind.ramp_s)) for kind, part in known if kind.ramp_s > 0]
     slow_cost = [sum(c[i] * part for c, part in slow if c[i] == c[i]) for i in range(len(cost))]
     likely_costs = [kind.cost for kind, part in known if part >= LIKELY]
     least_cost = [min((c[i] for c in likely_costs if c[i] == c[i]), default=0.0) for i in range(len(cost))]

@@ -47,6 +47,48 @@ def test_a_pod_that_sleeps_does_not_make_its_kind_cheap() -> None:
     assert kind(0.10, 0.0001, 0.0001).cost[0] == pytest.approx(0.10)
 
 
+def leaking(grow: list[float], asleep: int = 0) -> Kind:
+    """A kind of Pods watched for five minutes, each growing by its own share of the node per second."""
+    found = Kind("shop/web", False, 1)
+    for i, per_s in enumerate(grow + [0.0] * asleep):
+        start = 0.03 if i < len(grow) else 0.0
+        one = found.pods[f"web-{i}"] = PodReadings(found.name, 0.0, 1)
+        for t in range(0, 300, 5):
+            one.read(float(t), (start + per_s * t,), 6.0, found.cost)
+    found.renew()
+    for _ in range(20):
+        found.learn_growth()
+    found.renew()
+    return found
+
+
+def test_pods_that_grow_together_leak_and_sleepers_beside_them_do_not() -> None:
+    assert leaking([4e-5, 5e-5, 4e-5], asleep=4).growth[0] == pytest.approx(4.3e-5, rel=0.15)
+    leaky = leaking([4e-5, 5e-5, 4e-5], asleep=4)
+    assert leaky.cost[0] == pytest.approx(0.03 + 300 * 4.3e-5, rel=0.1)  # while none has left: half of twice its age
+
+
+def test_pods_that_changed_each_in_its_own_way_do_not_leak() -> None:
+    assert leaking([9e-5, -4e-5, 3e-5]).growth == [0.0]
+
+
+def test_how_long_its_pods_rise_is_a_median() -> None:
+    web = kind()
+    assert web.ramp_s == 0
+    for i, age_s in enumerate([30.0, 35.0, 0.0, 32.0, 110.0]):
+        web.learn_ramp(f"web-{i}", age_s)
+    assert web.ramp_s == 32.0
+    web.learn_ramp("web-4", 300.0)  # the same Pod, seen to rise on
+    assert (web.ramp_s, len(web.rises)) == (32.0, 5)
+    again = Kind("shop/web", False, 2)
+    again.restore(web.state())
+    assert (again.ramp_s, again.rises) == (web.ramp_s, web.rises)
+    earlier = web.state() | {"ramp_s": 24.0}
+    del earlier["rises"]
+    again.restore(earlier)
+    assert again.ramp_s == 24.0
+
+
 def test_running_pods_that_differ_overrule_the_memory() -> None:
     web = kind(0.10, 0.10, 0.10)
     for uid in list(web.pods):

@@ -144,6 +144,22 @@ def test_a_young_pod_of_a_kind_that_ramps_counts_at_its_cost() -> None:
     assert e.room[0] == pytest.approx(0.88, abs=0.04)
 
 
+def test_pods_that_sleep_before_they_work_do_not_make_their_kind_cheap() -> None:
+    """What wakes has not grown: three that woke are no leak, and those that sleep on do not count as half of one."""
+    m, awake_t = model(cores=8), {0: 60.0, 1: 64.0, 2: 90.0}
+    for tick in range(3000):
+        t, samples = tick / 10, []
+        for i in range(7):
+            since_s = t - awake_t.get(i, 1e9)
+            cpu = 0.0625 * (0.0 if since_s < 0 else 0.7 if since_s < 5 else 1.0)
+            samples.append(PodSample(f"pi-{i}", "pi", (cpu, 0.005)))
+        m.observe(t, [0.02 + sum(sample.usage[0] for sample in samples), 0.1], pods=7)
+        if tick % 50 == 0:
+            m.observe_pods(t, samples if tick else [])
+        if t > 75 and tick % 50 == 0:
+            assert m.estimate().cost_vector[0] == pytest.approx(0.0625, rel=0.1), t
+
+
 def test_a_pod_counted_before_it_is_measured_is_counted_once() -> None:
     m = model()
     samples = pods("web", 3, WEB)

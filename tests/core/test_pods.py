@@ -1,6 +1,6 @@
 """One Pod's readings: when it has shown itself, and how its mean follows."""
 
-from math import inf, nan
+from math import inf, nan, pi, sin
 
 import pytest
 
@@ -32,10 +32,39 @@ def test_noise_is_averaged_and_a_lasting_change_is_followed() -> None:
     pod = PodReadings("web", -inf, 2)
     read(pod, [0.1, 0.105, 0.095] * 10)
     assert pod.mean[0] == pytest.approx(0.1, rel=0.03)
-    read(pod, [0.15, 0.15])
+    read(pod, [0.15] * 5)
     assert pod.mean[0] == pytest.approx(0.15)
+    assert pod.now[0] == pytest.approx(0.15)
     read(pod, [0.4])
     assert pod.mean[0] == pytest.approx(0.4)  # twice as much is believed at once
+
+
+def test_a_wave_is_averaged() -> None:
+    pod = PodReadings("web", -inf, 2)
+    means = []
+    for i in range(60):
+        pod.read(5.0 * i, (0.1 * (1 + 0.35 * sin(2 * pi * 5.0 * i / 60)), 0.01), 6.0, UNKNOWN)
+        means.append(pod.mean[0])
+    assert max(abs(mean - 0.1) for mean in means[12:]) < 0.02
+    assert pod.now[0] == pytest.approx(0.1 * (1 + 0.35 * sin(2 * pi * 5.0 * 59 / 60)), rel=0.16)
+
+
+def test_a_pod_that_still_rises_slowly_starts_its_mean_anew() -> None:
+    pod = PodReadings("java", 0.0, 2)
+    ramp = [0.1 * min(1.0, t / 60) for t in range(5, 125, 5)]
+    shown = [i for i, news in enumerate(read(pod, ramp)) if news]
+    assert shown[0] <= 8  # near the end of a ramp of a minute two readings hardly differ
+    assert len(shown) > 1
+    assert pod.mean[0] == pytest.approx(0.1, rel=0.03)
+    assert 45 <= pod.calm_age_s <= 70
+    assert pod.rise is None
+
+
+def test_a_pod_that_wakes_did_not_rise() -> None:
+    pod = PodReadings("job", 0.0, 2)
+    assert sum(read(pod, [0.0] * 4 + [0.1] * 8)) == 1
+    assert pod.calm_age_s == 0
+    assert pod.mean[0] == pytest.approx(0.1)
 
 
 def test_an_unknown_reading_keeps_what_was_known() -> None:
