@@ -1,10 +1,11 @@
 """Pod-Capacity on simulated nodes that look like real ones, with and without a reading of each Pod.
 
-python -m lab.nodes [--seeds 3] [--old] [--json] [--write]
+python -m lab.nodes [--seeds 3] [--old] [--json] [--write] [--wide 30]
 
-`--old` also runs the node-wide filter, which knows of Pods only how many there are. `--write` renews
-lab/results/nodes.md and its figure. What a node does and what the truth is: lab/simnode.py. The parameters of the core
-were chosen on seeds below 100; the seeds here start at 5000.
+`--old` also runs the node-wide filter, which knows of Pods only how many there are. `--wide` runs that many nodes of
+lab/random_nodes.py in which everything may come together, instead of those that the claims are about. `--write` renews
+lab/results/nodes.md or nodes_wide.md and its picture. What a node does and what the truth is: lab/simnode.py. The
+parameters of the core were chosen on seeds below 100; the seeds here start at 5000.
 """
 
 import argparse
@@ -20,22 +21,18 @@ import numpy as np
 from carico_agent.app.pipeline import HostUsage
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.telemetry import Usage
-from lab.simnode import HostSpec, KindSpec, NodeSpec, SimulatedNode
+from lab.random_nodes import random_node, wide_node
+from lab.simnode import HostSpec, KindSpec, NodeSpec, SimulatedNode, system
 
 AFTER_S = 90.0
 FIRST_SEED = 5000
+FIRST_WIDE = 100
+"""Those before were used to find out what breaks, and how to mend it."""
 RESULTS = Path(__file__).parent / "results"
 
-SYSTEM = KindSpec("kube-system/agent", 0.01, 0.004, daemon=True)
-DNS = KindSpec("kube-system/dns", 0.02, 0.006)
 WEB = KindSpec("shop/web", 0.3, 0.02)
 LOOP = KindSpec("pi", 1.0)
 QUOTA = KindSpec("quota", 0.2, throttled=True)
-
-
-def system(count: int) -> tuple[tuple[KindSpec, int], ...]:
-    """System Pods: daemons, and two that a Deployment owns."""
-    return ((SYSTEM, count - 2), (DNS, 2))
 
 
 NODES = (
@@ -83,31 +80,6 @@ NODES = (
     NodeSpec("Pods differ by 30 %", 8, (replace(WEB, spread=0.3),), system(5), every_s=6),
     NodeSpec("overloaded", 4, (LOOP,), system(5), fill=1.0, every_s=6),
 )
-
-
-def random_node(number: int) -> NodeSpec:
-    """A mixture of everything, drawn once per number and the same for every seed."""
-    rng = np.random.default_rng(70_000 + number)
-    cores = int(rng.choice([2, 4, 8, 16, 32]))
-    kinds = tuple(
-        KindSpec(
-            f"kind-{i}",
-            cores=float(rng.uniform(0.03, 0.2) * cores),
-            memory=float(rng.uniform(0.003, 0.06)),
-            spread=float(rng.uniform(0.02, 0.2)),
-            weight=int(rng.integers(1, 4)),
-            ramp_s=float(rng.choice([0, 0, 10, 30])),
-            burst=float(rng.choice([0, 0, 0.2])),
-        )
-        for i in range(int(rng.integers(1, 4)))
-    )
-    host = HostSpec(
-        base=(float(rng.uniform(0.01, 0.08)), float(rng.uniform(0.05, 0.25))),
-        drift=float(rng.choice([0, 0.1, 0.2])),
-        steps=float(rng.choice([0, 0.1])),
-        cron=float(rng.choice([0, 0.1])),
-    )
-    return NodeSpec(f"random mixture {number}", cores, kinds, system(int(rng.integers(3, 16))), host, every_s=8)
 
 
 ALL_NODES = (*NODES, *(random_node(number) for number in range(1, 7)))
@@ -200,26 +172,36 @@ def table(new: list[NodeScore], old: list[NodeScore]) -> str:
     return "\n".join(lines)
 
 
-def page(new: list[NodeScore], old: list[NodeScore], seeds: range) -> str:
-    """lab/results/nodes.md."""
+def page(new: list[NodeScore], old: list[NodeScore], seeds: range, wide: int) -> str:
+    """lab/results/nodes.md or nodes_wide.md."""
+    about = (
+        "Nodes: `wide_node` of `lab/random_nodes.py`, of which none was looked at when the core was made."
+        if wide
+        else f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (a kernel with quotas counts throttling)."
+    )
     lines = [
-        "# Pod-Capacity on simulated nodes that look like real ones",
+        "# Pod-Capacity on simulated nodes " + ("that mix everything" if wide else "that look like real ones"),
         "",
-        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --old --write`.",
-        "Nodes and truth: `lab/simnode.py`.",
+        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --old --write"
+        + (f" --wide {wide}`." if wide else "`."),
+        "What a node does and the truth: `lab/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Node-wide: the same model, which knows only how many Pods there are.",
-        f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (a kernel with quotas counts throttling).",
+        about,
         "",
         table(new, old),
         "",
     ]
     for name, scores in (("every Pod measured", new), ("node-wide", old)):
         lines += [f"{name}: " + ", ".join(f"{key} {value:.3f}" for key, value in summary(scores).items()), ""]
-    return "\n".join([*lines, "![errors per node](nodes.png)", ""])
+    return "\n".join([*lines, f"![errors per node]({_name(wide)}.png)", ""])
 
 
-def draw(new: list[NodeScore], old: list[NodeScore]) -> None:
+def _name(wide: int) -> str:
+    return "nodes_wide" if wide else "nodes"
+
+
+def draw(new: list[NodeScore], old: list[NodeScore], path: Path) -> None:
     """Relative error of each node, with and without measured Pods."""
     import matplotlib
 
@@ -237,7 +219,7 @@ def draw(new: list[NodeScore], old: list[NodeScore]) -> None:
     axes.set_xlabel("RMS of error / max(2, truth)")
     axes.legend(fontsize=8)
     figure.tight_layout()
-    figure.savefig(RESULTS / "nodes.png", dpi=110)
+    figure.savefig(path, dpi=110)
 
 
 def main() -> None:
@@ -248,10 +230,14 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="nodes at a time")
     parser.add_argument("--only", default="", help="nodes whose name contains this")
     parser.add_argument("--json", action="store_true")
-    parser.add_argument("--write", action="store_true", help="renew lab/results/nodes.md and nodes.png (with --old)")
+    parser.add_argument(
+        "--wide", type=int, default=0, metavar="N", help="N nodes in which everything may come together"
+    )
+    parser.add_argument("--write", action="store_true", help="renew the page and picture in lab/results (with --old)")
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    specs = [spec for spec in ALL_NODES if args.only in spec.name]
+    nodes = [wide_node(FIRST_WIDE + number) for number in range(args.wide)] or ALL_NODES
+    specs = [spec for spec in nodes if args.only in spec.name]
     with ProcessPoolExecutor(args.jobs) as pool:
         tasks = [
             [pool.submit(run, spec, seeds, with_pods) for spec in specs] for with_pods in (True, False)[: 1 + args.old]
@@ -259,8 +245,8 @@ def main() -> None:
         new, *others = ([task.result() for task in one] for one in tasks)
     old = others[0] if others else []
     if args.write and old:
-        (RESULTS / "nodes.md").write_text(page(new, old, seeds))
-        draw(new, old)
+        (RESULTS / f"{_name(args.wide)}.md").write_text(page(new, old, seeds, args.wide))
+        draw(new, old, RESULTS / f"{_name(args.wide)}.png")
     if args.json:
         print(json.dumps({"new": [asdict(s) for s in new], "old": [asdict(s) for s in old]}))
         return

@@ -87,6 +87,15 @@ class NodeSpec:
     length_s: float = 1200.0
 
 
+SYSTEM = KindSpec("kube-system/agent", 0.01, 0.004, daemon=True)
+DNS = KindSpec("kube-system/dns", 0.02, 0.006)
+
+
+def system(count: int) -> tuple[tuple[KindSpec, int], ...]:
+    """System Pods: daemons, and two that a Deployment owns."""
+    return ((SYSTEM, count - 2), (DNS, 2))
+
+
 @dataclass(frozen=True, slots=True)
 class Moment:
     """One sample of a simulated node."""
