@@ -95,7 +95,7 @@ class MeasuredAnswer:
         kind = self._pods.kind(name)
         if kind is None:
             return self._settled(self._prior_span, self._prior.cost, False)
-        return self._settled(self._fits(kind.cost, kind.cost_sd), kind.cost, kind.known())
+        return self._settled(self._fits(kind.cost, kind.cost_sd), kind.cost, self._prior.knows(kind))
 
     def _settled(self, span: Span, cost: Sequence[float], trusted: bool) -> Answer:
         trusted = trusted and all(y == y for y in self._now.usage)
@@ -110,7 +110,7 @@ class MeasuredAnswer:
         found = []
         for kind in self._pods.kinds.by_name.values():
             span, limited = self._fits(kind.cost, kind.cost_sd), False
-            trusted = kind.known()
+            trusted = self._prior.knows(kind)
             if not trusted:
                 span = learning(span, self._prior_span)
             if most is not None:

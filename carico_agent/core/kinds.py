@@ -79,6 +79,7 @@ class Kind:
         self.pods: dict[str, PodReadings] = {}
         self.arrivals = 0.0  # forgotten over ARRIVALS_S
         self.seen = 0  # Pods of this kind, ever
+        self.ran_s = 0.0  # for how long at least one of its Pods has run [s]
         self.shown = False  # its cost is known from Pods that ran here
         self.rises: dict[str, float] = {}  # age at which each of its last Pods stopped rising [s]
         self.ramp_s = 0.0  # how long its Pods rise
@@ -221,6 +222,7 @@ class Kind:
             "daemon": self.daemon,
             "arrivals": self.arrivals,
             "seen": self.seen,
+            "ran_s": self.ran_s,
             "rises": dict(self.rises),
             "life_s": self.life_s if self.life_s == self.life_s else None,
             "growth": list(self.growth),
@@ -228,10 +230,14 @@ class Kind:
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.arrivals, self.seen = float(state["arrivals"]), int(state["seen"])
+        self.arrivals, self.seen, self.ran_s = (
+            float(state["arrivals"]),
+            int(state["seen"]),
+            float(state.get("ran_s", 0)),
+        )
         rises = state["rises"] if "rises" in state else {"": state["ramp_s"]}  # as saved before each Pod's was
         self.rises = {str(uid): float(age_s) for uid, age_s in rises.items()}
-        if not all(map(isfinite, self.rises.values())):
+        if not all(map(isfinite, (self.ran_s, *self.rises.values()))):
             raise ValueError(f"damaged model state: kind {self.name!r}")
         self._renew_ramp()
         self.life_s = nan if state["life_s"] is None else float(state["life_s"])
@@ -284,6 +290,8 @@ class Kinds:
 
     def forget(self, elapsed_s: float) -> None:
         """Time passes. Shares stay, so an idle night changes nothing but the weight against new arrivals."""
+        for kind in self.by_name.values():
+            kind.ran_s += elapsed_s if kind.pods else 0.0
         factor = exp(-elapsed_s / ARRIVALS_S)
         if factor * sum(kind.arrivals for kind in self.by_name.values()) < 1e-3:
             return

@@ -180,7 +180,7 @@ class CapacityModel:
         """A kind while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
         room, known = self._room(usage), self._measured.kind(kind)
         span = prior = room.fits(self._prior.cost, self._prior.cost_sd)
-        if known is None or not known.known():
+        if known is None or not self._prior.knows(known):
             return answer.Answer(prior, tuple(self._prior.cost), False, False)
         span = room.fits(known.cost, known.cost_sd)
         return answer.Answer(span, tuple(known.cost), all(y == y for y in usage), True)

@@ -11,7 +11,7 @@ from math import inf, nan, sqrt
 from typing import Any
 
 from carico_agent.core.estimators import Span
-from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO
+from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
 from carico_agent.core.measured import MeasuredPods
 
 LEAST_COST = 1e-4
@@ -45,6 +45,9 @@ FULL = 0.97
 SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
+
+ASLEEP_S = 600.0
+"""Until a kind has run for this long [s] it is not believed that its Pods only sleep: they may wait for their work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +149,10 @@ class Prior:
             c != c or c < (SLEEPER_RATIO * p if p == p else SLEEPER_SHARE) for c, p in zip(cost, self.cost, strict=True)
         )
 
+    def knows(self, kind: Kind) -> bool:
+        """What a Pod of this kind costs is known, here or elsewhere: one has worked, or they have slept for long."""
+        return kind.known() and (kind.ran_s >= ASLEEP_S or not self.sleeps(kind.cost))
+
 
 def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
     """Room now: what the node's usage leaves, less what young Pods will take and do not show yet.
@@ -188,7 +195,7 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     """The mixture of kinds that arrive here, with the prior or the cluster's Pods in small print."""
     weights = pods.kinds.weights()
     total = sum(weight for _, weight in weights)
-    known = [(kind, weight / total) for kind, weight in weights if kind.shown]
+    known = [(kind, weight / total) for kind, weight in weights if kind.shown and prior.knows(kind)]
     cost, cost_sd = elsewhere(pods, prior)
     if not known or all(prior.sleeps(kind.cost) for kind, _ in known):
         shares = {kind.name: weight / total for kind, weight in weights} if total else {}

@@ -90,6 +90,23 @@ def test_an_empty_node_that_only_saw_sleepers_is_learning_with_the_priors_interv
     assert again.estimate().pod_capacity == e.pod_capacity
 
 
+def test_a_kind_of_sleepers_is_learning_until_they_have_slept_for_long() -> None:
+    m = model(cores=2)
+    samples = pods("pi", 1, (0.25, 0.01)) + pods("waits", 3, (0.0, 0.0002))
+    t = run(m, run(m, 0.0, []), samples, length_s=500)
+    waits = m.estimate(kind="waits")
+    assert (waits.mode, waits.pod_capacity) == ("learning", pytest.approx(0.73 / 0.25, rel=0.02))
+    assert [kind.trusted for kind in m.estimate().kinds] == [True, False]
+    assert m.estimate().mode == "learning"  # three of four that arrive are of this kind
+    again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
+    for one in (m, again):
+        run(one, t, samples, length_s=120)
+        waits = one.estimate(kind="waits")
+        assert (waits.mode, waits.limiting) == ("measured", "memory")
+        assert waits.pod_capacity > 1000
+        assert one.estimate().mode == "measured"
+
+
 def test_idle_system_pods_and_then_busy_ones() -> None:
     m = model()
     system = pods("kube-system/agent", 6, (0.001, 0.004), daemon=True) + pods("kube-system/dns", 2, (0.002, 0.005))
