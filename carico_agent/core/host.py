@@ -172,7 +172,7 @@ class HostShare:
         least = self._least if self._least == self._least else None
         recent = [list(values) for values in self._recent]
         found = {"recent": recent, "excess": self.excess, "throttling": self._throttling, "least": least}
-        return found | {"settled": self._settled}
+        return found | {"settled": self._settled, "throttled": self.throttled}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         recent = [[float(x) for x in values] for values in state["recent"]]
@@ -183,3 +183,4 @@ class HostShare:
         self.usage = [self._median(values) for values in self._recent]
         self.excess, self._throttling = float(state["excess"]), float(state["throttling"])
         self._least = nan if state["least"] is None else float(state["least"])
+        self.throttled = bool(state.get("throttled", self._throttling > THROTTLING))  # missing in older states

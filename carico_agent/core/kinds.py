@@ -4,7 +4,7 @@ Why the mean over Pods, each counted once, and not over readings: Pods of one ki
 Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
@@ -41,7 +41,10 @@ SURPRISE = 9.0
 """If those that run differ from those that left by more than three standard deviations, the latter hardly count."""
 
 MOST_RAMP_S, MOST_RISES = 120.0, 7
-"""How long a kind's Pods rise is the median over this many, the lower one: a Pod whose demand swings may seem to."""
+"""How long a kind's Pods rise, at most [s]: the lower median over so many, as some whose demand swings seem to rise."""
+
+MOST_PAUSE_S = 30.0
+"""Between two readings of all Pods a kind is known to have run for this long at most [s]."""
 
 LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
 """A kind leaks if three Pods or more grow together, by more than noise and by a tenth of the cost in half a life."""
@@ -51,6 +54,9 @@ READING_NOISE_RATIO = 0.05
 
 CLUSTER_WEIGHT = 0.25
 """What other nodes know about a kind counts as a quarter of a Pod of our own."""
+
+MOST_COST = 1000.0
+"""Shares of this node that a Pod elsewhere may cost: larger nodes run larger Pods. More is nonsense."""
 
 CLUSTER_SPREAD_RATIO = 0.2
 """However sure the cluster is, other nodes' Pods differ from ours by this much."""
@@ -92,12 +98,9 @@ class Kind:
         self.cost_sd: tuple[float, ...] = (nan,) * m
         self.dirty = True
 
-    def known(self) -> bool:
-        """Its cost is known, from here or from elsewhere."""
-        return self.shown or self.elsewhere is not None
-
     def learn_ramp(self, uid: str, age_s: float) -> None:
         """A Pod stopped rising at this age."""
+        self.rises.pop(uid, None)
         self.rises[uid] = age_s
         if len(self.rises) > MOST_RISES:
             del self.rises[next(iter(self.rises))]
@@ -113,12 +116,14 @@ class Kind:
         for past in self.past:
             if past[0] > LEAST_PAST:
                 past[0] = max(LEAST_PAST, past[0] * factor)
+                self.dirty = True  # less sure
 
     def leave(self, uid: str) -> None:
         """A Pod is gone; what it cost is remembered."""
-        pod = self.pods.pop(uid)
+        pod = self.pods[uid]
+        values, weight = (self._at_half_life([pod])[0], 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
+        del self.pods[uid]
         self.dirty = True
-        values, weight = (self._at_half_life(pod), 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
         if pod.since_t > -inf and pod.t > pod.since_t:
             age_s = pod.t - pod.since_t
             self.life_s = age_s if self.life_s != self.life_s else self.life_s + 0.1 * (age_s - self.life_s)
@@ -138,14 +143,22 @@ class Kind:
         past[2] = (1 - share) * (past[2] + share * deviation * deviation)
         past[0] = min(total, MOST_PAST)
 
-    def _at_half_life(self, pod: PodReadings) -> list[float]:
-        """What the Pod uses, or, if its kind leaks, what it uses at half the age that its kind reaches."""
-        age_s = pod.t - pod.since_t
-        if not any(self.growth) or not age_s < inf:
-            return pod.mean
-        rest_s = self._span_s() / 2 - age_s + MEAN_AGE_S
-        leaked = zip(pod.mean, self.growth, self.cost, strict=True)
-        return [x if x < ASLEEP_RATIO * cost else max(0.0, x + growth * rest_s) for x, growth, cost in leaked]
+    def _at_half_life(self, pods: list[PodReadings]) -> list[list[float]]:
+        """What Pods use, or, if their kind leaks, what they use at half the age that its Pods reach: a node at most."""
+        if not any(self.growth):
+            return [pod.mean for pod in pods]
+        half_s, asleep = self._span_s() / 2 + MEAN_AGE_S, self._asleep_below()
+        return [self._at_age(pod, half_s, asleep) if pod.since_t > -inf else pod.mean for pod in pods]
+
+    def _at_age(self, pod: PodReadings, age_s: float, asleep: list[float]) -> list[float]:
+        rest_s = age_s - (pod.t - pod.since_t)
+        leaks = zip(pod.mean, self.growth, asleep, strict=True)
+        return [min(max(0.0, x + growth * rest_s), 1.0) if x >= least else x for x, growth, least in leaks]
+
+    def _asleep_below(self) -> list[float]:
+        """A tenth of what the heaviest of its Pods uses now, per resource."""
+        means = [pod.mean for pod in self.pods.values() if pod.shown]
+        return [ASLEEP_RATIO * max([x for x in column if x == x], default=0.0) for column in zip(*means, strict=True)]
 
     def _span_s(self) -> float:
         """How long its Pods live; while none has left, twice as long as the oldest has."""
@@ -159,8 +172,10 @@ class Kind:
         if not span_s > 0:
             return
         watched = [pod for pod in self.pods.values() if pod.shown and pod.watched_s >= LEAST_WATCHED_S]
-        for i, cost in enumerate(self.cost):
-            awake = [pod for pod in watched if pod.mean[i] >= ASLEEP_RATIO * cost and pod.first[i] == pod.first[i]]
+        if len(watched) < ENOUGH_GROWING:
+            return
+        for i, (cost, asleep) in enumerate(zip(self.cost, self._asleep_below(), strict=True)):
+            awake = [pod for pod in watched if pod.mean[i] >= asleep and pod.first[i] == pod.first[i]]
             if len(awake) < ENOUGH_GROWING:
                 continue
             growth, growth_sd = _mean_growth([(p.mean[i] - p.first[i], p.watched_s) for p in awake], cost)
@@ -172,8 +187,7 @@ class Kind:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        shown = [pod for pod in self.pods.values() if pod.shown]
-        means = [self._at_half_life(pod) for pod in shown] if any(self.growth) else [pod.mean for pod in shown]
+        means = self._at_half_life([pod for pod in self.pods.values() if pod.shown])
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         believed = []
         for i, (weight, past_mean, variance) in enumerate(self.past):
@@ -184,8 +198,10 @@ class Kind:
     def _believed(
         self, i: int, values: list[float], past: float, past_mean: float, past_variance: float
     ) -> tuple[float, float, float]:
+        theirs = self._cluster_cost(i)
         if values:
-            asleep = ASLEEP_RATIO * max(max(values), past_mean if past > LEAST_PAST else 0.0)
+            known = (*values, past_mean if past > LEAST_PAST else 0.0, theirs if theirs == theirs else 0.0)
+            asleep = ASLEEP_RATIO * max(known)
             values = [x for x in values if x >= asleep]
         n, total = len(values), sum(values)
         if not n and past <= 0:
@@ -196,7 +212,7 @@ class Kind:
             if (total / n - past_mean) ** 2 > SURPRISE * variance:
                 past *= 0.1
         weight, total = n + past, total + past * past_mean
-        if (theirs := self._cluster_cost(i)) == theirs:
+        if theirs == theirs:
             weight, total = weight + CLUSTER_WEIGHT, total + CLUSTER_WEIGHT * theirs
         mean = total / weight
         squares = past * (past_variance + (past_mean - mean) ** 2) + 2 * floor * floor
@@ -223,20 +239,17 @@ class Kind:
             "arrivals": self.arrivals,
             "seen": self.seen,
             "ran_s": self.ran_s,
-            "rises": dict(self.rises),
+            "rises": [[uid, age_s] for uid, age_s in self.rises.items()],
             "life_s": self.life_s if self.life_s == self.life_s else None,
             "growth": list(self.growth),
             "past": [list(row) for row in self.past],
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
-        self.arrivals, self.seen, self.ran_s = (
-            float(state["arrivals"]),
-            int(state["seen"]),
-            float(state.get("ran_s", 0)),
-        )
-        rises = state["rises"] if "rises" in state else {"": state["ramp_s"]}  # as saved before each Pod's was
-        self.rises = {str(uid): float(age_s) for uid, age_s in rises.items()}
+        self.arrivals, self.seen = float(state["arrivals"]), int(state["seen"])
+        self.ran_s = float(state.get("ran_s", 0.0))  # this and the rises are missing in older states
+        rises = state["rises"] if "rises" in state else [["", state["ramp_s"]]]
+        self.rises = {str(uid): float(age_s) for uid, age_s in rises}
         if not all(map(isfinite, (self.ran_s, *self.rises.values()))):
             raise ValueError(f"damaged model state: kind {self.name!r}")
         self._renew_ramp()
@@ -251,7 +264,7 @@ class Kind:
 def _mean_growth(grown: list[tuple[float, float]], cost: float) -> tuple[float, float]:
     """Growth per second of Pods that have `grown` by so much in so many seconds, and its standard deviation.
 
-    Each is off by what its first reading was, or by what they differ by: Pods that wake, or swing, do not leak.
+    The error of one is the larger of a reading's noise and the scatter between Pods: those that swing do not leak.
     """
     watched_s = sum(in_s for _, in_s in grown)
     growth = sum(by for by, _ in grown) / watched_s
@@ -291,7 +304,7 @@ class Kinds:
     def forget(self, elapsed_s: float) -> None:
         """Time passes. Shares stay, so an idle night changes nothing but the weight against new arrivals."""
         for kind in self.by_name.values():
-            kind.ran_s += elapsed_s if kind.pods else 0.0
+            kind.ran_s += min(elapsed_s, MOST_PAUSE_S) if kind.pods else 0.0
         factor = exp(-elapsed_s / ARRIVALS_S)
         if factor * sum(kind.arrivals for kind in self.by_name.values()) < 1e-3:
             return
@@ -313,11 +326,12 @@ class Kinds:
             kind.elsewhere = self.elsewhere.get(kind.name)
             kind.renew()
 
-    def local(self, most: int) -> list[KindCost]:
+    def local(self, most: int, believes: Callable[[Sequence[float], float], bool]) -> list[KindCost]:
         """What this node knows by itself, for others: those that arrive most. OTHER means nothing elsewhere."""
         own = [kind for kind in self.by_name.values() if kind.shown and kind.name != OTHER]
         own.sort(key=lambda kind: (-kind.arrivals, -len(kind.pods), kind.name))
-        return [own_cost(kind) for kind in own[:most]]
+        costs = ((own_cost(kind), kind.ran_s) for kind in own)
+        return [cost for cost, ran_s in costs if believes(cost.cost, ran_s)][:most]
 
 
 def own_cost(kind: Kind) -> KindCost:
@@ -331,12 +345,12 @@ def own_cost(kind: Kind) -> KindCost:
 
 
 def checked(costs: Sequence[KindCost], m: int) -> Sequence[KindCost]:
-    """Raise ValueError unless every cost is a share of the node in [0, 1] or NaN."""
+    """Raise ValueError unless every cost is NaN or a share of the node, which may be more than all of it."""
     for cost in costs:
         if len(cost.cost) != m or len(cost.spread) != m:
             raise ValueError(f"kind {cost.kind!r}: a cost and a spread for each of {m} resources are needed")
-        if not all(x != x or 0 <= x <= 1 for x in (*cost.cost, *cost.spread)):
-            raise ValueError(f"kind {cost.kind!r}: cost {cost.cost} and spread {cost.spread} must be in [0, 1]")
+        if not all(x != x or 0 <= x <= MOST_COST for x in (*cost.cost, *cost.spread)):
+            raise ValueError(f"kind {cost.kind!r}: cost {cost.cost} and spread {cost.spread} are no shares of a node")
         if cost.pods_seen < 0 or not 0 <= cost.arrivals < float("inf"):
             raise ValueError(f"kind {cost.kind!r}: {cost.pods_seen} Pods and {cost.arrivals} arrivals are no counts")
     return costs

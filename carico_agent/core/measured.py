@@ -5,7 +5,7 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from carico_agent.core.host import Changes, HostShare
-from carico_agent.core.kinds import Kind, KindCost, Kinds
+from carico_agent.core.kinds import OTHER, Kind, KindCost, Kinds
 from carico_agent.core.pods import PodReadings, PodSample, pods_from_state
 
 REPEAT_S = 4.0
@@ -40,7 +40,7 @@ class MeasuredPods:
         self.t = None
         self._watching = False
         for pod in self.pods.values():
-            pod.since_t = pod.t = pod.mark_t = -inf
+            pod.since_t = pod.t = pod.mark_t = pod.shown_t = -inf
             pod.rise = None
 
     def fresh(self, t: float | None) -> bool:
@@ -96,8 +96,10 @@ class MeasuredPods:
             raise ValueError("a Pod appears twice among the samples")
 
     def _is_another(self, pod: PodReadings, sample: PodSample) -> bool:
-        """The same uid with another kind: its labels were changed. A kind merged into OTHER stays there."""
-        return pod.kind != sample.kind and sample.kind in self.kinds.by_name
+        """The same uid with another kind: its labels were changed. A Pod counted as OTHER stays there."""
+        if pod.sample is None:  # restored
+            return pod.kind not in (sample.kind, OTHER)
+        return pod.sample.kind != sample.kind
 
     def _welcome(self, t: float, sample: PodSample) -> PodReadings:
         kind = self.kinds.find(sample.kind, sample.daemon)
@@ -117,7 +119,7 @@ class MeasuredPods:
         kind.dirty = True
 
     def _sum_up(self) -> None:
-        """What all Pods use together, as measured, and what the young among them do not show yet."""
+        """What all Pods use together, as measured, and who of them still rises."""
         kinds, nothing = self.kinds.by_name, [0.0] * self._m
         rows, unread = [], list(nothing)
         self._rising: list[tuple[PodReadings, Kind]] = []
@@ -151,8 +153,7 @@ class MeasuredPods:
     def hidden_at(self, i: int, t: float) -> float:
         """What Pods that still rise will use of resource `i` and the node does not show at `t`.
 
-        A Pod is believed to end at what it uses now and, for the rest of the ramp, at what its kind does. So what it
-        hides is that rest of the cost, whatever it uses; but a Pod that uses what its kind costs hides nothing.
+        Each hides the rest of its ramp: cost × (1 − age / ramp), at most what it is below what its kind costs.
         """
         hidden = 0.0
         for pod, kind in self._rising:

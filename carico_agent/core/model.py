@@ -179,7 +179,7 @@ class CapacityModel:
     def _of_kind(self, kind: str, usage: list[float]) -> answer.Answer:
         """A kind while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
         room, known = self._room(usage), self._measured.kind(kind)
-        span = prior = room.fits(self._prior.cost, self._prior.cost_sd)
+        prior = room.fits(self._prior.cost, self._prior.cost_sd)
         if known is None or not self._prior.knows(known):
             return answer.Answer(prior, tuple(self._prior.cost), False, False)
         span = room.fits(known.cost, known.cost_sd)
@@ -320,7 +320,7 @@ class CapacityModel:
 
     def local_kinds(self) -> list[KindCost]:
         """What each kind costs by this node's own evidence: at most 32 kinds, those that arrive most."""
-        return self._measured.kinds.local(MOST_LOCAL_KINDS)
+        return self._measured.kinds.local(MOST_LOCAL_KINDS, self._prior.believes)
 
     def learn_kinds(self, kinds: Sequence[KindCost]) -> None:
         """What kinds cost elsewhere; replaces what was learned before. Used for kinds that never ran here."""

@@ -79,37 +79,36 @@ class SlowRise:
         self.total = [0.0] * m
         self.readings = 0
         self.since_t = inf
-        self.before: list[float] | None = None  # mean of the block before
+        self.mean: list[float] | None = None  # of the last whole block
+        self.middle_t = -inf  # of it
 
-    def take(self, t: float, usage: Sequence[float]) -> list[float] | None:
-        """Take a reading; the mean of the block that it completes."""
+    def take(self, t: float, usage: Sequence[float]) -> list[int] | None:
+        """Take a reading. Resources in which the block that it completes is above the one before; None: no two yet."""
         self.total = [a + x for a, x in zip(self.total, usage, strict=True)]
         self.readings += 1
         self.since_t = min(self.since_t, t)
         if self.readings < BLOCK_READINGS or t - self.since_t < BLOCK_S:
             return None
-        mean = [a / self.readings for a in self.total]
-        self.total, self.readings, self.since_t = [0.0] * len(mean), 0, inf
-        return mean
-
-    def risen(self, mean: list[float]) -> list[int]:
-        """Resources in which a block's `mean` is above that of the one before, which it replaces."""
-        before, self.before = self.before or mean, mean
-        pairs = enumerate(zip(mean, before, strict=True))
+        before, self.mean = self.mean, [a / self.readings for a in self.total]
+        self.middle_t = (self.since_t + t) / 2
+        self.total, self.readings, self.since_t = [0.0] * len(self.mean), 0, inf
+        if before is None:
+            return None
+        pairs = enumerate(zip(self.mean, before, strict=True))
         return [i for i, (x, old) in pairs if x - old > BLOCK_RISE_RATIO * old + LEAST_RISE]
 
     def state(self) -> list[Any]:
-        totals, before = ([x if x == x else None for x in row] for row in (self.total, self.before or []))
-        return [totals, self.readings, self.since_t if isfinite(self.since_t) else None, before]
+        totals, mean = ([x if x == x else None for x in row] for row in (self.total, self.mean or []))
+        return [totals, self.readings, self.since_t if isfinite(self.since_t) else None, mean]
 
     @classmethod
     def from_state(cls, state: Sequence[Any], m: int) -> "SlowRise":
-        totals, readings, since_t, before = state
+        totals, readings, since_t, mean = state
         rise = cls(m)
         rise.total, rise.readings = [nan if x is None else float(x) for x in totals], int(readings)
         rise.since_t = inf if since_t is None else float(since_t)
-        rise.before = [nan if x is None else float(x) for x in before] or None
-        if len(rise.total) != m or len(rise.before or rise.total) != m:
+        rise.mean = [nan if x is None else float(x) for x in mean] or None
+        if len(rise.total) != m or len(rise.mean or rise.total) != m:
             raise ValueError(f"damaged model state: a Pod without {m} resources")
         return rise
 
@@ -127,7 +126,7 @@ class PodReadings:
         self.shown = False
         self.shown_t = -inf
         self.first = [nan] * m  # what it used when it had shown itself, or changed
-        self.readings = 0  # in the mean
+        self.readings = [0] * m  # in the mean
         self.off = [0] * m  # readings in a row beyond the mean, signed
         self.mark = [nan] * m  # an earlier reading, to see whether it rises
         self.mark_t = -inf
@@ -140,33 +139,39 @@ class PodReadings:
         True when `calm_age_s` has news: it has just shown itself, or was seen to rise after that.
         """
         self.t = t
+        known = [x if x == x else old for x, old in zip(usage, self.now, strict=True)]
         if self.shown:
+            if self.shown_t == -inf:  # a new clock
+                self._watch_anew()
             self._follow(usage)
-            return self.rise is not None and self._still_rises(self.rise, usage)
-        self.now = [x if x == x else old for x, old in zip(usage, self.now, strict=True)]
+            return self.rise is not None and self._still_rises(self.rise, known)
+        self.now = known
         if not self._has_shown(t, usage, ramp_s, cost):
             return False
-        self.shown, self.shown_t, self.readings = True, t, 1
-        self.mean, self.first = list(usage), list(usage)
+        self.shown, self.readings, self.mean = True, [1] * len(known), list(usage)
+        self._watch_anew()
         if self.since_t > -inf:
-            self.rise = SlowRise(len(self.now))
-            self.rise.take(t, usage)
+            self.rise = SlowRise(len(known))
+            self.rise.take(t, known)
         return True
 
-    def _still_rises(self, rise: SlowRise, usage: Sequence[float]) -> bool:
+    def _watch_anew(self) -> None:
+        """From now on it is watched whether it grows."""
+        self.first, self.shown_t = list(self.mean), self.t
+
+    def _still_rises(self, rise: SlowRise, known: Sequence[float]) -> bool:
         """The mean starts anew with each block that is above the one before; the first that is not ends it."""
-        first = rise.before is None
-        block = rise.take(self.t, usage)
-        if block is None:
+        risen = rise.take(self.t, known)
+        if risen is None or rise.mean is None:
             return False
-        risen = rise.risen(block)
-        for i in risen:
-            self.mean[i] = self.first[i] = block[i]
-        if risen:
-            self.readings, self.shown_t, self.calm_age_s = BLOCK_READINGS, self.t, self.t - self.since_t - BLOCK_S / 2
-        elif not first:
+        if not risen:
             self.rise = None
-        return bool(risen)
+            return False
+        for i in risen:
+            self.mean[i], self.readings[i] = rise.mean[i], BLOCK_READINGS
+        self._watch_anew()
+        self.calm_age_s = rise.middle_t - self.since_t
+        return True
 
     @property
     def watched_s(self) -> float:
@@ -178,7 +183,7 @@ class PodReadings:
         if self.since_t == -inf:
             return any(x == x for x in usage)
         if self.mark_t == -inf or t - self.mark_t < RISE_S:
-            if self.mark_t == -inf:
+            if self.mark_t == -inf and any(x == x for x in usage):
                 self.mark, self.mark_t = list(usage), t
             return False
         rises = any(x > old * (1 + RISE_RATIO) + LEAST_RISE for x, old in zip(usage, self.mark, strict=True))
@@ -193,34 +198,35 @@ class PodReadings:
 
     def _follow(self, usage: Sequence[float]) -> None:
         """The mean takes one reading more, resource by resource; a lasting change starts it anew."""
-        self.readings = min(self.readings + 1, MEMORY_READINGS)
-        share, mean, now, off = 1 / self.readings, self.mean, self.now, self.off
+        mean, now, off, readings = self.mean, self.now, self.off, self.readings
         for i, x in enumerate(usage):
             if x != x:
                 continue
-            old = mean[i]
-            if share == 1:
-                self.first[i] = x
-            if old != old:
-                mean[i] = now[i] = x
+            old, readings[i] = mean[i], min(readings[i] + 1, MEMORY_READINGS)
+            if old != old or readings[i] == 1:
+                mean[i], now[i], readings[i] = x, x, 1
+                self._watch_anew()
                 continue
             deviation = x - old
             size = deviation if deviation > 0 else -deviation
             if size <= JUMP_RATIO * old + LEAST_JUMP:
                 off[i] = 0
-                mean[i] = old + share * deviation
+                mean[i] = old + deviation / readings[i]
                 now[i] = mean[i] if size <= SAME_RATIO * old + LEAST_RISE else x
                 continue
             now[i] = x
             off[i] = off[i] + 1 if deviation > 0 and off[i] >= 0 else off[i] - 1 if deviation < 0 and off[i] <= 0 else 0
-            woke = deviation > old + LEAST_JUMP  # twice as much is believed at once
-            if woke or abs(off[i]) >= JUMP_READINGS:
-                # only a part of the reading in which it woke may be of its work: the next one replaces it
-                mean[i], off[i], self.readings = x, 0, 0 if woke else 2
-                self.first[i], self.shown_t = x, self.t
-                self.rise = None if woke else self.rise
+            if deviation > old + LEAST_JUMP:  # twice as much is believed at once: it woke
+                self._start_mean(i, x, 0)  # in the midst of this reading: the next one replaces it
+                self.rise = None
+            elif abs(off[i]) >= JUMP_READINGS:
+                self._start_mean(i, x, 2)
             else:
-                mean[i] = old + share * deviation
+                mean[i] = old + deviation / readings[i]
+
+    def _start_mean(self, i: int, x: float, readings: int) -> None:
+        self.mean[i], self.off[i], self.readings[i] = x, 0, readings
+        self._watch_anew()
 
     def state(self) -> list[Any]:
         numbers = (self.since_t, self.t, self.mark_t, self.shown_t, self.calm_age_s)
@@ -230,22 +236,23 @@ class PodReadings:
             [x if isfinite(x) else None for x in numbers],
             [[x if x == x else None for x in row] for row in rows],
             list(self.off),
-            self.readings,
+            list(self.readings),
             self.shown,
             self.rise.state() if self.rise is not None else None,
         ]
 
     @classmethod
     def from_state(cls, state: Sequence[Any], m: int) -> "PodReadings":
-        kind, numbers, rows, off, readings, shown, *rise = state  # states of before its slow rise was watched end here
+        kind, numbers, rows, off, readings, shown, *rise = state  # older states have one count of readings, and no rise
         pod = cls(str(kind), -inf, m)
         pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
         pod.calm_age_s = float(numbers[4])
         pod.now, pod.mean, pod.mark, pod.first = ([nan if x is None else float(x) for x in row] for row in rows)
         pod.off = [int(x) for x in off]
-        if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.first, pod.off)):
+        pod.readings = [readings] * m if isinstance(readings, int) else [int(x) for x in readings]
+        if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.first, pod.off, pod.readings)):
             raise ValueError(f"damaged model state: a Pod without {m} resources")
-        pod.readings, pod.shown = int(readings), bool(shown)
+        pod.shown = bool(shown)
         pod.rise = SlowRise.from_state(rise[0], m) if rise and rise[0] is not None else None
         return pod
 

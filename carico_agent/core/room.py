@@ -150,8 +150,12 @@ class Prior:
         )
 
     def knows(self, kind: Kind) -> bool:
-        """What a Pod of this kind costs is known, here or elsewhere: one has worked, or they have slept for long."""
-        return kind.known() and (kind.ran_s >= ASLEEP_S or not self.sleeps(kind.cost))
+        """What a Pod of this kind costs is known, from here or from elsewhere."""
+        return kind.elsewhere is not None or (kind.shown and self.believes(kind.cost, kind.ran_s))
+
+    def believes(self, cost: Sequence[float], ran_s: float) -> bool:
+        """A cost measured on Pods that have run for so long in all [s]: one has worked, or they have slept for long."""
+        return any(c == c for c in cost) and (ran_s >= ASLEEP_S or not self.sleeps(cost))
 
 
 def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:

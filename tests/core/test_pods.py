@@ -60,6 +60,21 @@ def test_a_pod_that_still_rises_slowly_starts_its_mean_anew() -> None:
     assert pod.rise is None
 
 
+def test_a_reading_that_is_missing_does_not_end_a_slow_rise() -> None:
+    pod = PodReadings("java", 0.0, 2)
+    read(pod, [nan if t == 60 else 0.2 * min(1.0, t / 90) for t in range(0, 150, 5)])
+    assert pod.calm_age_s > 60
+    assert pod.mean[0] == pytest.approx(0.2, rel=0.03)
+
+
+def test_a_pod_that_was_not_read_yet_has_not_shown_itself() -> None:
+    pod = PodReadings("web", 0.0, 2)
+    news = [
+        pod.read(9.0 * i, usage, 6.0, (0.2, 0.02)) for i, usage in enumerate([(nan, nan), (0.02, 0.02), (0.2, 0.02)])
+    ]
+    assert news == [False, False, False]
+
+
 def test_a_pod_that_wakes_did_not_rise() -> None:
     pod = PodReadings("job", 0.0, 2)
     assert sum(read(pod, [0.0] * 4 + [0.1] * 8)) == 1
