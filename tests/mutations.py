@@ -476,6 +476,41 @@ MUTATIONS = (
         "two agents with one node name correct each other for ever",
         "tests/publish/publishers/test_kubernetes.py",
     ),
+    Mutation(
+        "carico_agent/core/room.py",
+        "(ran_s >= ASLEEP_S or not self.sleeps(cost))",
+        "(ran_s >= 0 or not self.sleeps(cost))",
+        "Pods that wait for their work make their kind free, here and in the cluster",
+        "tests/core/test_measured_model.py",
+    ),
+    Mutation(
+        "carico_agent/core/kinds.py",
+        "if x >= least else x for x, growth, least in leaks",
+        "if not x < least else x for x, growth, least in leaks",
+        "what nobody measures costs nothing once a kind leaks",
+        "tests/core/test_kinds.py",
+    ),
+    Mutation(
+        "carico_agent/core/kinds.py",
+        "max(differ, (READING_NOISE_RATIO * cost) ** 2)",
+        "(READING_NOISE_RATIO * cost) ** 2",
+        "Pods that change, each in its own way, count as a leak",
+        "tests/core/test_kinds.py",
+    ),
+    Mutation(
+        "carico_agent/core/measured.py",
+        "pod.since_t = pod.t = pod.mark_t = pod.shown_t = -inf",
+        "pod.since_t = pod.t = pod.mark_t = -inf",
+        "after a reboot a Pod seems to have grown in a minute by what it did in a day",
+        "tests/core/test_measured_model.py",
+    ),
+    Mutation(
+        "carico_agent/core/pods.py",
+        "self.rise = None\n            elif abs(off[i]) >= JUMP_READINGS:",
+        "pass\n            elif abs(off[i]) >= JUMP_READINGS:",
+        "a kind whose Pods wake is believed to warm up, and the node is closed for those that sleep",
+        "tests/core/test_pods.py",
+    ),
 )
 
 

@@ -275,12 +275,15 @@ def test_sleepers_of_a_few_minutes_are_not_told_to_others() -> None:
 def test_growth_does_not_cross_a_new_clock() -> None:
     m = model()
     t = run(m, 100_000.0, [])
-    for k in range(200):  # caches fill, and are full
-        run(m, t + 5 * k, pods("web", 3, (0.02, 0.05 + 0.1 * min(1, k / 100))), length_s=5)
+    for k in range(200):  # caches fill, and are full; one of four leaves
+        web = pods("web", 4 if k < 180 else 3, (0.02, 0.05 + 0.1 * min(1, k / 100)))
+        run(m, t + 5 * k, web, length_s=5)
     again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
     again.restart_clock()
-    run(again, t - 60, pods("web", 3, (0.02, 0.15)) + pods("new", 1, (0.02, 0.05)), length_s=300)
-    assert next(kind.cost[1] for kind in again.estimate().kinds if kind.kind == "web") == pytest.approx(0.15, rel=0.1)
+    full = pods("web", 3, (0.02, 0.15))
+    before = run(again, t - 60, full, length_s=130)
+    run(again, before, [*full, PodSample("web-9", "web", (0.02, 0.05))], length_s=60)
+    assert 0.1 < next(kind.cost[1] for kind in again.estimate().kinds if kind.kind == "web") < 0.2
 
 
 def test_local_kinds_are_bounded_and_own() -> None:
