@@ -83,8 +83,6 @@ NODES = (
 
 
 ALL_NODES = (*NODES, *(random_node(number) for number in range(1, 7)))
-NOT_COUNTED = frozenset(spec.name for spec in ALL_NODES if not spec.quotas_told)
-"""Shown and not part of the summary: a kernel that has quotas says for how long it enforces them."""
 
 
 @dataclass(frozen=True)
@@ -143,8 +141,7 @@ def _bases_outside(model: CapacityModel) -> bool:
 
 
 def summary(scores: list[NodeScore]) -> dict[str, float]:
-    """Over all nodes but NOT_COUNTED."""
-    scores = [s for s in scores if s.node not in NOT_COUNTED] or scores
+    """Over all nodes."""
     rms, wrong, covered = (np.array([getattr(s, key) for s in scores]) for key in ("rms", "wrong", "covered"))
     return {
         "nodes": len(scores),
@@ -174,11 +171,6 @@ def table(new: list[NodeScore], old: list[NodeScore]) -> str:
 
 def page(new: list[NodeScore], old: list[NodeScore], seeds: range, wide: int) -> str:
     """lab/results/nodes.md or nodes_wide.md."""
-    about = (
-        "Nodes: `wide_node` of `lab/random_nodes.py`, of which none was looked at when the core was made."
-        if wide
-        else f"Not counted in the summary: {', '.join(sorted(NOT_COUNTED))} (a kernel with quotas counts throttling)."
-    )
     lines = [
         "# Pod-Capacity on simulated nodes " + ("that mix everything" if wide else "that look like real ones"),
         "",
@@ -187,7 +179,7 @@ def page(new: list[NodeScore], old: list[NodeScore], seeds: range, wide: int) ->
         "What a node does and the truth: `lab/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Node-wide: the same model, which knows only how many Pods there are.",
-        about,
+        "Nodes: `wide_node` of `lab/random_nodes.py`; where they break is not mended on them." if wide else "",
         "",
         table(new, old),
         "",

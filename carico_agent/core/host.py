@@ -5,7 +5,8 @@ believed. On the cpu there is a second trap. A Pod stopped by its own quota coun
 and where all CPUs are busy that looks like contention: on two cores with two busy loops and a Pod throttled to a fifth
 of a core the node reads .763, the Pods' sum is .55. A difference alone may be throttling or a busy host, its timing
 decides. Where the node's reading moves again and again by more than the Pods that come and go use by their own
-counters, Pods are throttled: there the host is the least difference seen lately, and the rest is *excess*.
+counters, or stays when they leave, Pods are throttled: there the host is the least difference seen lately, and the rest
+is *excess*. (Where the caller says what the host uses, as the agent does, nothing of this is needed.)
 """
 
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,9 @@ LEAST_JUMP, LEAST_JUMP_RATIO = 0.05, 0.3
 THROTTLING = 0.4
 """Pods are throttled where this part of the jumps is unexplained. Where jobs of the host happen to begin with a Pod it
 is one in eight, with Pods that arrive every 12 s."""
+
+FULL = 0.97
+"""From here on a reading of the node is cut off: it says nothing about what is used beyond."""
 
 RISE_PER_READING = 0.0001
 """How fast the least difference is forgotten: .07 in an hour of readings every 5 s."""
@@ -67,10 +71,11 @@ class Changes:
         elif self._cpu is not None and pod.now[self._cpu] == pod.now[self._cpu]:
             self._gone += pod.now[self._cpu]
 
-    def beyond(self, pods: Mapping[str, PodReadings], jump: float, settled: bool) -> float:
-        """By how much the node moved further than its Pods explain, once all newcomers have shown themselves.
+    def beyond(self, pods: Mapping[str, PodReadings], node: float, jump: float, settled: bool) -> float:
+        """By how much the node's cpu moved further than its Pods explain, once all newcomers have shown themselves.
 
-        NaN until then, and where Pods came while others went, or more came than shows: they ramp up.
+        Or by how much less it fell than Pods have used that left: where quotas stop Pods the node reads as busy without
+        them. NaN until then, where Pods came while others went, and where more came than shows: they ramp up.
         """
         self._jump += jump
         self._waited += 1
@@ -83,7 +88,9 @@ class Changes:
         if not (came > 0) ^ (gone > 0):
             return nan
         beyond = jump - came if came else -jump - gone
-        return beyond if abs(beyond) < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)) or beyond > 0 else nan
+        if beyond > 0 or -beyond < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)):
+            return beyond
+        return -beyond if gone and node - jump < FULL else nan
 
 
 class HostShare:

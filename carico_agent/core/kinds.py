@@ -187,11 +187,13 @@ class Kind:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        means = self._at_half_life([pod for pod in self.pods.values() if pod.shown])
+        shown = [pod for pod in self.pods.values() if pod.shown]
+        means = self._at_half_life(shown)
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         believed = []
         for i, (weight, past_mean, variance) in enumerate(self.past):
-            values = [mean[i] for mean in means if mean[i] == mean[i]]
+            awake = [mean[i] for pod, mean in zip(shown, means, strict=True) if pod.readings[i]]  # not just waking
+            values = [x for x in awake if x == x]
             believed.append(self._believed(i, values, weight, past_mean, variance))
         self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
 

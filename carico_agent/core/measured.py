@@ -76,7 +76,8 @@ class MeasuredPods:
 
     def learn_host(self, node: Sequence[float], jump: float, settled: bool) -> None:
         """What the `node` uses beyond its Pods is the host's; `jump` is how far its cpu moved while Pods changed."""
-        self.host.learn(node, self.together, self._changes.beyond(self.pods, jump, settled), settled)
+        cpu = node[self.host.cpu] if self.host.cpu is not None else nan
+        self.host.learn(node, self.together, self._changes.beyond(self.pods, cpu, jump, settled), settled)
 
     def compare_count(self, counted: int) -> None:
         """Find out whether the settled count of Pods includes daemons."""

@@ -11,6 +11,7 @@ from math import inf, nan, sqrt
 from typing import Any
 
 from carico_agent.core.estimators import Span
+from carico_agent.core.host import FULL
 from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
 from carico_agent.core.measured import MeasuredPods
 
@@ -38,9 +39,6 @@ LONG_UNSETTLED_S = 4.0
 
 YOUNG_S = 2.5
 """Age of a Pod that is counted and not measured yet, in the mean [s]."""
-
-FULL = 0.97
-"""From here on a reading of the node is cut off: it says nothing about what is used beyond."""
 
 SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but

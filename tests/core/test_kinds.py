@@ -67,6 +67,17 @@ def leaking(grow: list[float], asleep: int = 0) -> Kind:
     return found
 
 
+def test_a_reading_in_which_a_pod_wakes_teaches_its_kind_nothing() -> None:
+    web = kind(0.0, 0.0)
+    one = web.pods["web-0"]
+    one.read(60.0, (0.02, 0.01), web.ramp_s, web.cost)  # half a second of two was work
+    web.renew()
+    assert web.cost[0] == 0
+    one.read(65.0, (0.1, 0.01), web.ramp_s, web.cost)
+    web.renew()
+    assert web.cost == pytest.approx((0.1, 0.01))
+
+
 def test_pods_that_grow_together_leak_and_sleepers_beside_them_do_not() -> None:
     assert leaking([4e-5, 5e-5, 4e-5], asleep=4).growth[0] == pytest.approx(4.3e-5, rel=0.15)
     leaky = leaking([4e-5, 5e-5, 4e-5], asleep=4)

@@ -229,6 +229,20 @@ def test_where_quotas_stop_pods_room_is_what_their_own_readings_leave() -> None:
     assert m.estimate().room[0] == pytest.approx(1 - 0.42, abs=0.03)
 
 
+def test_a_node_that_reads_as_busy_after_pods_have_left_is_throttled() -> None:
+    """Nobody says what the host uses. A loop leaves and the reading stays: that tells quotas from a busy host."""
+    m = model(cores=2)
+    quota, t = pods("quota", 1, (0.05, 0.01)), run(m, 0.0, [])
+    for count in (3, 2, 3, 2, 3):
+        samples = quota + pods("loop", count, (0.22, 0.01))
+        for tick in range(300):
+            m.observe(t, [0.87 if count == 3 else 0.89, 0.13], pods=len(samples))
+            if tick % 50 == 0:
+                m.observe_pods(t, samples)
+            t += 0.1
+    assert m.estimate().room[0] == pytest.approx(1 - 0.05 - 3 * 0.22, abs=0.06)
+
+
 def test_a_heavy_pod_does_not_close_an_empty_node_for_ever() -> None:
     m = model()
     t = run(m, 0.0, pods("huge", 1, (0.97, 0.01)), length_s=120)
