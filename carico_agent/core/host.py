@@ -30,6 +30,9 @@ MOST_WAITED = 8
 LEAST_JUMP, LEAST_JUMP_RATIO = 0.05, 0.3
 """A jump is unexplained if it is off by this, and by this part of what came and went: readings are not simultaneous."""
 
+LEAST_GONE = 0.12
+"""Pods that left must have used this much for a reading that stays to be no job of the host that began meanwhile."""
+
 THROTTLING = 0.4
 """Pods are throttled where this part of the jumps is unexplained. Where jobs of the host happen to begin with a Pod it
 is one in eight, with Pods that arrive every 12 s."""
@@ -90,7 +93,7 @@ class Changes:
         beyond = jump - came if came else -jump - gone
         if beyond > 0 or -beyond < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)):
             return beyond
-        return -beyond if gone and node - jump < FULL else nan
+        return -beyond if gone > LEAST_GONE and node - jump < FULL else nan
 
 
 class HostShare:
@@ -158,8 +161,10 @@ class HostShare:
             if difference > MOST_FIRST_HOST and difference - FIRST_HOST < self._most_excess(pods + FIRST_HOST):
                 self._least, self._throttling = FIRST_HOST, 0.5
         self._least = min(self._least + RISE_PER_READING, difference)
-        if beyond == beyond:
-            self._throttling += 0.25 * (1 - self._throttling) if beyond > LEAST_JUMP else -0.15 * self._throttling
+        if beyond <= LEAST_JUMP:
+            self._throttling -= 0.15 * self._throttling
+        elif beyond - LEAST_JUMP < self._most_excess(pods + self._least):  # more than that was the host
+            self._throttling += 0.25 * (1 - self._throttling)
         self.throttled = self._throttling > THROTTLING
         self.excess = 0.0
         if self.throttled:

@@ -192,8 +192,8 @@ class Kind:
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         believed = []
         for i, (weight, past_mean, variance) in enumerate(self.past):
-            awake = [mean[i] for pod, mean in zip(shown, means, strict=True) if pod.readings[i]]  # not just waking
-            values = [x for x in awake if x == x]
+            seen = [(mean[i], pod.readings[i]) for pod, mean in zip(shown, means, strict=True) if mean[i] == mean[i]]
+            values = [x for x, readings in seen if readings] or [x for x, _ in seen]  # without those that just wake
             believed.append(self._believed(i, values, weight, past_mean, variance))
         self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
 
