@@ -64,7 +64,8 @@ KINDS = {
         ContainerKind("held", hold_memory(HELD_MB), 0.0, HELD_MB, HELD),
     )
 }
-JUDGED = ("quota", "loop", "held")
+JUDGED = ("quota", "loop", "held", "four")
+"""Not the sleepers: a kind that only slept is learning for its first ten minutes, its number is the prior's."""
 STEPS: tuple[tuple[str, int], ...] = (
     ("sleeper", 4),
     ("loop", 1),
@@ -186,7 +187,7 @@ def picture(mixed: Mixed, rows: list[dict[str, Any]], path: Path) -> None:
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(len(JUDGED) + 1, 1, figsize=(11, 9), sharex=True)
+    figure, axes = plt.subplots(len(JUDGED) + 1, 1, figsize=(11, 2.25 * (len(JUDGED) + 1)), sharex=True)
     began_t = mixed.run.statuses[0]["t"]
     for axis, name in zip(axes, (*JUDGED, "node cpu"), strict=True):
         mine = [row for row in rows if row["kind"] == name]

@@ -14,9 +14,7 @@ from collections.abc import Sequence
 from carico_agent.cli._common import add_socket, ask, complain
 from carico_agent.client import AgentError, AgentUnavailable
 from carico_agent.publish.status import KindStatus, Status, from_json
-from carico_agent.publish.words import interval, next_kinds, room_sentence, takes
-
-LEARNING = "nothing that works was seen here yet: the number is a guess, one Pod keeps one core busy"
+from carico_agent.publish.words import interval, next_kinds, room_sentence, takes, why_learning
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -39,7 +37,7 @@ def describe(status: Status, age_s: float) -> str:
     """The status for humans."""
     lines = [f"{status.node}: {headline(status, age_s)}"]
     if status.mode == "learning" and status.pod_capacity is not None:
-        lines.append(f"  learning {LEARNING}")
+        lines.append(f"  learning {why_learning(status)}")
     for name, value in status.usage.items():
         lines.append(f"  {name:8} {_used(status, name, value)}")
     if host := takes(status.host, status.sizes):

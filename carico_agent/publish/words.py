@@ -37,6 +37,26 @@ def room_sentence(status: Status) -> str:
     return f"room for {', '.join(like)}{f', {more} other kinds' if more > 0 else ''}; next Pod: {answer}, {how(status)}"
 
 
+def why_learning(status: Status) -> str:
+    """Why the number is not trusted yet, and what it is then.
+
+    >>> why_learning(Status(usage={"cpu": 0.1}))
+    'nothing that works was seen here yet: the number is a guess, one Pod keeps one core busy'
+    >>> web = KindStatus("shop/web", 2, {}, 5.0, "cpu", arrivals=0.4, trusted=True)
+    >>> why_learning(Status(kinds=(web, KindStatus("shop/waits", 3, {}, 4.0, "cpu", arrivals=0.6))))
+    '60% of the Pods that come here have not worked yet: no more are promised than if each kept one core busy'
+    """
+    guess = "the number is a guess, one Pod keeps one core busy"
+    if unknown := [name for name, value in status.usage.items() if value is None]:
+        return f"{', '.join(unknown)} cannot be read now: {guess}"
+    kinds = next_kinds(status)
+    asleep = sum(kind.arrivals for kind in kinds if not kind.trusted)
+    if asleep and any(kind.trusted for kind in kinds):
+        of = f"{asleep:.0%} of the Pods that come here have not worked yet"
+        return f"{of}: no more are promised than if each kept one core busy"
+    return f"nothing that works was seen here yet: {guess}"
+
+
 def how(status: Status) -> str:
     """The mode and what limits."""
     return f"{status.mode}, {f'limited by {status.limiting}' if status.limiting else 'no limit seen'}"

@@ -99,6 +99,16 @@ def test_a_fresh_node_says_that_it_learns() -> None:
     assert "n1: Pod-Capacity 4.0 [1.3–110.0] learning, limited by cpu\n" in result
     assert "the number is a guess" in result
     assert "the number is a guess" not in describe(MEASURED, 0.5)
+    assert "memory cannot be read now: the number is a guess" in describe(
+        replace(fresh, usage={"cpu": 0.1, "memory": None}), 0.5
+    )
+
+
+def test_a_node_on_which_most_pods_only_slept_says_so() -> None:
+    kinds = (kind("shop/web", 2, 0.1, 5.3, arrivals=0.4), kind("shop/waits", 3, 0.0, 3.9, arrivals=0.6, trusted=False))
+    result = describe(replace(MEASURED, mode="learning", kinds=kinds), 0.5)
+    assert "learning 60% of the Pods that come here have not worked yet" in result
+    assert "nothing that works" not in result
 
 
 PODS = [ScreenPod("shop/web-1", "shop/web", 0.25, 9e6), ScreenPod("shop/a\x1b[2J", "shop/cache", None, None)]

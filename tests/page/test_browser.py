@@ -50,6 +50,36 @@ def complete(browser: Any) -> bool:
     return is_live(browser) and "CPUs" in text(browser, "#pods tbody td") and "core" in text(browser, "#self")
 
 
+EXPLAINED = """
+const [status, done] = arguments;
+const app = document.querySelector("script[type=module]").src;
+import(app.replace("app.js", "explain.js")).then((module) => done(module.explain(status)));
+"""
+
+
+@pytest.mark.parametrize(
+    "usage, kinds, why",
+    [
+        ({"cpu": 0.1}, [], "nothing that works has been seen here yet"),
+        ({"cpu": 0.1, "memory": None}, [], "memory cannot be read now"),
+        (
+            {"cpu": 0.1},
+            [("shop/web", 0.4, True), ("shop/waits", 0.6, False)],
+            "60 % of the Pods that come here have not",
+        ),
+    ],
+)
+def test_a_guess_says_why_it_is_one(
+    browser: Any, sample: Sample, open_page: OpenPage, usage: dict[str, Any], kinds: list[Any], why: str
+) -> None:
+    sample.start()
+    browser.get(open_page(sample.socket))
+    status = {"mode": "learning", "pod_capacity": 4.0, "low": 1.3, "high": 110.0, "usage": usage}
+    about = [{"kind": name, "arrivals": share, "trusted": trusted, "pods": 1} for name, share, trusted in kinds]
+    sentence = browser.execute_async_script(EXPLAINED, {**status, "kinds": about})
+    assert why in sentence.replace("\u202f", " ").replace("\u00a0", " ")
+
+
 def test_everything_is_shown(browser: Any, sample: Sample, open_page: OpenPage) -> None:
     sample.start()
     browser.get(open_page(sample.socket))

@@ -42,10 +42,20 @@ function mostly(status, resource) {
 function mode(status) {
   const wide = known(status.low) && known(status.high) ? `between ${number(status.low)} and ${number(status.high)}` : "unknown";
   if (status.mode === "learning")
-    return `This is a first guess: nothing that works has been seen here yet, so one Pod is assumed to keep one core busy. The truth may lie anywhere ${wide}.`;
+    return `This is a first guess: ${unseen(status)}, so one Pod is assumed to keep one core busy. The truth may lie anywhere ${wide}.`;
   if (status.mode === "predicted")
     return `Containers come or go at this moment, so this is predicted from what was used just before. In nine cases of ten the truth lies ${wide}.`;
   return `It is measured from what is used at this moment; in nine cases of ten the truth lies ${wide}.`;
+}
+
+// Why nothing better than a guess is possible.
+function unseen(status) {
+  const unknown = Object.keys(status.usage ?? {}).filter((name) => !known(status.usage[name]));
+  if (unknown.length) return `${unknown.map(resourceName).join(", ")} cannot be read now`;
+  const kinds = (status.kinds ?? []).filter((kind) => !kind.daemon);
+  const asleep = kinds.filter((kind) => !kind.trusted).reduce((sum, kind) => sum + kind.arrivals, 0);
+  if (asleep && kinds.some((kind) => kind.trusted)) return `${percent(asleep)} of the Pods that come here have not worked yet`;
+  return "nothing that works has been seen here yet";
 }
 
 function reserved(status) {
