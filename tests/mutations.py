@@ -511,6 +511,13 @@ MUTATIONS = (
         "a kind whose Pods wake is believed to warm up, and the node is closed for those that sleep",
         "tests/core/test_pods.py",
     ),
+    Mutation(
+        "carico_agent/federation/cluster_kinds.py",
+        "cut = min(max(0.25 * total, float(weight.max())), (0.5 - 1e-9) * total)",
+        "cut = 0.25 * total",
+        "one of three nodes decides what a kind costs in the cluster",
+        "tests/federation/test_cluster_kinds.py",
+    ),
 )
 
 

@@ -33,6 +33,10 @@ def main() -> int:
             "the same with Pods that all work a little every second",
             lambda: whole.with_containers(*((6, 10) if quick else (30, 110)), work=True),
         ),
+        "kubernetes": (
+            "the same on a node of a cluster",
+            lambda: whole.with_kubernetes(*((6, 10) if quick else (30, 110))),
+        ),
         "events": ("containerd's events", lambda: runtime.measure(20 if quick else 100)),
         "timer": ("timer", lambda: timer.measure(6 if quick else 20)),
         "stages": ("stages, CPU time in a tight loop", lambda: stages.measure(quick)),

@@ -7,16 +7,19 @@ import subprocess
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from carico_agent.kube.names import SLOTS
 from lab.bench.lateness import Counts, between, quantile_ms, took
 from lab.bench.pods import SH, WORK
 from lab.bench.process import Http, agent, cpu_s, memory_mb, running
 from lab.bench.table import Row, missing
+from lab.support import TREE
 from lab.support.containerd import PrivateContainerd
 from lab.support.containerd import missing as containerd_missing
+from lab.support.control_plane import running as control_plane
 
 PERIOD_S = 0.1
 EXPORTER = "prometheus-node-exporter"
@@ -156,16 +159,34 @@ def _in_situ(stages: dict[str, dict[str, float]]) -> list[Row]:
     ]
 
 
-def with_containers(window_s: float, count: int, work: bool = False) -> list[Row]:
+def with_kubernetes(window_s: float, count: int) -> list[Row]:
+    """The same on a node of a cluster: the number goes to a real API server, with TLS, as deploy/base allows it."""
+    with tempfile.TemporaryDirectory(prefix="carico-bench-") as folder, ExitStack() as stack:
+        try:
+            plane = stack.enter_context(contextmanager(control_plane)(Path(folder)))
+        except LookupError as reason:
+            return [missing("agent, containerd and Kubernetes", str(reason))]
+        plane.apply(*sorted((TREE / "deploy/base").glob("*.yaml")))
+        plane.admin.add_node("bench")
+        kubeconfig = str(plane.kubeconfig("agent-token"))
+        rows = with_containers(window_s, count, ("--kubeconfig", kubeconfig, "--node", "bench"), "agent, Kubernetes,")
+        if not plane.admin.node("bench")["metadata"].get("annotations", {}).get(SLOTS):
+            raise RuntimeError("nothing was published on the Node")
+        return rows
+
+
+def with_containers(
+    window_s: float, count: int, flags: Sequence[str] = (), name: str = "agent,", work: bool = False
+) -> list[Row]:
     """The agent with what a real node adds: a containerd that is listened to, and Pods whose cgroups are read; they
     sleep, or all work a little every second."""
-    label = f"agent, containerd and {count} Pods" + (" that work" if work else "")
+    label = f"{name} containerd and {count} Pods" + (" that work" if work else "")
     if why := containerd_missing():
         return [*_with_grpc(), missing(label, why)]
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="cb-", dir="/tmp"))) as containerd:
         for number in range(count):
             containerd.run(f"pod{number}", *((*SH, WORK) if work else ()))
-        with agent("--containerd", containerd.socket) as own:
+        with agent("--containerd", containerd.socket, *flags) as own:
             time.sleep(75.0)  # files of all Pods are opened, and each container's history has its first minute
             ticks_before = took(own)
             used_s, started_s = cpu_s(own.pid), time.monotonic()

@@ -12,7 +12,7 @@ from carico_agent.core import KindCost
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation import wire, wire_kinds
 from carico_agent.federation.aggregator import Aggregator
-from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, merge_nodes
+from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, merge_nodes, middle_mean
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.kinds import KindFit, ReportedKinds
 from carico_agent.federation.ledger import ContributionLedger
@@ -99,6 +99,32 @@ def test_one_liar_among_100_moves_a_cost_by_at_most_5_percent(lie, pods):
         for resource in TWO:
             assert now[resource] == pytest.approx(was[resource], rel=0.05)
         assert all(math.isnan(cost) for resource, cost in now.items() if resource not in was)
+
+
+@pytest.mark.parametrize("ratio", [1.5, 2.0, 3.0])
+@pytest.mark.parametrize("seen", [(20, 20), (1, 50)])
+def test_nor_where_a_kind_costs_more_on_some_nodes(ratio, seen):
+    """Two generations of CPUs: the middle of the reports may be between the two, and a liar must not choose a side."""
+    rng = np.random.default_rng(9)
+
+    def reported(node: str, cost: float, pods: int) -> ReportedKinds:
+        return report(node, contribution([KindCost("k", (cost, 0.1), (0.01, 0.01), pods, 1.0)], (1.0, 1.0)))
+
+    fast, slow = (
+        [reported(f"n{i}", x * rng.normal(0.01, 0.0005), n) for i in range(99)]
+        for x, n in zip((1, ratio), seen, strict=True)
+    )
+    liars = [reported("liar", cost, pods) for cost in (0.0, 0.01, 1e18) for pods in (0, 50)]
+    for slower in range(100):
+        honest = slow[:slower] + fast[slower:]
+        cost = cost_of(merge_all(honest), "k")["cpu"]
+        for liar in liars:
+            assert cost_of(merge_all([*honest, liar]), "k")["cpu"] == pytest.approx(cost, rel=0.05)
+
+
+@pytest.mark.parametrize("lie", [0.0, 1e18])
+def test_two_nodes_outvote_a_third(lie):
+    assert 1.0 <= middle_mean(np.array([1.0, 1.1, lie]), np.ones(3)) <= 1.1
 
 
 amounts = st.floats(0, 1e18) | st.just(NAN)
