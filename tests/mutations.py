@@ -506,8 +506,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/core/pods.py",
-        "self.rise = None\n            elif abs(off[i]) >= JUMP_READINGS:",
-        "pass\n            elif abs(off[i]) >= JUMP_READINGS:",
+        "self.readings, self.rise = [0] * len(mean), None",
+        "self.readings = [0] * len(mean)",
         "a kind whose Pods wake is believed to warm up, and the node is closed for those that sleep",
         "tests/core/test_pods.py",
     ),
@@ -517,6 +517,34 @@ MUTATIONS = (
         "cut = 0.25 * total",
         "one of three nodes decides what a kind costs in the cluster",
         "tests/federation/test_cluster_kinds.py",
+    ),
+    Mutation(
+        "carico_agent/core/estimators/resource_space.py",
+        " and channel.misfit <= MOST_MISFIT",
+        "",
+        "without readings of each Pod a node with several kinds is trusted and wrong",
+        "tests/core/test_resource_space.py",
+    ),
+    Mutation(
+        "carico_agent/core/room.py",
+        "if now.calm[i] >= FULL and parts > used:",
+        "if False:",
+        "a node that is filled one and a half times offers a place whenever a Pod leaves",
+        "tests/core/test_measured_model.py",
+    ),
+    Mutation(
+        "carico_agent/core/kinds.py",
+        "past[0] = min(past[0], 1.0)",
+        "pass",
+        "a new version that costs twice as much is believed after half an hour",
+        "tests/core/test_kinds.py",
+    ),
+    Mutation(
+        "carico_agent/core/kinds.py",
+        "self.past[i] = [0.0, 0.0, 0.0]",
+        "pass",
+        "Pods that left before they had work make their kind cheap for minutes",
+        "tests/core/test_kinds.py",
     ),
 )
 

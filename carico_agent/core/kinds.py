@@ -40,6 +40,10 @@ ASLEEP_RATIO = 0.1
 SURPRISE = 9.0
 """If those that run differ from those that left by more than three standard deviations, the latter hardly count."""
 
+CHANGE, NEWEST = 25.0, 5
+"""If the five newest do, by more than five standard deviations, the kind has changed and the others are forgotten. With
+three it happened to Pods that differ by a fifth and swing: relative error .064, not .049."""
+
 MOST_RAMP_S, MOST_RISES = 120.0, 7
 """How long a kind's Pods rise, at most [s]: the lower median over so many, as some whose demand swings seem to rise."""
 
@@ -79,9 +83,10 @@ class Kind:
     `spread` is the standard deviation of one Pod around it, `cost_sd` that of the mean itself; NaN where unknown.
     """
 
-    def __init__(self, name: str, daemon: bool, m: int) -> None:
+    def __init__(self, name: str, daemon: bool, m: int, cpu: int | None = 0) -> None:
         self.name = name
         self.daemon = daemon
+        self._cpu = cpu  # which of the resources
         self.pods: dict[str, PodReadings] = {}
         self.arrivals = 0.0  # forgotten over ARRIVALS_S
         self.seen = 0  # Pods of this kind, ever
@@ -122,6 +127,8 @@ class Kind:
         """A Pod is gone; what it cost is remembered."""
         pod = self.pods[uid]
         values, weight = (self._at_half_life([pod])[0], 1.0) if pod.shown else (pod.now, BRIEF_WEIGHT)
+        if pod.shown:
+            self._doubt_past()
         del self.pods[uid]
         self.dirty = True
         if pod.since_t > -inf and pod.t > pod.since_t:
@@ -131,7 +138,21 @@ class Kind:
             return
         for i, x in enumerate(values):
             if x == x and not (self.cost[i] == self.cost[i] and x < ASLEEP_RATIO * self.cost[i]):
+                if self.past[i][1] < ASLEEP_RATIO * x:  # those that left before have only slept
+                    self.past[i] = [0.0, 0.0, 0.0]
                 self._remember(self.past[i], x, weight)
+
+    def _doubt_past(self) -> None:
+        """A new version was rolled out, if the newest Pods differ from those that left: they hardly count any more."""
+        newest = sorted(self._awake(), key=lambda pod: pod.since_t)[-NEWEST:]
+        if len(newest) < NEWEST:
+            return
+        for past, column in zip(self.past, zip(*self._at_half_life(newest), strict=True), strict=True):
+            mean = sum(column) / NEWEST  # NaN if one is unknown: then nothing is doubted
+            own = sum((x - mean) ** 2 for x in column) / (NEWEST - 1)
+            # while both versions leave, what is remembered scatters more than each of them
+            if _differ(column, past[0], past[1], max(own, past[2] / 2)) > CHANGE:
+                past[0] = min(past[0], 1.0)
 
     @staticmethod
     def _remember(past: list[float], x: float, weight: float) -> None:
@@ -155,9 +176,22 @@ class Kind:
         leaks = zip(pod.mean, self.growth, asleep, strict=True)
         return [min(max(0.0, x + growth * rest_s), 1.0) if x >= least else x for x, growth, least in leaks]
 
+    def _shown(self) -> list[PodReadings]:
+        """Its Pods that have shown themselves, without those that wake in this moment if there are others."""
+        shown = [pod for pod in self.pods.values() if pod.shown]
+        return [pod for pod in shown if any(pod.readings)] or shown
+
+    def _awake(self) -> list[PodReadings]:
+        """Those of them that use the cpu as others do: who waits for work may hold less memory, too."""
+        shown = self._shown()
+        if self._cpu is None or not shown:
+            return shown
+        asleep = self._asleep_below()[self._cpu]
+        return [pod for pod in shown if not pod.mean[self._cpu] < asleep]
+
     def _asleep_below(self) -> list[float]:
         """A tenth of what the heaviest of its Pods uses now, per resource."""
-        means = [pod.mean for pod in self.pods.values() if pod.shown]
+        means = [pod.mean for pod in self._shown()]
         return [ASLEEP_RATIO * max([x for x in column if x == x], default=0.0) for column in zip(*means, strict=True)]
 
     def _span_s(self) -> float:
@@ -187,14 +221,12 @@ class Kind:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        shown = [pod for pod in self.pods.values() if pod.shown]
-        means = self._at_half_life(shown)
+        means = self._at_half_life(self._awake())
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
         believed = []
-        for i, (weight, past_mean, variance) in enumerate(self.past):
-            seen = [(mean[i], pod.readings[i]) for pod, mean in zip(shown, means, strict=True) if mean[i] == mean[i]]
-            values = [x for x, readings in seen if readings] or [x for x, _ in seen]  # without those that just wake
-            believed.append(self._believed(i, values, weight, past_mean, variance))
+        for i, past in enumerate(self.past):
+            values = [mean[i] for mean in means if mean[i] == mean[i]]
+            believed.append(self._believed(i, values, *past))
         self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
 
     def _believed(
@@ -205,14 +237,13 @@ class Kind:
             known = (*values, past_mean if past > LEAST_PAST else 0.0, theirs if theirs == theirs else 0.0)
             asleep = ASLEEP_RATIO * max(known)
             values = [x for x in values if x >= asleep]
+            past = past if past_mean >= asleep else 0.0
         n, total = len(values), sum(values)
         if not n and past <= 0:
             return self._from_elsewhere(i)
         floor = SPREAD_RATIO * (total / n if n else past_mean)
-        if n and past > 0:
-            variance = max(past_variance, floor * floor) * (1 / n + 1 / past)
-            if (total / n - past_mean) ** 2 > SURPRISE * variance:
-                past *= 0.1
+        if n and _differ(values, past, past_mean, past_variance) > SURPRISE:
+            past *= 0.1
         weight, total = n + past, total + past * past_mean
         if theirs == theirs:
             weight, total = weight + CLUSTER_WEIGHT, total + CLUSTER_WEIGHT * theirs
@@ -263,6 +294,15 @@ class Kind:
         self.past = past
 
 
+def _differ(values: Sequence[float], past: float, past_mean: float, variance: float) -> float:
+    """By how much those that run differ from `past` ones that left, in variances of that difference; 0 without any."""
+    if not past > 0:
+        return 0.0
+    n, mean = len(values), sum(values) / len(values)
+    one = max(variance, (SPREAD_RATIO * mean) ** 2)
+    return (mean - past_mean) ** 2 / (one * (1 / n + 1 / past)) if one > 0 else 0.0
+
+
 def _mean_growth(grown: list[tuple[float, float]], cost: float) -> tuple[float, float]:
     """Growth per second of Pods that have `grown` by so much in so many seconds, and its standard deviation.
 
@@ -277,8 +317,8 @@ def _mean_growth(grown: list[tuple[float, float]], cost: float) -> tuple[float, 
 class Kinds:
     """All kinds of one node, at most MOST_KINDS, and what the cluster says about kinds."""
 
-    def __init__(self, m: int) -> None:
-        self._m = m
+    def __init__(self, m: int, cpu: int | None = 0) -> None:
+        self._m, self._cpu = m, cpu
         self.by_name: dict[str, Kind] = {}
         self.elsewhere: dict[str, KindCost] = {}
         self.arrived = False  # a Pod has arrived while we watched
@@ -292,9 +332,13 @@ class Kinds:
             name, daemon = OTHER, False
             if name in self.by_name:
                 return self.by_name[name]
-        kind = self.by_name[name] = Kind(name, daemon, self._m)
+        kind = self.by_name[name] = self.make(name, daemon)
         kind.elsewhere = self.elsewhere.get(name)
         return kind
+
+    def make(self, name: str, daemon: bool) -> Kind:
+        """A kind of which nothing is known, not kept."""
+        return Kind(name, daemon, self._m, self._cpu)
 
     def _dropped_one(self) -> bool:
         """Forget the kind that has not arrived for longest, if none of it runs and it is nearly forgotten anyway."""

@@ -26,7 +26,7 @@ class MeasuredPods:
 
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:
         self._m = m
-        self.kinds = Kinds(m)
+        self.kinds = Kinds(m, cpu)
         self.host = HostShare(m, cpu, cores)
         self._changes = Changes(cpu)
         self.pods: dict[str, PodReadings] = {}
@@ -167,7 +167,7 @@ class MeasuredPods:
         """A kind by name; one that only the cluster knows is made for this answer and not kept."""
         found = self.kinds.by_name.get(name)
         if found is None and (theirs := self.kinds.elsewhere.get(name)) is not None:
-            found = Kind(name, False, self._m)
+            found = self.kinds.make(name, False)
             found.elsewhere = theirs
             found.renew()
         return found
@@ -193,7 +193,7 @@ class MeasuredPods:
         self.counts_daemons = bool(state["counts_daemons"])
         self.kinds.elsewhere = {cost.kind: cost for cost in map(_cost_from_state, state["elsewhere"])}
         for name, saved in state["kinds"].items():
-            kind = self.kinds.by_name[name] = Kind(name, bool(saved["daemon"]), self._m)
+            kind = self.kinds.by_name[name] = self.kinds.make(name, bool(saved["daemon"]))
             kind.elsewhere = self.kinds.elsewhere.get(name)
             kind.restore(saved)
         self.pods = pods_from_state(state["pods"], self._m)

@@ -40,7 +40,7 @@ LONG_UNSETTLED_S = 4.0
 YOUNG_S = 2.5
 """Age of a Pod that is counted and not measured yet, in the mean [s]."""
 
-SLEEPER_RATIO, SLEEPER_SHARE = 0.02, 0.01
+SLEEPER_RATIO, SLEEPER_SHARE = 0.04, 0.02
 """A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
 
@@ -167,15 +167,17 @@ def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
     for i, limit in enumerate(now.limits):
         used, hidden = now.usage[i], pods.hidden_at(i, now.t)
         cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
+        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
         if now.unsettled and now.calm[i] == now.calm[i]:
             expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
             used = expected if now.rose else min(used, expected)  # usage does not show newcomers yet
+            if now.calm[i] >= FULL and parts > used:  # usage ends at 1, what Pods want does not
+                used = parts
             # newcomers that are among the measured Pods already are in both
             hidden = max(0.0, hidden - max(0, now.came - max(0, now.extra)) * following.slow_cost[i])
         elif now.extra > 0:
             hidden += now.extra * following.slow_cost[i]
         excess, unsure = pods.host.excess_of(i), 0.0
-        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
         if used != used:
             used = parts
         elif now.unsettled_s > LONG_UNSETTLED_S and parts == parts:

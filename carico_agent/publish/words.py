@@ -49,6 +49,8 @@ def why_learning(status: Status) -> str:
     guess = "the number is a guess, one Pod keeps one core busy"
     if unknown := [name for name, value in status.usage.items() if value is None]:
         return f"{', '.join(unknown)} cannot be read now: {guess}"
+    if status.pods and not status.measured:
+        return f"Pods are not measured one by one here, and what one takes is not clear: {guess}"
     kinds = next_kinds(status)
     asleep = sum(kind.arrivals for kind in kinds if not kind.trusted)
     if asleep and any(kind.trusted for kind in kinds):

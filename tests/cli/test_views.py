@@ -106,9 +106,11 @@ def test_a_fresh_node_says_that_it_learns() -> None:
 
 def test_a_node_on_which_most_pods_only_slept_says_so() -> None:
     kinds = (kind("shop/web", 2, 0.1, 5.3, arrivals=0.4), kind("shop/waits", 3, 0.0, 3.9, arrivals=0.6, trusted=False))
-    result = describe(replace(MEASURED, mode="learning", kinds=kinds), 0.5)
+    learns = replace(MEASURED, mode="learning", kinds=kinds)
+    result = describe(learns, 0.5)
     assert "learning 60% of the Pods that come here have not worked yet" in result
     assert "nothing that works" not in result
+    assert "learning Pods are not measured one by one" in describe(replace(learns, measured=False, kinds=()), 0.5)
 
 
 PODS = [ScreenPod("shop/web-1", "shop/web", 0.25, 9e6), ScreenPod("shop/a\x1b[2J", "shop/cache", None, None)]

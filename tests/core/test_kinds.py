@@ -52,6 +52,56 @@ def test_a_pod_that_sleeps_does_not_make_its_kind_cheap() -> None:
     assert kind(0.10, 0.0001, 0.0001).cost[0] == pytest.approx(0.10)
 
 
+def test_those_that_left_asleep_are_forgotten_when_others_work() -> None:
+    web = kind(0.001, 0.001, 0.001)
+    for uid in list(web.pods):
+        web.leave(uid)
+    pod(web, "works-0", (0.1, 0.01))
+    pod(web, "works-1", (0.1, 0.01))
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.1)
+    web.leave("works-0")
+    web.leave("works-1")
+    web.renew()
+    assert web.cost[0] == pytest.approx(0.1)
+
+
+def test_who_sleeps_does_not_count_with_its_memory_either() -> None:
+    web = kind(0.1, 0.1)
+    for i in range(4):
+        pod(web, f"waits-{i}", (0.002, 0.004))
+    web.renew()
+    assert web.cost == pytest.approx((0.1, 0.01))
+
+
+@pytest.mark.parametrize("factor", [2.0, 0.5])
+def test_a_new_version_is_believed_soon(factor: float) -> None:
+    """Twenty of the old one have left; five of the new one come, then each that leaves is replaced."""
+    web = Kind("shop/web", False, 2)
+    for i in range(20):
+        pod(web, f"old-{i}", (0.1, 0.01))
+        web.leave(f"old-{i}")
+        web.renew()
+    for i in range(10):
+        pod(web, f"new-{i}", (0.1 * factor, 0.01), since_t=1000.0 + i)
+        web.renew()
+        if i >= 5:
+            web.leave(f"new-{i - 5}")
+            web.renew()
+    assert web.cost == pytest.approx((0.1 * factor, 0.01), rel=0.1)
+
+
+def test_pods_that_differ_are_no_new_version() -> None:
+    web = Kind("shop/web", False, 2)
+    for i in range(20):
+        pod(web, f"old-{i}", (0.1 * (1.3 if i % 2 else 0.7), 0.01))
+        web.leave(f"old-{i}")
+    for i in range(6):
+        pod(web, f"large-{i}", (0.13, 0.01), since_t=1000.0 + i)
+    web.leave("large-0")
+    assert web.past[0][0] > 20
+
+
 def leaking(grow: list[float], asleep: int = 0) -> Kind:
     """A kind of Pods watched for five minutes, each growing by its own share of the node per second."""
     found = Kind("shop/web", False, 1)

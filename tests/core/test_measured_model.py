@@ -243,6 +243,23 @@ def test_a_node_that_reads_as_busy_after_pods_have_left_is_throttled() -> None:
     assert m.estimate().room[0] == pytest.approx(1 - 0.05 - 3 * 0.22, abs=0.06)
 
 
+def test_a_node_that_is_overfull_offers_no_place_when_a_pod_leaves() -> None:
+    m = model()
+    samples = pods("pi", 12, (0.125, 0.01))  # 1.5 times what there is
+    t = run(m, run(m, 0.0, []), samples)
+    m.observe(t, [1.0, 0.22], pods=11)
+    m.observe(t + 0.1, [1.0, 0.22], pods=11)
+    assert m.estimate().pod_capacity == 0
+
+
+@pytest.mark.parametrize("usage", [(0.0045, 0.002), (0.0, 0.019)])
+def test_pods_that_idle_along_are_learning_too(usage: tuple[float, float]) -> None:
+    m = model()
+    run(m, run(m, 0.0, []), pods("idle", 5, usage), length_s=300)
+    assert m.estimate().mode == "learning"
+    assert m.estimate().pod_capacity <= 8
+
+
 def test_a_heavy_pod_does_not_close_an_empty_node_for_ever() -> None:
     m = model()
     t = run(m, 0.0, pods("huge", 1, (0.97, 0.01)), length_s=120)

@@ -82,6 +82,22 @@ def test_a_pod_that_wakes_did_not_rise() -> None:
     assert pod.mean[0] == pytest.approx(0.1)
 
 
+def test_half_a_core_that_ramps_up_on_a_large_node_is_seen_to_rise() -> None:
+    pod = PodReadings("rpc", 0.0, 2)
+    news = read(pod, [0.0078 * min(1.0, t / 30) for t in range(0, 60, 5)])
+    assert not any(news[:6])
+    assert pod.mean[0] == pytest.approx(0.0078, rel=0.05)
+
+
+def test_a_pod_that_wakes_and_takes_its_memory_does_not_grow() -> None:
+    pod = PodReadings("job", 0.0, 2)
+    usage = [(0.001, 0.018)] * 6 + [(0.03, 0.018), (0.06, 0.027)] + [(0.06, 0.03)] * 40
+    for i, reading in enumerate(usage):
+        pod.read(5.0 * i, reading, 6.0, UNKNOWN)
+    assert pod.watched_s > 100
+    assert pod.mean[1] - pod.first[1] < 0.001
+
+
 def test_an_unknown_reading_keeps_what_was_known() -> None:
     pod = PodReadings("web", -inf, 2)
     read(pod, [0.1, 0.1])

@@ -110,3 +110,22 @@ def test_heavier_pods_are_believed_at_once_lighter_ones_slowly() -> None:
         moved[factor] = (channel.cost - before) / (0.1 * factor - before)
     assert moved[2.0] > 0.8
     assert moved[0.5] < 0.5 * moved[2.0]
+
+
+@pytest.mark.parametrize(("small", "trusted"), [(0.1, True), (0.02, False)])
+def test_a_cost_is_not_trusted_where_usage_is_no_line_over_pods(small: float, trusted: bool) -> None:
+    """Pods of 0.1 of the node come and go, and among them others, which are the same or much smaller."""
+    rng = np.random.default_rng(5)
+    large, other, history = 1, 1, []
+    for _ in range(60):
+        large, other = (int(np.clip(n + rng.integers(-1, 2), 0, 4)) for n in (large, other))
+        history.append(((0.03 + 0.1 * large + small * other, 0.2, large + other), 15))
+    estimator = learn(history, 4)
+    seen = Situation((0.4, 0.2), UNIT, 4)
+    assert estimator.judge(seen).trusted is trusted
+    again = ResourceSpace(ModelConfig(cores=4), ("cpu", "memory"))
+    again.restore(estimator.state())
+    assert again.judge(seen) == estimator.judge(seen)
+    older = {"channels": [channel[:5] for channel in estimator.state()["channels"]]}
+    again.restore(older)
+    assert again.judge(seen).trusted

@@ -62,6 +62,7 @@ import(app.replace("app.js", "explain.js")).then((module) => done(module.explain
     [
         ({"cpu": 0.1}, [], "nothing that works has been seen here yet"),
         ({"cpu": 0.1, "memory": None}, [], "memory cannot be read now"),
+        ({"cpu": 0.2}, None, "Pods are not measured one by one here"),
         (
             {"cpu": 0.1},
             [("shop/web", 0.4, True), ("shop/waits", 0.6, False)],
@@ -70,13 +71,14 @@ import(app.replace("app.js", "explain.js")).then((module) => done(module.explain
     ],
 )
 def test_a_guess_says_why_it_is_one(
-    browser: Any, sample: Sample, open_page: OpenPage, usage: dict[str, Any], kinds: list[Any], why: str
+    browser: Any, sample: Sample, open_page: OpenPage, usage: dict[str, Any], kinds: list[Any] | None, why: str
 ) -> None:
     sample.start()
     browser.get(open_page(sample.socket))
     status = {"mode": "learning", "pod_capacity": 4.0, "low": 1.3, "high": 110.0, "usage": usage}
-    about = [{"kind": name, "arrivals": share, "trusted": trusted, "pods": 1} for name, share, trusted in kinds]
-    sentence = browser.execute_async_script(EXPLAINED, {**status, "kinds": about})
+    about = [{"kind": name, "arrivals": share, "trusted": trusted, "pods": 1} for name, share, trusted in kinds or ()]
+    pods = {"kinds": about, "measured": kinds is not None, "pods": 3}
+    sentence = browser.execute_async_script(EXPLAINED, {**status, **pods})
     assert why in sentence.replace("\u202f", " ").replace("\u00a0", " ")
 
 

@@ -52,6 +52,7 @@ function mode(status) {
 function unseen(status) {
   const unknown = Object.keys(status.usage ?? {}).filter((name) => !known(status.usage[name]));
   if (unknown.length) return `${unknown.map(resourceName).join(", ")} cannot be read now`;
+  if (status.pods && !status.measured) return "Pods are not measured one by one here, and what one takes is not clear";
   const kinds = (status.kinds ?? []).filter((kind) => !kind.daemon);
   const asleep = kinds.filter((kind) => !kind.trusted).reduce((sum, kind) => sum + kind.arrivals, 0);
   if (asleep && kinds.some((kind) => kind.trusted)) return `${percent(asleep)} of the Pods that come here have not worked yet`;
