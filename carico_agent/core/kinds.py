@@ -184,15 +184,15 @@ class Kind:
     def _awake(self) -> list[PodReadings]:
         """Those of them that use the cpu as others do: who waits for work may hold less memory, too."""
         shown = self._shown()
-        if self._cpu is None or not shown:
+        if self._cpu is None or len(shown) < 2:
             return shown
-        asleep = self._asleep_below()[self._cpu]
-        return [pod for pod in shown if not pod.mean[self._cpu] < asleep]
+        used = [pod.mean[self._cpu] for pod in shown]
+        asleep = _tenth_of_most(used)
+        return [pod for pod, x in zip(shown, used, strict=True) if not x < asleep]
 
     def _asleep_below(self) -> list[float]:
         """A tenth of what the heaviest of its Pods uses now, per resource."""
-        means = [pod.mean for pod in self._shown()]
-        return [ASLEEP_RATIO * max([x for x in column if x == x], default=0.0) for column in zip(*means, strict=True)]
+        return [_tenth_of_most(column) for column in zip(*[pod.mean for pod in self._shown()], strict=True)]
 
     def _span_s(self) -> float:
         """How long its Pods live; while none has left, twice as long as the oldest has."""
@@ -292,6 +292,11 @@ class Kind:
         if len(past) != len(self.past) or any(len(row) != 3 or not all(map(isfinite, row)) for row in past):
             raise ValueError(f"damaged model state: kind {self.name!r}")
         self.past = past
+
+
+def _tenth_of_most(values: Sequence[float]) -> float:
+    """Who uses less than this sleeps, beside the one that uses most; NaN is unknown."""
+    return ASLEEP_RATIO * max([x for x in values if x == x], default=0.0)
 
 
 def _differ(values: Sequence[float], past: float, past_mean: float, variance: float) -> float:

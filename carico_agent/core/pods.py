@@ -131,6 +131,7 @@ class PodReadings:
         self.shown = False
         self.shown_t = -inf
         self.first = [nan] * m  # the mean from which on growth is watched, MARK_S after it had shown itself or changed
+        self.marked = False  # that is known
         self.readings = [0] * m  # in the mean
         self.off = [0] * m  # readings in a row beyond the mean, signed
         self.mark = [nan] * m  # an earlier reading, to see whether it rises
@@ -149,8 +150,8 @@ class PodReadings:
             if self.shown_t == -inf:  # a new clock
                 self._watch_anew()
             self._follow(usage)
-            if t - self.shown_t >= MARK_S and all(x != x for x in self.first):
-                self.first, self.shown_t = list(self.mean), t
+            if not self.marked and t - self.shown_t >= MARK_S:
+                self.first, self.shown_t, self.marked = list(self.mean), t, True
             return self.rise is not None and self._still_rises(self.rise, known)
         self.now = known
         if not self._has_shown(t, usage, ramp_s, cost):
@@ -164,7 +165,7 @@ class PodReadings:
 
     def _watch_anew(self) -> None:
         """It is watched anew whether it grows."""
-        self.first, self.shown_t = [nan] * len(self.mean), self.t
+        self.first, self.shown_t, self.marked = [nan] * len(self.mean), self.t, False
 
     def _still_rises(self, rise: SlowRise, known: Sequence[float]) -> bool:
         """The mean starts anew with each block that is above the one before; the first that is not ends it."""
@@ -261,7 +262,7 @@ class PodReadings:
         pod.readings = [readings] * m if isinstance(readings, int) else [int(x) for x in readings]
         if any(len(row) != m for row in (pod.now, pod.mean, pod.mark, pod.first, pod.off, pod.readings)):
             raise ValueError(f"damaged model state: a Pod without {m} resources")
-        pod.shown = bool(shown)
+        pod.shown, pod.marked = bool(shown), any(x == x for x in pod.first)
         pod.rise = SlowRise.from_state(rise[0], m) if rise and rise[0] is not None else None
         return pod
 
