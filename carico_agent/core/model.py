@@ -104,7 +104,7 @@ class CapacityModel:
         """Take what each Pod uses, all Pods that run, every few seconds. The same object again is no new reading.
 
         `host` is what the rest of the machine uses, where the caller can measure it; otherwise it is what the node
-        uses and no Pod does.
+        uses and no Pod does, and what it does whenever a Pod starts (pulls of images) may be taken for throttling.
         """
         if host is not None and len(host) != len(self.resources):
             raise ValueError(f"{len(host)} values of the host's usage for {len(self.resources)} resources")

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Any
 
-RISE_RATIO = 0.12
-"""A reading this much above the one before means that the Pod still rises: 1.7 standard deviations of the difference
-of two readings with 5 % noise, so that noise alone delays one Pod in twenty by one reading."""
+RISE_RATIO = 0.14
+"""A reading this much above the one before means that the Pod still rises: two standard deviations of the difference of
+two readings with 5 % noise, so that noise alone delays one Pod in forty by one reading."""
 
 LEAST_RISE = 0.0005
 """And by at least this share of the node: what an idle Pod does is no rise. With .002 half a core that ramps up
@@ -38,8 +38,8 @@ on "bursty Pods" of lab/nodes.py."""
 BLOCK_READINGS, BLOCK_S = 3, 10.0
 """A block has at least so many readings and lasts at least this long [s]."""
 
-BLOCK_RISE_RATIO = 0.08
-"""A block this much above the one before: the Pod still rises. Two standard deviations of the difference of two."""
+BLOCK_RISE_RATIO = 0.1
+"""A block this much above the one before: the Pod still rises. 2.4 standard deviations of the difference of two."""
 
 MEAN_AGE_S = 25.0
 """The mean is about this old [s]."""
