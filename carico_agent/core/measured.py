@@ -6,7 +6,7 @@ from typing import Any
 
 from carico_agent.core.host import Changes, HostShare
 from carico_agent.core.kinds import OTHER, Kind, KindCost, Kinds
-from carico_agent.core.pods import PodReadings, PodSample, pods_from_state
+from carico_agent.core.pods import LEAST_RISE, LEAST_RISE_CORES, PodReadings, PodSample, pods_from_state
 
 REPEAT_S = 4.0
 """The same PodSample object again within this time [s] is the same reading, not a new one."""
@@ -26,6 +26,9 @@ class MeasuredPods:
 
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:
         self._m = m
+        self._least_rise = [LEAST_RISE] * m
+        if cpu is not None:
+            self._least_rise[cpu] = min(LEAST_RISE, LEAST_RISE_CORES / (2 * cores))
         self.kinds = Kinds(m, cpu)
         self.host = HostShare(m, cpu, cores)
         self._changes = Changes(cpu)
@@ -109,7 +112,8 @@ class MeasuredPods:
             kind.arrivals += 1.0
             self.kinds.arrived |= not kind.daemon
             self._changes.arrived(sample.uid)
-        pod = kind.pods[sample.uid] = PodReadings(kind.name, t if self._watching else -inf, self._m)
+        since_t = t if self._watching else -inf
+        pod = kind.pods[sample.uid] = PodReadings(kind.name, since_t, self._m, self._least_rise)
         return pod
 
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
@@ -196,7 +200,7 @@ class MeasuredPods:
             kind = self.kinds.by_name[name] = self.kinds.make(name, bool(saved["daemon"]))
             kind.elsewhere = self.kinds.elsewhere.get(name)
             kind.restore(saved)
-        self.pods = pods_from_state(state["pods"], self._m)
+        self.pods = pods_from_state(state["pods"], self._m, self._least_rise)
         for uid, pod in self.pods.items():
             self.kinds.by_name[pod.kind].pods[uid] = pod
         for kind in self.kinds.by_name.values():

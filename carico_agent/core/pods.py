@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from math import inf, isfinite, nan
 from typing import Any
 
-RISE_RATIO = 0.14
-"""A reading this much above the one before means that the Pod still rises: two standard deviations of the difference of
-two readings with 5 % noise, so that noise alone delays one Pod in forty by one reading."""
+RISE_RATIO = 0.12
+"""A reading this much above the one before means that the Pod still rises: 1.7 standard deviations of the difference
+of two readings with 5 % noise, so that noise alone delays one Pod in twenty by one reading."""
 
-LEAST_RISE = 0.0005
-"""And by at least this share of the node: what an idle Pod does is no rise. With .002 half a core that ramps up
-on 32 was taken for steady: relative error .20, not .02."""
+LEAST_RISE, LEAST_RISE_CORES = 0.002, 0.016
+"""And by at least this share of the node, or so many cores if that is less: what an idle Pod does is no rise. With the
+share alone half a core that ramps up on 32 was taken for steady: relative error .20, not .02."""
 
 RISE_S = 3.0
 """Readings nearer together than this are not compared [s]: the kernel averages pressure over 2 s."""
@@ -38,8 +38,8 @@ on "bursty Pods" of lab/nodes.py."""
 BLOCK_READINGS, BLOCK_S = 3, 10.0
 """A block has at least so many readings and lasts at least this long [s]."""
 
-BLOCK_RISE_RATIO = 0.1
-"""A block this much above the one before: the Pod still rises. 2.4 standard deviations of the difference of two."""
+BLOCK_RISE_RATIO = 0.08
+"""A block this much above the one before: the Pod still rises. Two standard deviations of the difference of two."""
 
 MEAN_AGE_S = 25.0
 """The mean is about this old [s]."""
@@ -87,8 +87,9 @@ class SlowRise:
         self.mean: list[float] | None = None  # of the last whole block
         self.middle_t = -inf  # of it
 
-    def take(self, t: float, usage: Sequence[float]) -> list[int] | None:
-        """Take a reading. Resources in which the block that it completes is above the one before; None: no two yet."""
+    def take(self, t: float, usage: Sequence[float], least: Sequence[float]) -> list[int] | None:
+        """Take a reading. Resources in which the block that it completes is above the one before, by `least` or more;
+        None: no two yet."""
         self.total = [a + x for a, x in zip(self.total, usage, strict=True)]
         self.readings += 1
         self.since_t = min(self.since_t, t)
@@ -99,8 +100,8 @@ class SlowRise:
         self.total, self.readings, self.since_t = [0.0] * len(self.mean), 0, inf
         if before is None:
             return None
-        pairs = enumerate(zip(self.mean, before, strict=True))
-        return [i for i, (x, old) in pairs if x - old > BLOCK_RISE_RATIO * old + LEAST_RISE]
+        pairs = enumerate(zip(self.mean, before, least, strict=True))
+        return [i for i, (x, old, by) in pairs if x - old > BLOCK_RISE_RATIO * old + by]
 
     def state(self) -> list[Any]:
         totals, mean = ([x if x == x else None for x in row] for row in (self.total, self.mean or []))
@@ -119,10 +120,12 @@ class SlowRise:
 
 
 class PodReadings:
-    """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge."""
+    """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge; `least_rise` is
+    what counts as a rise, per resource."""
 
-    def __init__(self, kind: str, since_t: float, m: int) -> None:
+    def __init__(self, kind: str, since_t: float, m: int, least_rise: Sequence[float] | None = None) -> None:
         self.kind = kind
+        self._least_rise = [LEAST_RISE] * m if least_rise is None else least_rise
         self.since_t = since_t
         self.t = -inf  # of the last reading
         self.sample: PodSample | None = None
@@ -160,7 +163,7 @@ class PodReadings:
         self._watch_anew()
         if self.since_t > -inf:
             self.rise = SlowRise(len(known))
-            self.rise.take(t, known)
+            self.rise.take(t, known, self._least_rise)
         return True
 
     def _watch_anew(self) -> None:
@@ -169,7 +172,7 @@ class PodReadings:
 
     def _still_rises(self, rise: SlowRise, known: Sequence[float]) -> bool:
         """The mean starts anew with each block that is above the one before; the first that is not ends it."""
-        risen = rise.take(self.t, known)
+        risen = rise.take(self.t, known, self._least_rise)
         if risen is None or rise.mean is None:
             return False
         if not risen:
@@ -194,7 +197,8 @@ class PodReadings:
             if self.mark_t == -inf and any(x == x for x in usage):
                 self.mark, self.mark_t = list(usage), t
             return False
-        rises = any(x > old * (1 + RISE_RATIO) + LEAST_RISE for x, old in zip(usage, self.mark, strict=True))
+        moved = zip(usage, self.mark, self._least_rise, strict=True)
+        rises = any(x > old * (1 + RISE_RATIO) + by for x, old, by in moved)
         self.mark, self.mark_t = list(usage), t
         if rises:
             self.calm_age_s = age_s
@@ -252,9 +256,9 @@ class PodReadings:
         ]
 
     @classmethod
-    def from_state(cls, state: Sequence[Any], m: int) -> "PodReadings":
+    def from_state(cls, state: Sequence[Any], m: int, least_rise: Sequence[float] | None = None) -> "PodReadings":
         kind, numbers, rows, off, readings, shown, *rise = state  # older states have one count of readings, and no rise
-        pod = cls(str(kind), -inf, m)
+        pod = cls(str(kind), -inf, m, least_rise)
         pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
         pod.calm_age_s = float(numbers[4])
         pod.now, pod.mean, pod.mark, pod.first = ([nan if x is None else float(x) for x in row] for row in rows)
@@ -267,5 +271,5 @@ class PodReadings:
         return pod
 
 
-def pods_from_state(state: Mapping[str, Any], m: int) -> dict[str, PodReadings]:
-    return {str(uid): PodReadings.from_state(saved, m) for uid, saved in state.items()}
+def pods_from_state(state: Mapping[str, Any], m: int, least_rise: Sequence[float]) -> dict[str, PodReadings]:
+    return {str(uid): PodReadings.from_state(saved, m, least_rise) for uid, saved in state.items()}

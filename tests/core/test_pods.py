@@ -83,7 +83,7 @@ def test_a_pod_that_wakes_did_not_rise() -> None:
 
 
 def test_half_a_core_that_ramps_up_on_a_large_node_is_seen_to_rise() -> None:
-    pod = PodReadings("rpc", 0.0, 2)
+    pod = PodReadings("rpc", 0.0, 2, (0.016 / 64, 0.002))
     news = read(pod, [0.0078 * min(1.0, t / 30) for t in range(0, 60, 5)])
     assert not any(news[:6])
     assert pod.mean[0] == pytest.approx(0.0078, rel=0.05)
