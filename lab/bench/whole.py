@@ -26,7 +26,7 @@ CPU_BUDGET_PERCENT, MEMORY_BUDGET_MB, MEMORY_WITH_PODS_MB, EXPORTER_SHARE = 0.5,
 C_LOOPS, TICK_P99_MS = 3.5, 0.5
 
 
-class Unavailable(Exception):
+class Unavailable(RuntimeError):
     """This machine does not have what is needed; the message says what."""
 
 
