@@ -37,13 +37,13 @@ test-plane: $(VENV)/.dev ## carico plane on a real control plane, killed at fift
 	@CARICO_KILL_MOMENTS=50 $(BIN)/python -m pytest tests/plane -rs
 
 test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)
-	@$(BIN)/python -m tests.node
+	@$(BIN)/python -m tests.vm
 
 test-plugins: $(VENV)/.dev qemu ## of that, only the plugins
-	@$(BIN)/python -m tests.node tests/node/guest.py
+	@$(BIN)/python -m tests.vm tests/vm/guest.py
 
 test-service: $(VENV)/.dev qemu ## of that, only a new user's first minutes and the hardened service
-	@$(BIN)/python -m tests.node tests/service/guest.py
+	@$(BIN)/python -m tests.vm tests/vm/service/guest.py
 
 test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12 and 13, Ubuntu 22.04 and 24.04 (root; four minutes)
 	@PYTHON=$(BIN)/python ./tests/distros.sh
@@ -60,7 +60,7 @@ browser: ## a real Chromium for the tests of the page, and axe-core for its acce
 		npm install --silent --no-audit --no-fund --prefix "$(NPM)" axe-core || echo "axe-core cannot be had; its tests will skip"
 
 screenshots: $(VENV)/.dev browser ## docs/page.png and docs/cluster.png from the real pages, in front of the tests' invented nodes
-	@$(BIN)/python -m tests.page.screenshots docs
+	@$(BIN)/python -m tests.lib.page.screenshots docs
 
 soak: $(VENV)/.dev ## a day of telemetry, as fast as it goes: memory and descriptors stay flat (a few minutes)
 	@CARICO_SOAK_H=24 $(BIN)/python -m pytest -s tests/faults/test_soak.py
@@ -69,7 +69,7 @@ SEED ?= $(shell date +%Y%m%d)
 fuzz: $(VENV)/.dev ## at night: millions of damaged files, messages and requests, 10,000 lives of an agent with plugins (SEED=1: others)
 	@echo "seed $(SEED)"
 	@CARICO_CASES=100000 CARICO_LIVES=10000 CARICO_SCENES=100 CARICO_SEED=$(SEED) $(BIN)/python -m pytest -vv -s -rs tests/faults/test_plugin_crashes.py \
-		tests/plugin_host/test_plugin_machine.py tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_texts.py \
+		tests/node/plugin_host/test_plugin_machine.py tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_texts.py \
 		tests/faults/test_fuzz_api.py tests/faults/test_fuzz_parsers.py tests/kube/test_placement_lease.py
 
 mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree; each must break the test that guards it

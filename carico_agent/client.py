@@ -107,10 +107,10 @@ class AgentClient:
 
     @contextmanager
     def reserve(
-        self, pods: int, ttl_s: float, holder: str = "", pod_uid: str = "", kind: str = ""
+        self, pods: int, ttl_s: float, holder: str = "", pod_uid: str = "", workload: str = ""
     ) -> Iterator[dict[str, Any]]:
         """Room for `pods` Pods while inside; AgentError (409) says in `body["available"]` how many would fit."""
-        wanted = {"pods": pods, "ttl_s": ttl_s, "holder": holder, "pod_uid": pod_uid, "kind": kind}
+        wanted = {"pods": pods, "ttl_s": ttl_s, "holder": holder, "pod_uid": pod_uid, "workload": workload}
         held = self.request("POST", "/v1/reservations", wanted)
         try:
             yield held

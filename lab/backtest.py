@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.cli._recommend_backtest import draw
+from carico_agent.extender.packing import SCORES
 from carico_agent.recommend.arima import CannotFit, fit
 from carico_agent.recommend.backtest import HORIZON, NAMES, BacktestRow, backtest, excess_at, ratio_to
+from carico_agent.recommend.commands._backtest import draw
 from carico_agent.recommend.forecast import safe
 from carico_agent.recommend.method import Resource
 from carico_agent.recommend.methods.walk import walk
-from carico_agent.recommend.packing import SCORES
 from carico_agent.recommend.series import TAIL
 from lab.packing import nodes_needed
 from lab.record import load
@@ -50,7 +50,7 @@ def simulated() -> dict[Resource, list[Any]]:
 
 def run(data: dict[Resource, list[Any]], variance: str = "exact") -> Results:
     return {
-        resource: backtest(resource, many, most_origins=ORIGINS, variance="thesis" if variance == "thesis" else "exact")
+        resource: backtest(resource, many, max_origins=ORIGINS, variance="thesis" if variance == "thesis" else "exact")
         for resource, many in data.items()
     }
 

@@ -84,9 +84,9 @@ class CaricoPolicies:
     """What a move costs a Job: hold, copy, release [s]."""
     value_per_h: float = 0.3
     """What an hour of one Job's waiting is worth [USD]; from 0.15 to 0.5 the makespan moves by 1 %."""
-    most_nodes: int = 4
+    max_nodes: int = 4
     idle_s: float = 60.0
-    least_idle_s: float = 5.0
+    min_idle_s: float = 5.0
     period_s: float = 5.0
     history: JobDurations = field(default_factory=lambda: JobDurations(default_s=100.0))
     seen: int = 0
@@ -103,15 +103,15 @@ class CaricoPolicies:
 
     def _learn(self, world: World) -> None:
         for job in world.done[self.seen :]:
-            self.history.finished(job.kind, job.duration_s)
+            self.history.finished(job.workload, job.duration_s)
         self.seen = len(world.done)
         for job in [*world.home, *world.running, *world.cloud]:
             if id(job) not in self.arrived:
                 self.arrived.add(id(job))
-                self.arrivals.came(job.kind, job.arrival_s)
+                self.arrivals.came(job.workload, job.arrival_s)
 
     def _free_s(self, running: list[WorldJob], now_s: float) -> list[float]:
-        left = [self.history.left_s(job.kind, now_s - job.start_s) for job in running]
+        left = [self.history.left_s(job.workload, now_s - job.start_s) for job in running]
         return left + [0.0] * (PLACES - len(running))
 
     def _move(self, world: World, now_s: float) -> None:
@@ -119,7 +119,7 @@ class CaricoPolicies:
         for job in list(world.home):
             if free <= 0:
                 return
-            queue = [(0.0, self.history.duration_s(one.kind)) for one in world.home]
+            queue = [(0.0, self.history.duration_s(one.workload)) for one in world.home]
             wait_s = starts(self._free_s(world.running, now_s), queue)[list(world.home).index(job)]
             if now_s - job.arrival_s >= self.unschedulable_s and wait_s > self.elsewhere_s:
                 world.home.remove(job)
@@ -132,14 +132,14 @@ class CaricoPolicies:
         boot_s = NEXT_BOOT_S if world.alive() else FIRST_BOOT_S
         demand = self._demand(world, world.alive(), now_s, boot_s)
         offer = NodeOffer(PLACES, boot_s, world.price_per_h)
-        more = nodes_to_add(demand, offer, self.value_per_h, self.most_nodes - len(world.alive()))
+        more = nodes_to_add(demand, offer, self.value_per_h, self.max_nodes - len(world.alive()))
         for _ in range(more):
             world.order(now_s, now_s + boot_s)
 
     def _shrink(self, world: World, now_s: float) -> None:
         """An idle node goes at once when having it again would not pay, and after `idle_s` in any case."""
         for node in reversed(world.ready(now_s)):
-            if node.running or world.cloud or now_s - node.idle_since_s < self.least_idle_s:
+            if node.running or world.cloud or now_s - node.idle_since_s < self.min_idle_s:
                 continue
             others = [one for one in world.alive() if one is not node]
             demand = self._demand(world, others, now_s, NEXT_BOOT_S)
@@ -152,8 +152,10 @@ class CaricoPolicies:
         for node in nodes:
             booting_s = max(0.0, node.ready_s - now_s)
             places += [booting_s + left_s for left_s in self._free_s(node.running, now_s)]
-        waiting = [(0.0, self.history.duration_s(job.kind)) for job in [*world.home, *world.cloud]]
-        coming = [(at_s, self.history.duration_s(kind)) for at_s, kind in self.arrivals.expected(now_s, horizon_s)]
+        waiting = [(0.0, self.history.duration_s(job.workload)) for job in [*world.home, *world.cloud]]
+        coming = [
+            (at_s, self.history.duration_s(workload)) for at_s, workload in self.arrivals.expected(now_s, horizon_s)
+        ]
         return ExpectedWork(waiting + coming, places)
 
 
@@ -165,12 +167,12 @@ SYSTEMS: dict[str, tuple[Callable[[], System], float, float]] = {
 }
 
 
-def simulate(name: str, seed: int, most_s: int = 20_000) -> World:
+def simulate(name: str, seed: int, max_s: int = 20_000) -> World:
     """One run, second by second, until every Job has ended and (ours) the cluster is gone."""
     make, price_per_h, master_per_h = SYSTEMS[name]
     system, jobs = make(), workload(seed)
     world, waiting = World(jobs, price_per_h, master_per_h), deque(jobs)
-    for now in range(most_s):
+    for now in range(max_s):
         while waiting and waiting[0].arrival_s <= now:
             world.home.append(waiting.popleft())
         world.step(now)
@@ -181,7 +183,7 @@ def simulate(name: str, seed: int, most_s: int = 20_000) -> World:
         world.trace.append((now, len(world.running), cloud, len(world.home), len(world.cloud), ready))
         if len(world.done) == len(jobs) and (not world.alive() or not isinstance(system, CaricoPolicies)):
             return world
-    raise AssertionError(f"{name}, seed {seed}: not done after {most_s} s")
+    raise AssertionError(f"{name}, seed {seed}: not done after {max_s} s")
 
 
 def measures(world: World) -> dict[str, float]:

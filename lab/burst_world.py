@@ -14,7 +14,7 @@ FIRST_BOOT_S, NEXT_BOOT_S = 360.0, 300.0
 class WorldJob:
     """One Job and what became of it [s]."""
 
-    kind: str
+    workload: str
     arrival_s: float
     duration_s: float
     start_s: float = float("nan")

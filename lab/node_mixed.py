@@ -1,10 +1,10 @@
 """Different Pods at once on a real node: sleepers, one held back by its quota, busy loops, one with four threads, one
-that holds memory, coming and going. How many more of each kind fit, beside the truth by construction.
+that holds memory, coming and going. How many more of each workload fit, beside the truth by construction.
 
     python -m lab.node_mixed [--quick] [--out lab/results/node]
 
 The truth: a busy loop wants one core, four threads four, a container at a quota of a fifth of a core that much; the
-channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A kind is judged
+channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A workload is judged
 from three seconds after a change, once one of its Pods has been there for as long as it takes to measure it.
 """
 
@@ -31,7 +31,7 @@ HELD_MB = 512
 MEMORY_LIMIT = 0.85
 JUDGED_AFTER_S = 3.0
 KNOWN_AFTER_S = 12.0
-"""A new kind has shown itself after its first readings."""
+"""A new workload has shown itself after its first readings."""
 FOUR = (
     "/bin/busybox",
     "sh",
@@ -54,9 +54,9 @@ class ContainerKind:
         return self.cores / (2 * CORES), self.memory_mb / MEMORY_MB
 
 
-KINDS = {
-    kind.name: kind
-    for kind in (
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
         ContainerKind("sleeper", SLEEP, 0.0),
         ContainerKind("quota", PI, 0.2, flags=("--cpu-quota", "20000", "--cpu-period", "100000")),
         ContainerKind("loop", PI, 1.0),
@@ -65,7 +65,7 @@ KINDS = {
     )
 }
 JUDGED = ("quota", "loop", "held", "four")
-"""Not the sleepers: a kind that only slept is learning for its first ten minutes, its number is the prior's."""
+"""Not the sleepers: a workload that only slept is learning for its first ten minutes, its number is the prior's."""
 STEPS: tuple[tuple[str, int], ...] = (
     ("sleeper", 4),
     ("loop", 1),
@@ -105,17 +105,17 @@ class Mixed:
         process = lab.agent(out / "node-mixed.trace.gz", "")
         stop = threading.Event()
         watching = lab.watch(self.run, stop)
-        names: dict[str, list[str]] = {kind: [] for kind in KINDS}
+        names: dict[str, list[str]] = {workload: [] for workload in WORKLOADS}
         try:
             time.sleep(self._hold_s)
-            for number, (kind, count) in enumerate(STEPS, start=1):
-                print(f"\rmixed: step {number} of {len(STEPS)}: {count:+d} {kind}      ", end="", flush=True)
+            for number, (workload, count) in enumerate(STEPS, start=1):
+                print(f"\rmixed: step {number} of {len(STEPS)}: {count:+d} {workload}      ", end="", flush=True)
                 if count > 0:
-                    chosen = KINDS[kind]
-                    names[kind] += lab.start(count, chosen.command, *chosen.flags, prefix=kind)
+                    chosen = WORKLOADS[workload]
+                    names[workload] += lab.start(count, chosen.command, *chosen.flags, prefix=workload)
                 else:
-                    lab.stop(names[kind][count:])
-                    del names[kind][count:]
+                    lab.stop(names[workload][count:])
+                    del names[workload][count:]
                 self.steps.append(MixedStep(time.monotonic(), {name: len(made) for name, made in names.items()}))
                 time.sleep(self._hold_s)
             print()
@@ -133,7 +133,7 @@ class Mixed:
         )
 
     def rows(self) -> list[dict[str, Any]]:
-        """Each judged kind at each moment: what was published and what was true."""
+        """Each judged workload at each moment: what was published and what was true."""
         host, found = self.idle(), []
         first_seen: dict[str, float] = {}
         for status in self.run.statuses:
@@ -145,16 +145,20 @@ class Mixed:
                     first_seen.setdefault(name, status["t"])
             if status["t"] - step.t < JUDGED_AFTER_S:
                 continue
-            used = host + sum(count * np.array(KINDS[name].cost()) for name, count in step.running.items())
+            used = host + sum(count * np.array(WORKLOADS[name].cost()) for name, count in step.running.items())
             room = np.array([1.0, MEMORY_LIMIT]) - used
-            kinds = {kind["kind"].rpartition("/")[2]: kind for kind in status.get("kinds") or ()}
+            workloads = {
+                workload["workload"].rpartition("/")[2]: workload for workload in status.get("workloads") or ()
+            }
             for name in JUDGED:
-                if name in kinds and status["t"] - first_seen.get(name, np.inf) >= KNOWN_AFTER_S:
-                    cost = np.array(KINDS[name].cost())
+                if name in workloads and status["t"] - first_seen.get(name, np.inf) >= KNOWN_AFTER_S:
+                    cost = np.array(WORKLOADS[name].cost())
                     truth = max(0.0, min(110.0 - status["pods"], float((room / np.maximum(cost, 1e-4)).min())))
-                    found.append({"t": status["t"], "kind": name, "carico": kinds[name]["fits"], "truth": truth})
+                    found.append(
+                        {"t": status["t"], "workload": name, "carico": workloads[name]["fits"], "truth": truth}
+                    )
             found.append(
-                {"t": status["t"], "kind": "node cpu", "carico": host_and_pods(status), "truth": min(1.0, used[0])}
+                {"t": status["t"], "workload": "node cpu", "carico": host_and_pods(status), "truth": min(1.0, used[0])}
             )
         return found
 
@@ -166,7 +170,7 @@ def host_and_pods(status: dict[str, Any]) -> float:
 
 
 def summary(rows: list[dict[str, Any]]) -> list[str]:
-    lines = ["| kind | moments | mean truth | mean abs error | allowed | largest |", "|---|---|---|---|---|---|"]
+    lines = ["| workload | moments | mean truth | mean abs error | allowed | largest |", "|---|---|---|---|---|---|"]
     for name in (*JUDGED, "node cpu"):
         mine = [row for row in rows if row["kind"] == name and row["carico"] is not None]
         if not mine:

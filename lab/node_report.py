@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from carico_agent.net.times import parse_rfc3339
+from carico_agent.lib.net.times import parse_rfc3339
 from lab.node_run import NodeRun
 
 

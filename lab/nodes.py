@@ -18,11 +18,11 @@ from pathlib import Path
 
 import numpy as np
 
-from carico_agent.app.pipeline import HostUsage
 from carico_agent.core import CapacityModel, ModelConfig
-from carico_agent.telemetry import Usage
+from carico_agent.node.pipeline import HostUsage
+from carico_agent.node.sampling import Usage
 from lab.random_nodes import random_node, wide_node
-from lab.simnode import HostSpec, KindSpec, NodeSpec, SimulatedNode, system
+from lab.simnode import HostSpec, NodeSpec, SimulatedNode, WorkloadSpec, system
 
 AFTER_S = 90.0
 FIRST_SEED = 5000
@@ -30,21 +30,27 @@ FIRST_WIDE = 100
 """Those before were used to find out what breaks, and how to mend it."""
 RESULTS = Path(__file__).parent / "results"
 
-WEB = KindSpec("shop/web", 0.3, 0.02)
-LOOP = KindSpec("pi", 1.0)
-QUOTA = KindSpec("quota", 0.2, throttled=True)
+WEB = WorkloadSpec("shop/web", 0.3, 0.02)
+LOOP = WorkloadSpec("pi", 1.0)
+QUOTA = WorkloadSpec("quota", 0.2, throttled=True)
 
 
 NODES = (
     NodeSpec("8 system Pods, one-core Pods", 4, (LOOP,), system(8)),
     NodeSpec("3 system Pods, 2 cores", 2, (WEB,), system(3)),
-    NodeSpec("15 system Pods, 8 cores", 8, (KindSpec("api", 0.6, 0.02),), system(15)),
-    NodeSpec("two kinds at once", 4, (WEB, LOOP), system(5)),
-    NodeSpec("two kinds, one of them memory", 8, (LOOP, KindSpec("cache", 0.05, 0.08)), system(5)),
+    NodeSpec("15 system Pods, 8 cores", 8, (WorkloadSpec("api", 0.6, 0.02),), system(15)),
+    NodeSpec("two workloads at once", 4, (WEB, LOOP), system(5)),
+    NodeSpec("two workloads, one of them memory", 8, (LOOP, WorkloadSpec("cache", 0.05, 0.08)), system(5)),
     NodeSpec(
-        "three kinds, unequal", 16, (replace(WEB, weight=3), LOOP, KindSpec("db", 2.0, 0.05)), system(6), every_s=8
+        "three workloads, unequal",
+        16,
+        (replace(WEB, weight=3), LOOP, WorkloadSpec("db", 2.0, 0.05)),
+        system(6),
+        every_s=8,
     ),
-    NodeSpec("sleepers wake, others arrive", 4, (WEB,), ((KindSpec("idle", 0.5, asleep_s=(60, 900)), 6), *system(4))),
+    NodeSpec(
+        "sleepers wake, others arrive", 4, (WEB,), ((WorkloadSpec("idle", 0.5, asleep_s=(60, 900)), 6), *system(4))
+    ),
     NodeSpec(
         "Pods sleep before they work", 8, (replace(LOOP, asleep_s=(20, 300), life_s=(400, 700)),), system(5), every_s=40
     ),
@@ -55,24 +61,24 @@ NODES = (
     NodeSpec("boot noise", 4, (LOOP,), system(8), HostSpec(boot=0.5)),
     NodeSpec("ramps of 30 s", 8, (replace(LOOP, ramp_s=30),), system(5)),
     NodeSpec("ramps of 30 s, short lives", 8, (replace(WEB, ramp_s=30, life_s=(60, 120)),), system(5), every_s=5),
-    NodeSpec("leaks", 4, (KindSpec("leaky", 0.2, 0.03, leak_per_s=4e-5, life_s=(280, 320)),), system(5)),
-    NodeSpec("I/O-bound", 4, (KindSpec("copy", 0.1, 0.01, io=0.09, burst=0.2),), system(5), with_io=True),
+    NodeSpec("leaks", 4, (WorkloadSpec("leaky", 0.2, 0.03, leak_per_s=4e-5, life_s=(280, 320)),), system(5)),
+    NodeSpec("I/O-bound", 4, (WorkloadSpec("copy", 0.1, 0.01, io=0.09, burst=0.2),), system(5), with_io=True),
     NodeSpec(
         "I/O not measured per Pod",
         4,
-        (KindSpec("log", 0.25, 0.01, io=0.02),),
+        (WorkloadSpec("log", 0.25, 0.01, io=0.02),),
         system(5),
         with_io=True,
         io_per_pod=False,
     ),
-    NodeSpec("32 cores, small Pods", 32, (KindSpec("rpc", 0.5, 0.004),), system(10), every_s=4),
-    NodeSpec("2 cores, tiny Pods", 2, (KindSpec("cron", 0.05, 0.01),), system(3), every_s=5),
-    NodeSpec("short jobs", 8, (KindSpec("job", 1.0, life_s=(15, 40)),), system(5), every_s=3),
-    NodeSpec("throttled beside loops", 2, (KindSpec("loop", 0.9),), ((QUOTA, 1), *system(3))),
+    NodeSpec("32 cores, small Pods", 32, (WorkloadSpec("rpc", 0.5, 0.004),), system(10), every_s=4),
+    NodeSpec("2 cores, tiny Pods", 2, (WorkloadSpec("cron", 0.05, 0.01),), system(3), every_s=5),
+    NodeSpec("short jobs", 8, (WorkloadSpec("job", 1.0, life_s=(15, 40)),), system(5), every_s=3),
+    NodeSpec("throttled beside loops", 2, (WorkloadSpec("loop", 0.9),), ((QUOTA, 1), *system(3))),
     NodeSpec(
         "throttled beside loops, quotas not known",
         2,
-        (KindSpec("loop", 0.9),),
+        (WorkloadSpec("loop", 0.9),),
         ((QUOTA, 1), *system(3)),
         quotas_told=False,
     ),
@@ -97,23 +103,23 @@ class NodeScore:
     covered: float
     """Share of seconds whose interval holds the truth."""
     trusted: float
-    kinds_rms: float
-    """RMS as above, for each kind that arrives."""
+    workloads_rms: float
+    """RMS as above, for each workload that arrives."""
     base_outside: int
     """Seconds in which the node-wide filter believed a base outside [−1, 1]."""
 
 
 def run(spec: NodeSpec, seeds: Iterable[int], with_pods: bool) -> NodeScore:
     rows = np.array([row for seed in seeds for row in _seconds(spec, seed, with_pods)])
-    kinds = rows[:, 4][np.isfinite(rows[:, 4])]
-    kinds_rms = float(np.sqrt(np.mean(kinds))) if len(kinds) else float("nan")
+    workloads = rows[:, 4][np.isfinite(rows[:, 4])]
+    workloads_rms = float(np.sqrt(np.mean(workloads))) if len(workloads) else float("nan")
     rms = float(np.sqrt(np.mean(rows[:, 0] ** 2)))
     wrong, covered, trusted = (float(np.mean(rows[:, i])) for i in (1, 2, 3))
-    return NodeScore(spec.name, rms, wrong, covered, trusted, kinds_rms, int(rows[:, 5].sum()))
+    return NodeScore(spec.name, rms, wrong, covered, trusted, workloads_rms, int(rows[:, 5].sum()))
 
 
 def _seconds(spec: NodeSpec, seed: int, with_pods: bool) -> Iterable[tuple[float, ...]]:
-    """Per second: relative error, trusted and wrong, covered, trusted, squared error over kinds, base outside."""
+    """Per second: relative error, trusted and wrong, covered, trusted, squared error over workloads, base outside."""
     node = SimulatedNode(spec, seed)
     model = CapacityModel(node.resources, ModelConfig(cores=spec.cores))
     host, before_t = HostUsage(node.resources, spec.cores), 0.0
@@ -130,9 +136,9 @@ def _seconds(spec: NodeSpec, seed: int, with_pods: bool) -> Iterable[tuple[float
         trusted = e.mode != "learning"
         wrong = trusted and abs(error) > 1 and abs(error) > 0.25 * moment.truth
         covered = e.low - 1e-9 <= moment.truth <= e.high + 1e-9
-        fits = {kind.kind: kind.fits for kind in e.kinds}
-        of_kinds = [((fits[name] - x) / max(2.0, x)) ** 2 for name, x in moment.truths.items() if name in fits]
-        squared = float(np.mean(of_kinds)) if of_kinds else float("nan")
+        fits = {workload.workload: workload.fits for workload in e.workloads}
+        of_workloads = [((fits[name] - x) / max(2.0, x)) ** 2 for name, x in moment.truths.items() if name in fits]
+        squared = float(np.mean(of_workloads)) if of_workloads else float("nan")
         yield error / max(2.0, moment.truth), wrong, covered, trusted, squared, _bases_outside(model)
 
 
@@ -157,11 +163,11 @@ def summary(scores: list[NodeScore]) -> dict[str, float]:
 
 def table(new: list[NodeScore], old: list[NodeScore]) -> str:
     """One row per node; the node-wide filter's columns where it was run."""
-    head = "| node | rms | trusted and wrong | interval holds | trusted | kinds rms |"
+    head = "| node | rms | trusted and wrong | interval holds | trusted | workloads rms |"
     lines = [head + (" rms, node-wide | wrong | holds | trusted |" if old else "")]
     lines.append("|---|" + "---|" * (9 if old else 5))
     for i, s in enumerate(new):
-        line = f"| {s.node} | {s.rms:.3f} | {s.wrong:.1%} | {s.covered:.1%} | {s.trusted:.0%} | {s.kinds_rms:.3f} |"
+        line = f"| {s.node} | {s.rms:.3f} | {s.wrong:.1%} | {s.covered:.1%} | {s.trusted:.0%} | {s.workloads_rms:.3f} |"
         if old:
             o = old[i]
             line += f" {o.rms:.2f} | {o.wrong:.1%} | {o.covered:.1%} | {o.trusted:.0%} |"

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.recommend.packing import SCORES, Array, Score, fits
+from carico_agent.extender.packing import SCORES, Array, Score, fits
 
 FULL_NODES = 100
 CLOSED = 4.0

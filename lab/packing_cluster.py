@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from carico_agent.schedule import policies
+from carico_agent.extender import policies
 from lab.sim.cluster import Machine
 from lab.sim.engine import Result, Setup, run
 from lab.sim.schedulers.base import SimulatedScheduler

@@ -26,8 +26,8 @@ from statistics import mean
 from typing import Any
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
-from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
-from carico_agent.schedule.policies.least_left import LeastLeft
+from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
+from carico_agent.extender.policies.least_left import LeastLeft
 from lab.progress.train import steps_per_s
 from lab.support.containerd import PrivateContainerd, missing
 from lab.support.python_container import mounts, prepare
@@ -60,7 +60,7 @@ class ArrivingJob:
     """A job that is to come."""
 
     arrives_s: float
-    kind: str
+    workload: str
     steps: int
 
 
@@ -106,7 +106,7 @@ class WorkerNode:
     def start(self, name: str, job: ArrivingJob, worker: int) -> None:
         progress = self._containerd.folder / "progress"
         flags = mounts((progress, "/run/carico/progress", "ro"), (self._out, "/out", "rw"))
-        train = (sys.executable, "-m", "lab.progress.train", job.kind, str(job.steps))
+        train = (sys.executable, "-m", "lab.progress.train", job.workload, str(job.steps))
         self._where[name] = worker
         self._containerd.run(name, *train, str(self._cores[worker]), f"/out/{name}", flags=flags)
         go_first(self._containerd.cgroup)
@@ -175,9 +175,12 @@ def place_all(workers: WorkerNode, jobs: Sequence[ArrivingJob], place: Place) ->
 
 def pair(workers: WorkerNode, number: int, speeds: dict[str, float]) -> dict[str, Any]:
     rng = Random(FIRST_SEED + number)
-    times, kinds = sorted(rng.uniform(0.0, WITHIN_S) for _ in range(JOBS)), list(CPU_S)
-    drawn = [rng.choice(kinds) for _ in range(JOBS)]
-    jobs = [ArrivingJob(at, kind, int(CPU_S[kind] * speeds[kind])) for at, kind in zip(times, drawn, strict=True)]
+    times, workloads = sorted(rng.uniform(0.0, WITHIN_S) for _ in range(JOBS)), list(CPU_S)
+    drawn = [rng.choice(workloads) for _ in range(JOBS)]
+    jobs = [
+        ArrivingJob(at, workload, int(CPU_S[workload] * speeds[workload]))
+        for at, workload in zip(times, drawn, strict=True)
+    ]
     arms: dict[str, Place] = {"least-left": by_work_left, "random": lambda states: rng.randrange(WORKERS)}
     order = list(arms) if number % 2 == 0 else list(reversed(arms))
     found: dict[str, Any] = {"load_before": round(os.getloadavg()[0], 1), "order": order}
@@ -189,27 +192,27 @@ def pair(workers: WorkerNode, number: int, speeds: dict[str, float]) -> dict[str
 
 def half_way(workers: WorkerNode, speeds: dict[str, float]) -> list[dict[str, Any]]:
     """Two jobs on one core; what each was believed to need when it was half done."""
-    kinds = ("perceptron", "k-means")
-    seen: dict[str, list[tuple[float, dict[str, Any]]]] = {kind: [] for kind in kinds}
+    workloads = ("perceptron", "k-means")
+    seen: dict[str, list[tuple[float, dict[str, Any]]]] = {workload: [] for workload in workloads}
     with workers.agent():
-        for kind in kinds:
-            workers.start(kind.replace(" ", "-"), ArrivingJob(0.0, kind, int(HALF_WAY_S * speeds[kind])), 0)
+        for workload in workloads:
+            workers.start(workload.replace(" ", "-"), ArrivingJob(0.0, workload, int(HALF_WAY_S * speeds[workload])), 0)
         deadline_s = time.monotonic() + RUN_LIMIT_S
-        while not all(map(workers.marks, kinds)):
+        while not all(map(workers.marks, workloads)):
             if time.monotonic() > deadline_s:
                 raise TimeoutError("two jobs on one core did not end")
             for name, job in workers.reports().items():
                 seen[name].append((time.monotonic(), job))
             time.sleep(0.1)
-        marks = {kind: workers.marks(kind) for kind in kinds}
-    return [_compared(kind, seen, marks[kind]) for kind in kinds]
+        marks = {workload: workers.marks(workload) for workload in workloads}
+    return [_compared(workload, seen, marks[workload]) for workload in workloads]
 
 
 def _compared(
-    kind: str, seen: dict[str, list[tuple[float, dict[str, Any]]]], marks: list[list[float]]
+    workload: str, seen: dict[str, list[tuple[float, dict[str, Any]]]], marks: list[list[float]]
 ) -> dict[str, Any]:
     (half_s, half_cpu_s), (end_s, end_cpu_s) = marks
-    before = [(t, job) for t, job in seen[kind] if t <= half_s and job["left_cpu_s"] is not None]
+    before = [(t, job) for t, job in seen[workload] if t <= half_s and job["left_cpu_s"] is not None]
     now = before[-1][1]
     points = {job["done"]: t - job["age_s"] for t, job in reversed(before)}  # the first look at each report
     (done, last_s), (earlier, earlier_s) = sorted(points.items(), reverse=True)[:2]
@@ -217,7 +220,7 @@ def _compared(
     share = now["cores"] / sum(cores)
     original_s = (last_s - earlier_s) / (done - earlier) / share * (now["total"] - done)
     return {
-        "kind": kind,
+        "workload": workload,
         "left_cpu_s": now["left_cpu_s"],
         "truth_cpu_s": round(end_cpu_s - half_cpu_s, 2),
         "left_s": now["left_s"],
@@ -241,7 +244,7 @@ def main() -> int:
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as containerd:
         prepare(containerd)
         (containerd.folder / "progress").mkdir(mode=0o755)
-        workers, speeds = WorkerNode(containerd), {kind: steps_per_s(kind) for kind in CPU_S}
+        workers, speeds = WorkerNode(containerd), {workload: steps_per_s(workload) for workload in CPU_S}
         for number in range(3) if everything else given.half_way or ():
             results[f"half-way {number}"] = half_way(workers, speeds)
             print(json.dumps(results[f"half-way {number}"]), flush=True)

@@ -21,7 +21,7 @@ from lab.progress.workers import TrainingModel, Worker, WorkerJob
 
 FIRST_SEED, SEEDS = 5000, 40
 BIRNN = TrainingModel("Bidirectional-RNN (TensorFlow)", 10_000, 186.0)
-KINDS = (
+WORKLOADS = (
     TrainingModel("VAE (PyTorch)", 15, 90.0),
     TrainingModel("VAE (TensorFlow)", 15, 120.0),
     TrainingModel("MNIST-CNN (PyTorch)", 200, 30.0),
@@ -47,7 +47,7 @@ class Schedule:
         if self.fixed:
             return [WorkerJob(BIRNN, 30.0 * n) for n in range(self.jobs)]
         times = sorted(rng.uniform(0.0, self.within_s) for _ in range(self.jobs))
-        return [WorkerJob(rng.choice(KINDS), time_s) for time_s in times]
+        return [WorkerJob(rng.choice(WORKLOADS), time_s) for time_s in times]
 
 
 SCHEDULES = (

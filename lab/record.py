@@ -2,7 +2,7 @@
 
     python -m lab.record --seconds 290
 
-What is recorded: 48 workloads started here (six kinds, real allocations and real computation, about one per cent of a
+What is recorded: 48 workloads started here (six workloads, real allocations and real computation, about one per cent of a
 core each), and every other process of this machine that lives through the recording: shells, editors, containerd,
 test suites and builds of whoever works here. Names of other processes are not kept.
 
@@ -103,8 +103,8 @@ def wave(rng: random.Random, size: float) -> None:
         del held
 
 
-KINDS: dict[str, Callable[[random.Random, float], None]] = {
-    kind.__name__: kind for kind in (requests, garbage, cache, cron, leak, wave)
+WORKLOADS: dict[str, Callable[[random.Random, float], None]] = {
+    workload.__name__: workload for workload in (requests, garbage, cache, cron, leak, wave)
 }
 
 
@@ -123,7 +123,7 @@ def read(pid: int) -> tuple[float, float] | None:
 def start() -> dict[int, str]:
     """The workloads, each a process of its own."""
     started = {}
-    for name in KINDS:
+    for name in WORKLOADS:
         for variant in range(VARIANTS):
             command = [sys.executable, "-m", "lab.record", "--workload", name, "--variant", str(variant)]
             started[subprocess.Popen(command, start_new_session=True).pid] = f"{name} {variant}"
@@ -162,11 +162,11 @@ def load(path: Path = RECORDED) -> dict[str, Any]:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m lab.record", description="record real series for the backtest")
     parser.add_argument("--seconds", type=int, default=290)
-    parser.add_argument("--workload", choices=tuple(KINDS), help=argparse.SUPPRESS)
+    parser.add_argument("--workload", choices=tuple(WORKLOADS), help=argparse.SUPPRESS)
     parser.add_argument("--variant", type=int, default=0, help=argparse.SUPPRESS)
     given = parser.parse_args(argv)
     if given.workload:
-        KINDS[given.workload](random.Random(given.variant), 0.5 + given.variant / 2)
+        WORKLOADS[given.workload](random.Random(given.variant), 0.5 + given.variant / 2)
     if given.seconds < LEAST:
         print(f"lab.record: at least {LEAST} seconds", file=sys.stderr)
         return 2

@@ -6,8 +6,8 @@ every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counter
 stop Pods and what Pods get of the CPU, from which the agent makes the host's share.
 
 **The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
-still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the kinds that arrive,
-weighted by the chance with which the simulation draws them; a kind costs its mean over Pods, and over their life where
+still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the workloads that arrive,
+weighted by the chance with which the simulation draws them; a workload costs its mean over Pods, and over their life where
 it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
 the minimum over resources of room / cost, at least 0.
 """
@@ -18,8 +18,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from carico_agent.core import PodSample
-from carico_agent.telemetry import PodMeasurements
-from carico_agent.telemetry.contention import contention
+from carico_agent.node.sampling import PodMeasurements
+from carico_agent.node.sampling.contention import contention
 
 STEP_S = 0.5
 """How often the true usage is evaluated; readings between repeat it."""
@@ -32,8 +32,8 @@ with 1, 2, 3 and 5 busy loops beside it."""
 
 
 @dataclass(frozen=True)
-class KindSpec:
-    """A kind of Pod: mean demand in cores, memory as a share of the node, io as a share of the disk."""
+class WorkloadSpec:
+    """A workload: mean demand in cores, memory as a share of the node, io as a share of the disk."""
 
     name: str
     cores: float
@@ -52,7 +52,7 @@ class KindSpec:
     asleep_s: tuple[float, float] = (0.0, 0.0)
     """How long it sleeps before it works."""
     throttled: bool = False
-    daemon: bool = False
+    per_node: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,9 +72,9 @@ class HostSpec:
 class NodeSpec:
     name: str
     cores: int
-    kinds: tuple[KindSpec, ...]
-    present: tuple[tuple[KindSpec, int], ...] = ()
-    """Kinds there from the start, and how many of each."""
+    workloads: tuple[WorkloadSpec, ...]
+    present: tuple[tuple[WorkloadSpec, int], ...] = ()
+    """Workloads there from the start, and how many of each."""
     host: HostSpec = HostSpec()
     fill: float = 0.75
     """Pods arrive while less than this share of the cpu and memory is taken."""
@@ -87,11 +87,11 @@ class NodeSpec:
     length_s: float = 1200.0
 
 
-SYSTEM = KindSpec("kube-system/agent", 0.01, 0.004, daemon=True)
-DNS = KindSpec("kube-system/dns", 0.02, 0.006)
+SYSTEM = WorkloadSpec("kube-system/agent", 0.01, 0.004, daemon=True)
+DNS = WorkloadSpec("kube-system/dns", 0.02, 0.006)
 
 
-def system(count: int) -> tuple[tuple[KindSpec, int], ...]:
+def system(count: int) -> tuple[tuple[WorkloadSpec, int], ...]:
     """System Pods: daemons, and two that a Deployment owns."""
     return ((SYSTEM, count - 2), (DNS, 2))
 
@@ -109,27 +109,31 @@ class Moment:
     """What each Pod uses, where it is read."""
     truth: float
     truths: dict[str, float]
-    """The same per kind that arrives."""
+    """The same per workload that arrives."""
 
 
 class _Pod:
-    def __init__(self, uid: str, kind: KindSpec, t: float, rng: np.random.Generator, present: bool) -> None:
-        self.uid, self.kind, self.since_t = uid, kind, t if not present else t - 1e4
-        self.factor = float(np.clip(rng.normal(1, kind.spread), 0.3, 2.0))
-        self.wake_t = t + float(rng.uniform(*kind.asleep_s))
-        self.end_t = np.inf if present else t + float(rng.uniform(*kind.life_s))
+    def __init__(self, uid: str, workload: WorkloadSpec, t: float, rng: np.random.Generator, present: bool) -> None:
+        self.uid, self.workload, self.since_t = uid, workload, t if not present else t - 1e4
+        self.factor = float(np.clip(rng.normal(1, workload.spread), 0.3, 2.0))
+        self.wake_t = t + float(rng.uniform(*workload.asleep_s))
+        self.end_t = np.inf if present else t + float(rng.uniform(*workload.life_s))
         self.phase = float(rng.uniform(0, 2 * np.pi))
         self.period_s = float(rng.uniform(40, 90))
         self.recent: list[tuple[float, ...]] = []
 
     def usage(self, t: float, full: bool) -> tuple[float, float, float]:
         """Demand in cores, memory and io; `full`: as if it had ramped up."""
-        kind, age_s = self.kind, max(0.0, t - self.since_t)
-        ramp = 1.0 if full or not kind.ramp_s else min(1.0, age_s / kind.ramp_s)
+        workload, age_s = self.workload, max(0.0, t - self.since_t)
+        ramp = 1.0 if full or not workload.ramp_s else min(1.0, age_s / workload.ramp_s)
         awake = 0.0 if t < self.wake_t else 1.0
-        wave = 1 + kind.burst * np.sin(2 * np.pi * t / self.period_s + self.phase)
-        memory = kind.memory * self.factor * ramp + kind.leak_per_s * (age_s if age_s < 5e3 else 0.0)
-        return kind.cores * self.factor * ramp * awake * wave, memory, kind.io * self.factor * ramp * awake * wave
+        wave = 1 + workload.burst * np.sin(2 * np.pi * t / self.period_s + self.phase)
+        memory = workload.memory * self.factor * ramp + workload.leak_per_s * (age_s if age_s < 5e3 else 0.0)
+        return (
+            workload.cores * self.factor * ramp * awake * wave,
+            memory,
+            workload.io * self.factor * ramp * awake * wave,
+        )
 
 
 class SimulatedNode:
@@ -141,10 +145,10 @@ class SimulatedNode:
         self.resources = ("cpu", "memory", "io") if spec.with_io else ("cpu", "memory")
         self.pods: list[_Pod] = []
         self._made = 0
-        self._bag: list[KindSpec] = []
-        for kind, count in spec.present:
+        self._bag: list[WorkloadSpec] = []
+        for workload, count in spec.present:
             for _ in range(count):
-                self._start(kind, 0.0, present=True)
+                self._start(workload, 0.0, present=True)
         self._arrive_t = float(self.rng.uniform(5, 15))
         self._step, self._step_t, self._boot = 0.0, float(self.rng.uniform(100, 250)), 0.0
 
@@ -163,9 +167,9 @@ class SimulatedNode:
             measured = self._measured(host + total) if tick % 50 == 49 else None
             yield Moment(t, usage, len(self.pods), utilisation, measured, truth, truths)
 
-    def _start(self, kind: KindSpec, t: float, present: bool = False) -> None:
+    def _start(self, workload: WorkloadSpec, t: float, present: bool = False) -> None:
         self._made += 1
-        self.pods.append(_Pod(f"pod-{self._made}", kind, t, self.rng, present))
+        self.pods.append(_Pod(f"pod-{self._made}", workload, t, self.rng, present))
 
     def _come_and_go(self, t: float, used: np.ndarray) -> None:
         self.pods = [pod for pod in self.pods if pod.end_t > t]
@@ -175,10 +179,10 @@ class SimulatedNode:
         if max(used) < self.spec.fill:
             self._start(self._draw(), t)
 
-    def _draw(self) -> KindSpec:
-        """Kinds come in shuffled rounds, as Deployments are rolled out together."""
+    def _draw(self) -> WorkloadSpec:
+        """Workloads come in shuffled rounds, as Deployments are rolled out together."""
         if not self._bag:
-            self._bag = [kind for kind in self.spec.kinds for _ in range(kind.weight)]
+            self._bag = [workload for workload in self.spec.workloads for _ in range(workload.weight)]
             self.rng.shuffle(self._bag)  # type: ignore[arg-type]
         return self._bag.pop()
 
@@ -201,13 +205,13 @@ class SimulatedNode:
             now = np.array(pod.usage(t, full=False)) * unit
             pod.recent = [*pod.recent[1 - AVERAGED :], tuple(now)]
             total += now
-            full += np.array(pod.usage(t, full=True)) * unit if pod.kind.ramp_s else now
+            full += np.array(pod.usage(t, full=True)) * unit if pod.workload.ramp_s else now
         return total, full
 
     def _reading(self, used: np.ndarray, spike: float) -> tuple[list[float], float]:
         """Usage per resource, and busy time of the CPUs."""
         demand, utilisation = used[0], min(1.0, 2 * used[0])
-        if any(pod.kind.throttled for pod in self.pods):  # a throttled Pod waits four fifths of the time
+        if any(pod.workload.throttled for pod in self.pods):  # a throttled Pod waits four fifths of the time
             waiting = max(0.8 - 0.1 * max(0.0, 2 * used[0] - 1), 2 * used[0] - 1)
             demand = (utilisation + contention(waiting, utilisation, self.spec.cores)) / 2
         noise = self.rng.normal(0, (0.012, 0.001, 0.01))
@@ -221,7 +225,7 @@ class SimulatedNode:
             return PodMeasurements(samples)
         wanted_cores = 2 * self.spec.cores * sum(sample.usage[0] for sample in samples)
         got_cores = wanted_cores * min(1.0, 1 / max(2 * float(used[0]), 1e-9))
-        throttled = sum(pod.kind.throttled for pod in self.pods)
+        throttled = sum(pod.workload.throttled for pod in self.pods)
         return PodMeasurements(samples, got_cores, throttled * float(np.interp(2 * used[0], BUSY, THROTTLED_RATIO)))
 
     def _samples(self) -> list[PodSample]:
@@ -231,18 +235,20 @@ class SimulatedNode:
             if not self.spec.io_per_pod:
                 mean[2] = np.nan
             usage = tuple(float(x) for x in mean[: len(self.resources)])
-            found.append(PodSample(pod.uid, pod.kind.name, usage, pod.kind.daemon))
+            found.append(PodSample(pod.uid, pod.workload.name, usage, pod.workload.per_node))
         return found
 
     def _truths(self, room: np.ndarray) -> tuple[float, dict[str, float]]:
-        costs = {kind.name: self._cost(kind) for kind in self.spec.kinds}
-        total = sum(kind.weight for kind in self.spec.kinds)
-        expected = sum((kind.weight / total * costs[kind.name] for kind in self.spec.kinds), np.zeros(3))
+        costs = {workload.name: self._cost(workload) for workload in self.spec.workloads}
+        total = sum(workload.weight for workload in self.spec.workloads)
+        expected = sum(
+            (workload.weight / total * costs[workload.name] for workload in self.spec.workloads), np.zeros(3)
+        )
         return _fits(room, expected), {name: _fits(room, cost) for name, cost in costs.items()}
 
-    def _cost(self, kind: KindSpec) -> np.ndarray:
-        leaked = kind.leak_per_s * sum(kind.life_s) / 4
-        return np.array([kind.cores / (2 * self.spec.cores), kind.memory + leaked, kind.io])
+    def _cost(self, workload: WorkloadSpec) -> np.ndarray:
+        leaked = workload.leak_per_s * sum(workload.life_s) / 4
+        return np.array([workload.cores / (2 * self.spec.cores), workload.memory + leaked, workload.io])
 
 
 def _fits(room: np.ndarray, cost: np.ndarray) -> float:

@@ -56,12 +56,14 @@ def spikes(rng: np.random.Generator, n: int = MINUTES) -> Array:
     return np.asarray(30 + rng.gamma(2, 1, n) + (rng.random(n) < 0.04) * rng.gamma(4, 20, n))
 
 
-KINDS: dict[str, Callable[[np.random.Generator], Array]] = {
-    kind.__name__: kind for kind in (arima, level, sawtooth, batch, growth, spikes)
+WORKLOADS: dict[str, Callable[[np.random.Generator], Array]] = {
+    workload.__name__: workload for workload in (arima, level, sawtooth, batch, growth, spikes)
 }
 
 
 def series(scale: float, each: int, seed: int) -> list[Array]:
-    """`each` series of every kind; sizes of containers are spread over a decade."""
+    """`each` series of every workload; sizes of containers are spread over a decade."""
     rng = np.random.default_rng(seed)
-    return [kind(rng) * scale * 10 ** rng.uniform(-0.5, 0.5) for kind in KINDS.values() for _ in range(each)]
+    return [
+        workload(rng) * scale * 10 ** rng.uniform(-0.5, 0.5) for workload in WORKLOADS.values() for _ in range(each)
+    ]

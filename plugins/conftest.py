@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.node.plugin_host import cgroupfs
+from carico_agent.node.plugin_host.facts import read_file
+from carico_agent.node.plugin_host.journal import Journal
+from carico_agent.node.plugin_host.write_rate import WriteLimits
+from carico_agent.node.plugin_host.writer import CgroupWriter, PluginWriter
 from carico_agent.plugin_api import ContainerView, Cpu, NodeInfo, PodView, View, read_usage
-from carico_agent.plugin_host import cgroupfs
-from carico_agent.plugin_host.facts import read_file
-from carico_agent.plugin_host.journal import Journal
-from carico_agent.plugin_host.write_rate import WriteLimits
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 
 EMPTY = {
     "cpuset.cpus": "",

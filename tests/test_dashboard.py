@@ -13,16 +13,16 @@ from typing import Any
 
 import pytest
 
-from carico_agent.app.extender import ExtenderServer
 from carico_agent.burst.families import families as burst_families
-from carico_agent.kube.leader import LeaderLease
-from carico_agent.net import metrics
+from carico_agent.extender.daemon import ExtenderServer
+from carico_agent.lib.kube.leader import LeaderLease
+from carico_agent.lib.net import metrics
+from carico_agent.lib.supervise.cost import OwnCost
+from carico_agent.node.publish.families import status_metrics
+from carico_agent.node.publish.status import WorkStatus
 from carico_agent.plane.diagnosis import ComponentRow, PlaneDiagnosis
 from carico_agent.plane.metrics import families as plane_families
-from carico_agent.publish.families import status_metrics
-from carico_agent.publish.status import WorkStatus
 from carico_agent.settings import Settings, override
-from carico_agent.supervise.cost import OwnCost
 from lab.support.sample_node import SampleNode
 from tests.burst.test_service import Served
 from tests.conftest import TREE, AgentProcess
@@ -96,7 +96,7 @@ async def test_every_query_finds_something(tmp_path: Path, start_agent: Callable
         curl = ["curl", "-sS", "--unix-socket", process.socket, "http://localhost/metrics"]
         return merged(subprocess.run(curl, capture_output=True, check=True, text=True).stdout, families)
 
-    exporting = (TREE / "carico_agent/app/agent.py").read_text()
+    exporting = (TREE / "carico_agent/node/agent.py").read_text()
     assert all(f'"{name}"' in exporting for name in QUIET)
     exporter = Exporter(text)
     server = Server(tmp_path, scrape=exporter.port, interval="300ms")
@@ -120,6 +120,6 @@ def test_no_two_panels_stand_in_one_place() -> None:
     assert len({panel["id"] for panel in panels()}) == len(panels())
 
 
-@pytest.mark.parametrize("subject", ["carico_kind_", "carico_work_left", "carico_plane_", "carico_burst_"])
+@pytest.mark.parametrize("subject", ["carico_workload_", "carico_work_left", "carico_plane_", "carico_burst_"])
 def test_each_subject_is_on_it(subject: str) -> None:
     assert any(subject in query for query in queries())

@@ -21,7 +21,7 @@ ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", ALL, re.MULTILINE | re.DOTALL)
 STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
-    "make demo": "make -n demo",  # tests/cli/test_demo.py runs it
+    "make demo": "make -n demo",  # tests/commands/test_demo.py runs it
     "make test": "make -n test",
     "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
         f"{shlex.quote(sys.executable)} -m pip install -q --no-deps --no-build-isolation -t there ./source"
@@ -41,7 +41,7 @@ def running(start_agent: Callable[..., AgentProcess], roomy: list[str]) -> Agent
 
 
 def commands() -> list[str]:
-    lines = [line for kind, block in BLOCKS if kind == "sh" for line in block.splitlines()]
+    lines = [line for workload, block in BLOCKS if workload == "sh" for line in block.splitlines()]
     return [line.partition("  #")[0].strip() for line in lines if line.strip()]
 
 
@@ -79,7 +79,7 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
 
 def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARICO_SOCKET", running.socket)
-    examples = [block for kind, block in BLOCKS if kind == "python"]
+    examples = [block for workload, block in BLOCKS if workload == "python"]
     assert len(examples) >= 2
     for code in examples:
         exec(compile(code, "docs", "exec"), {})

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from carico_agent.app.pipeline import replay
-from carico_agent.publish.status import as_json, status_of
+from carico_agent.node.pipeline import replay
+from carico_agent.node.publish.status import as_json, status_of
+from carico_agent.node.sampling import read_trace
 from carico_agent.settings import Settings
-from carico_agent.telemetry import read_trace
 
 GOLDEN = Path(__file__).parent / "golden"
 TRACE, ANSWER = GOLDEN / "bursts.trace.gz", GOLDEN / "bursts.json"

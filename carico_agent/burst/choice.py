@@ -130,11 +130,11 @@ def judge(needs: JobNeeds, target: TargetOffer, prices: Prices, value_per_h: flo
     return Option(target.name, cost, elsewhere_s)
 
 
-def least_cost(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:
+def min_cost(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:
     """Every target, best first; those that cannot be come last with the reason.
 
     >>> fast, slow = TargetOffer("fast", "a", 2.0), TargetOffer("slow", "b", 0.5, ready_s=600.0)
-    >>> [option.target for option in least_cost(JobNeeds(600.0), [slow, fast], Prices(), 3.0)]
+    >>> [option.target for option in min_cost(JobNeeds(600.0), [slow, fast], Prices(), 3.0)]
     ['fast', 'slow']
     """
     options = [judge(needs, target, prices, value_per_h) for target in targets]
@@ -144,8 +144,8 @@ def least_cost(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, 
 def hcs(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:
     """The cheapest price per hour first, as the thesis chooses its region."""
     by_name = {target.name: target for target in targets}
-    options = least_cost(needs, by_name.values(), prices, 0.0)
+    options = min_cost(needs, by_name.values(), prices, 0.0)
     return sorted(options, key=lambda o: (bool(o.why_not), by_name[o.target].price_per_h or inf))
 
 
-POLICIES = {"least-cost": least_cost, "hcs": hcs}
+POLICIES = {"least-cost": min_cost, "hcs": hcs}

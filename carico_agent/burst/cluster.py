@@ -7,13 +7,13 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
 from carico_agent.burst.overflow import Asked, NodeRoom
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.health import Health
-from carico_agent.kube.names import POD_CAPACITY, STATUS
-from carico_agent.kube.placement_lease import MALFORMED
-from carico_agent.kube.pods import UNFINISHED
-from carico_agent.kube.watch import ResourceWatch
-from carico_agent.net.times import parse_rfc3339
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.health import Health
+from carico_agent.lib.kube.names import POD_CAPACITY, STATUS
+from carico_agent.lib.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.pods import UNFINISHED
+from carico_agent.lib.kube.watch import ResourceWatch
+from carico_agent.lib.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
 
 
@@ -70,7 +70,7 @@ def read_node(node: Object) -> NodeSeen:
         annotation = json.loads(annotations.get(STATUS) or "{}")
         capacity = float(annotations[POD_CAPACITY])
         until_s = parse_rfc3339(annotation["time"]) + float(annotation["ttl_s"])
-        fits = {str(kind): float(room) for kind, room in (annotation.get("fits") or {}).items()}
+        fits = {str(workload): float(room) for workload, room in (annotation.get("fits") or {}).items()}
     except MALFORMED:  # somebody else wrote it
         return seen
     believable = all(map(isfinite, (capacity, until_s, *fits.values())))
@@ -192,10 +192,10 @@ class ClusterView:
         return rooms
 
 
-def take(rooms: list[NodeRoom], kind: str, asked: Asked) -> bool:
+def take(rooms: list[NodeRoom], workload: str, asked: Asked) -> bool:
     """Take the place of one Pod in the first node that has one; False when none has."""
     for index, node in enumerate(rooms):
-        if node.takes(kind, asked):
+        if node.takes(workload, asked):
             less = None if node.pod_capacity is None else node.pod_capacity - 1
             fits = {name: room - 1 for name, room in node.fits.items()}
             rooms[index] = replace(

@@ -12,9 +12,9 @@ import asyncio
 import json
 import sys
 
-from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import KubeError
+from carico_agent.lib.kube.access import from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError
 
 
 def changes(nodes: dict[str, bool], wanted: int, busy: set[str]) -> dict[str, bool]:

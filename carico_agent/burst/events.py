@@ -6,9 +6,9 @@ import time
 
 from carico_agent.burst.objects import HomeJob, Object
 from carico_agent.burst.protocol import Action
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.errors import KubeError
-from carico_agent.net.times import rfc3339
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.errors import KubeError
+from carico_agent.lib.net.times import rfc3339
 
 log = logging.getLogger(__name__)
 

@@ -1,10 +1,10 @@
 """/metrics of `carico burst`."""
 
 from carico_agent.burst.service import BurstService
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.leader import LeaderLease
-from carico_agent.net import metrics
-from carico_agent.supervise.cost import OwnCost
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.leader import LeaderLease
+from carico_agent.lib.net import metrics
+from carico_agent.lib.supervise.cost import OwnCost
 
 
 def families(

@@ -6,8 +6,8 @@ from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, copy_job, home_job
 from carico_agent.burst.steps import jobs_path
 from carico_agent.burst.target import Target
-from carico_agent.kube.client import Object
-from carico_agent.kube.watch import ResourceWatch
+from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.watch import ResourceWatch
 
 log = logging.getLogger(__name__)
 

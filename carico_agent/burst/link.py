@@ -7,14 +7,14 @@ from typing import TypeVar
 from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.protocol import Action, Intent
 from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, jobs_path, reconcile
-from carico_agent.kube.client import MERGE, KubeClient
-from carico_agent.kube.errors import Refused
-from carico_agent.supervise.backoff import Backoff
+from carico_agent.lib.kube.client import MERGE, KubeClient
+from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.supervise.backoff import Backoff
 
 T = TypeVar("T")
 Send = Callable[[Request], Awaitable[ServerAnswer]]
 
-WAITS = Backoff(first_s=0.2, factor=1.6, most_s=3.0)
+WAITS = Backoff(first_s=0.2, factor=1.6, max_s=3.0)
 """Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
 
 ANSWERS = (404, 409)

@@ -12,7 +12,7 @@ from contextlib import suppress
 
 from carico_agent.burst.choice import DATA, Data, parse_data
 from carico_agent.burst.objects import HomeJob
-from carico_agent.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.placement_lease import MALFORMED
 
 BELIEVED_S = 60.0
 DEADLINE_S = 10.0

@@ -16,9 +16,9 @@ from carico_agent.burst.protocol import UNREAD, Action, Intent
 from carico_agent.burst.requirements import cannot_leave, needed
 from carico_agent.burst.steps import MoveOutcome, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.health import Health
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.health import Health
 
 log = logging.getLogger(__name__)
 

@@ -18,15 +18,15 @@ from carico_agent.burst.choice import POLICIES, JobNeeds, TargetOffer
 from carico_agent.burst.cluster import asked_of, take
 from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.burst.service import BurstService
-from carico_agent.kube.client import MERGE, KubeClient, Object
-from carico_agent.kube.errors import KubeError, Refused
-from carico_agent.kube.health import Health
-from carico_agent.kube.leader import LeaderLease
+from carico_agent.lib.kube.client import MERGE, KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.health import Health
+from carico_agent.lib.kube.leader import LeaderLease
 
 log = logging.getLogger(__name__)
 
 WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/workloads"
-MOST_NAMES = 10
+MAX_NAMES = 10
 """Kueue takes no more."""
 
 
@@ -61,7 +61,7 @@ def nominate(workload: Object, service: BurstService, rooms: dict[str, list[Node
     policy = service.policy
     needs = JobNeeds(service.history.duration_s(""))
     options = POLICIES[policy.name](needs, offers, policy.prices, policy.value_per_h)
-    names = [option.target for option in options if not option.why_not][:MOST_NAMES]
+    names = [option.target for option in options if not option.why_not][:MAX_NAMES]
     for one in pods if names else ():
         take(rooms[names[0]], "", one)
     return names

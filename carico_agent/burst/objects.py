@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from carico_agent.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.placement_lease import MALFORMED
 
 Object = dict[str, Any]
 

@@ -1,4 +1,4 @@
-"""Which Jobs do not fit at home: their Pods are unschedulable for a while, and no node has room for their kind. Pure.
+"""Which Jobs do not fit at home: their Pods are unschedulable for a while, and no node has room for their workload. Pure.
 
 Both are asked because each alone is wrong: kube-scheduler's verdict is by requests and may be seconds old, and a node
 with a free place by Pod-Capacity may be about to get the Pod. A node without an agent is judged by requests.
@@ -21,7 +21,7 @@ class Asked:
 
 @dataclass(frozen=True)
 class NodeRoom:
-    """What is free on one node. `fits` by kind and `pod_capacity` are the agent's; None: no agent, or its number is
+    """What is free on one node. `fits` by workload and `pod_capacity` are the agent's; None: no agent, or its number is
     too old, and then requests decide."""
 
     name: str
@@ -33,15 +33,15 @@ class NodeRoom:
     open: bool = True
     """Ready and not cordoned."""
 
-    def takes(self, kind: str, asked: Asked) -> bool:
-        """Whether one more Pod of this kind fits.
+    def takes(self, workload: str, asked: Asked) -> bool:
+        """Whether one more Pod of this workload fits.
 
         >>> [NodeRoom("a", cpu=8.0, pod_capacity=pods).takes("k", Asked(1.0)) for pods in (0.4, 1.2, None)]
         [False, True, True]
         """
         if not self.open or self.pods < 1:
             return False
-        if self.pod_capacity is not None and self.fits.get(kind, self.pod_capacity) < 1.0:
+        if self.pod_capacity is not None and self.fits.get(workload, self.pod_capacity) < 1.0:
             return False
         return asked.cpu <= self.cpu and asked.memory <= self.memory
 
@@ -51,37 +51,37 @@ class Waiting:
     """A Job none of whose Pods has a node. `unschedulable_s`: for how long kube-scheduler has reported it as such."""
 
     key: tuple[str, str]
-    kind: str
+    workload: str
     asked: Asked
     unschedulable_s: float
     pods: int = 1
 
 
-def stays(job: Waiting, nodes: Iterable[NodeRoom], least_s: float) -> str:
+def stays(job: Waiting, nodes: Iterable[NodeRoom], min_s: float) -> str:
     """Why a waiting Job is no overflow (yet), or nothing.
 
     >>> job = Waiting(("d", "a"), "k", Asked(2.0), 40.0)
     >>> stays(job, [NodeRoom("n", cpu=1.0)], 30.0), stays(job, [NodeRoom("n", cpu=4.0)], 30.0), stays(job, [], 60.0)
     ('', 'node n has room for it', 'unschedulable for 40 s, of 60 s')
     """
-    if job.unschedulable_s < least_s:
-        return f"unschedulable for {job.unschedulable_s:.0f} s, of {least_s:g} s"
+    if job.unschedulable_s < min_s:
+        return f"unschedulable for {job.unschedulable_s:.0f} s, of {min_s:g} s"
     for node in nodes:
-        if node.takes(job.kind, job.asked):
+        if node.takes(job.workload, job.asked):
             return f"node {node.name} has room for it"
     return ""
 
 
-def kind_of_job(job: Object) -> str:
-    """What is alike: the label `carico.dev/kind`, else the CronJob that made it, else its images and commands.
+def workload_of_job(job: Object) -> str:
+    """What is alike: the label `carico.dev/workload`, else the CronJob that made it, else its images and commands.
 
     >>> meta = {"namespace": "d", "name": "a-1", "ownerReferences": [{"kind": "CronJob", "name": "a"}]}
-    >>> kind_of_job({"metadata": meta, "spec": {"template": {"spec": {}}}})
+    >>> workload_of_job({"metadata": meta, "spec": {"template": {"spec": {}}}})
     'd/CronJob/a'
     """
     meta, spec = job["metadata"], job["spec"]["template"].get("spec") or {}
-    if kind := (meta.get("labels") or {}).get("carico.dev/kind"):
-        return f"{meta['namespace']}/{kind}"
+    if workload := (meta.get("labels") or {}).get("carico.dev/workload"):
+        return f"{meta['namespace']}/{workload}"
     for owner in meta.get("ownerReferences") or ():
         if owner.get("kind") == "CronJob":
             return f"{meta['namespace']}/CronJob/{owner.get('name')}"

@@ -141,7 +141,7 @@ def _offer(candidate: Candidate, target: TargetState, rooms: list[NodeRoom]) -> 
 
 def _fits(rooms: list[NodeRoom], waiting: Waiting) -> bool:
     trial = list(rooms)
-    return all(take(trial, waiting.kind, waiting.asked) for _ in range(waiting.pods))
+    return all(take(trial, waiting.workload, waiting.asked) for _ in range(waiting.pods))
 
 
 def places_of(node: NodeRoom, waiting: Waiting) -> int:
@@ -169,7 +169,7 @@ def _place(
     waiting, target = candidate.waiting, next(one for one in targets if one.name == best.target)
     if _fits(rooms[target.name], waiting):
         for _ in range(waiting.pods):
-            take(rooms[target.name], waiting.kind, waiting.asked)
+            take(rooms[target.name], waiting.workload, waiting.asked)
         made.moves[waiting.key] = target.name
     elif target.autoscales_s is not None:
         made.moves[waiting.key] = target.name

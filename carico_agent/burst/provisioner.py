@@ -23,11 +23,11 @@ from collections.abc import Iterable
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import Refused
-from carico_agent.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.kube.placement_lease import MALFORMED
 
-MOST_OUTPUT_BYTES = 64 * 1024
+MAX_OUTPUT_BYTES = 64 * 1024
 STATES = ("ready", "working", "absent", "failed")
 
 
@@ -97,7 +97,7 @@ async def run_command(command: tuple[str, ...], request: Object, deadline_s: flo
     if process.returncode:
         last_lines = errors.decode(errors="replace").strip().splitlines()[-1:] or ["(nothing)"]
         raise ProvisionerError(f"{command[0]} ended with {process.returncode}: {last_lines[0][:300]}")
-    return parse_report(output[:MOST_OUTPUT_BYTES])
+    return parse_report(output[:MAX_OUTPUT_BYTES])
 
 
 class Provisioner:

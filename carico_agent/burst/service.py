@@ -11,15 +11,15 @@ from carico_agent.burst.cluster import ClusterView, PodSeen, asked_of, take
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, State
-from carico_agent.burst.overflow import NodeRoom, Waiting, kind_of_job
+from carico_agent.burst.overflow import NodeRoom, Waiting, workload_of_job
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, TargetState, plan
 from carico_agent.burst.protocol import RECALLED, Intent
 from carico_agent.burst.provisioner import ProvisionerError
 from carico_agent.burst.site import Site
 from carico_agent.burst.target import Key
 from carico_agent.burst.waits import Arrivals, JobDurations
-from carico_agent.kube.errors import KubeError
-from carico_agent.net.times import parse_rfc3339
+from carico_agent.lib.kube.errors import KubeError
+from carico_agent.lib.net.times import parse_rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -85,7 +85,7 @@ class BurstService:
         states = [self._state(site, now_s, wall_s) for site in self.sites.values()]
         horizon_s = max((site.boot_s for site in self.sites.values()), default=0.0)
         coming = self.arrivals.expected(now_s, horizon_s)
-        expected = [(in_s, self.history.duration_s(kind)) for in_s, kind in coming]
+        expected = [(in_s, self.history.duration_s(workload)) for in_s, workload in coming]
         thought = plan(candidates, self.home.room(wall_s), self._left(running, wall_s), states, self.policy, expected)
         thought.reasons.update(made.reasons)
         return thought
@@ -98,19 +98,19 @@ class BurstService:
             return None
         since = [pod.unschedulable_since_s for pod in pods]
         waited_s = min((wall_s - at_s if at_s is not None else 0.0) for at_s in since)
-        kind = kind_of_job(job.whole)
+        workload = workload_of_job(job.whole)
         spec = job.whole["spec"]["template"].get("spec") or {}
-        waiting = Waiting(key, kind, asked_of(spec), max(0.0, waited_s), len(pods))
+        waiting = Waiting(key, workload, asked_of(spec), max(0.0, waited_s), len(pods))
         annotations = job.whole["metadata"].get("annotations") or {}
         regions = tuple(filter(None, annotations.get(REGIONS, "").replace(" ", "").split(",")))
-        needs = JobNeeds(self.history.duration_s(kind), self._data(job), regions)
+        needs = JobNeeds(self.history.duration_s(workload), self._data(job), regions)
         refusals = {name: why for name in self.sites if (why := self.mover.refusal(job.uid, name))}
         return Candidate(waiting, needs, refusals)
 
     def _left(self, running: Sequence[PodSeen], wall_s: float) -> list[float]:
         """How long the Pods of Jobs that have a node will still run."""
-        kinds = {job.uid: kind_of_job(job.whole) for job in self.mover.jobs.values()}
-        return [self.history.left_s(kinds.get(pod.job, ""), max(0.0, wall_s - pod.started_s)) for pod in running]
+        workloads = {job.uid: workload_of_job(job.whole) for job in self.mover.jobs.values()}
+        return [self.history.left_s(workloads.get(pod.job, ""), max(0.0, wall_s - pod.started_s)) for pod in running]
 
     def _state(self, site: Site, now_s: float, wall_s: float) -> TargetState:
         rooms = site.view.room(wall_s)
@@ -146,7 +146,7 @@ class BurstService:
                 continue
             spec = job.whole["spec"]["template"].get("spec") or {}
             for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
-                take(rooms, kind_of_job(job.whole), asked_of(spec))
+                take(rooms, workload_of_job(job.whole), asked_of(spec))
 
     def _growth(self, site: Site, now_s: float) -> Growth | None:
         provisioner = site.provisioner
@@ -156,7 +156,7 @@ class BurstService:
         ordered = order.nodes if order.verb == "scale" else 0
         missing = max(0, ordered - len([node for node in site.view.nodes.values() if node.open])) if order.open else 0
         in_s = max(5.0, site.boot_s - (now_s - site.ordered_s))
-        more = max(0, site.most_nodes - max(ordered, provisioner.report.nodes))
+        more = max(0, site.max_nodes - max(ordered, provisioner.report.nodes))
         return Growth(site.new_node, site.boot_s, 0 if provisioner.trouble else more, [in_s] * missing)
 
     # ---- nodes
@@ -173,7 +173,7 @@ class BurstService:
                 await provisioner.poll(busy)
             elif add:
                 have = provisioner.report.nodes if provisioner.report.state == "ready" else 0
-                await provisioner.ask("scale", min(site.most_nodes, have + add))
+                await provisioner.ask("scale", min(site.max_nodes, have + add))
                 site.ordered_s = now_s
             elif (fewer := self._fewer(site, busy, now_s)) is not None:
                 await provisioner.ask("scale" if fewer else "delete", fewer)
@@ -239,18 +239,18 @@ class BurstService:
         their own times, which include their waiting."""
         for job in self.mover.jobs.values():
             if job.uid not in self._known and not job.finished:
-                self.arrivals.came(kind_of_job(job.whole), now_s)
+                self.arrivals.came(workload_of_job(job.whole), now_s)
             elif job.uid not in self._known:
                 self._learn_from_status(job)
         self._known = {job.uid for job in self.mover.jobs.values()}
-        kinds = {job.uid: kind_of_job(job.whole) for job in self.mover.jobs.values()}
+        workloads = {job.uid: workload_of_job(job.whole) for job in self.mover.jobs.values()}
         for site in self.sites.values():
-            kinds |= {copy.uid: kinds.get(copy.origin, "") for copy in site.target.copies.values()}
+            workloads |= {copy.uid: workloads.get(copy.origin, "") for copy in site.target.copies.values()}
         for view in [self.home, *(site.view for site in self.sites.values())]:
             while view.ended:
                 uid, took_s = view.ended.popleft()
-                if kind := kinds.get(uid):
-                    self.history.finished(kind, took_s)
+                if workload := workloads.get(uid):
+                    self.history.finished(workload, took_s)
 
     def _learn_from_status(self, job: HomeJob) -> None:
         status = job.whole.get("status") or {}
@@ -259,7 +259,7 @@ class BurstService:
         except (KeyError, ValueError, TypeError):
             return
         if isfinite(took_s) and took_s >= 0:
-            self.history.finished(kind_of_job(job.whole), took_s)
+            self.history.finished(workload_of_job(job.whole), took_s)
 
 
 def _created(job: HomeJob) -> tuple[str, str]:

@@ -22,7 +22,7 @@ class Site:
     provisioner: Provisioner | None = None
     new_node: NodeRoom = field(default_factory=lambda: NodeRoom("new"))
     boot_s: float = 300.0
-    most_nodes: int = 0
+    max_nodes: int = 0
     ordered_s: float = 0.0
     idle_since_s: float | None = None
 

@@ -11,7 +11,7 @@ from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
 from carico_agent.burst.protocol import UNREAD, Action, Intent, Observed, Pods, Suspends, Unread, Verdict, next_action
 
-MOST_ACTIONS = 25
+MAX_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
 
 
@@ -75,7 +75,7 @@ def reconcile(
     seen, uid = Observed(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
-    for _ in range(MOST_ACTIONS):
+    for _ in range(MAX_ACTIONS):
         verdict = next_action(seen, wish, route.suspends, route.cluster)
         if verdict.action in (Action.NOTHING, Action.WAIT):
             break

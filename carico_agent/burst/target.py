@@ -6,9 +6,9 @@ from dataclasses import dataclass, field, replace
 
 from carico_agent.burst.objects import CopyJob
 from carico_agent.burst.steps import Route
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import KubeError
-from carico_agent.kube.health import Health
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError
+from carico_agent.lib.kube.health import Health
 
 Key = tuple[str, str]
 """Namespace and name of a Job at home."""

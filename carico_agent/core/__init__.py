@@ -1,10 +1,10 @@
 """The numbers: usage and a time go in, an estimate comes out. numpy only, no clock, file, log or socket."""
 
 from carico_agent.core.config import ModelConfig
-from carico_agent.core.estimate import Estimate, KindEstimate
-from carico_agent.core.kinds import KindCost
+from carico_agent.core.estimate import Estimate, WorkloadEstimate
 from carico_agent.core.model import CapacityModel
 from carico_agent.core.pods import PodSample
 from carico_agent.core.subspace import Subspace
+from carico_agent.core.workloads import WorkloadCost
 
-__all__ = ["CapacityModel", "Estimate", "KindCost", "KindEstimate", "ModelConfig", "PodSample", "Subspace"]
+__all__ = ["CapacityModel", "Estimate", "ModelConfig", "PodSample", "Subspace", "WorkloadCost", "WorkloadEstimate"]

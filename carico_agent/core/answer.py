@@ -8,7 +8,7 @@ nothing could ever prove that belief wrong. And nothing is claimed beyond the mo
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from carico_agent.core.estimate import KindEstimate
+from carico_agent.core.estimate import WorkloadEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.room import LIKELY, NextPod, Prior, UsageNow, likely, room_of
@@ -66,7 +66,7 @@ class MeasuredAnswer:
     ) -> None:
         self._pods, self._prior, self._next, self._now, self._fallback = pods, prior, following, now, fallback
         self.room = room_of(pods, now, following)
-        self._empty = pods.workload == 0 and now.extra <= 0
+        self._empty = pods.ordinary == 0 and now.extra <= 0
         self._prior_span = self._fits(prior.cost, prior.cost_sd)
 
     def _fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
@@ -84,18 +84,18 @@ class MeasuredAnswer:
 
     def next(self) -> Answer:
         """For the next Pod to arrive."""
-        by_name, shares = self._pods.kinds.by_name, self._next.shares
-        kinds = [by_name[name] for name, share in shares.items() if share >= LIKELY and name in by_name]
-        spans = [self._fits(kind.cost, kind.cost_sd) for kind in kinds if kind.shown]
+        by_name, shares = self._pods.workloads.by_name, self._next.shares
+        workloads = [by_name[name] for name, share in shares.items() if share >= LIKELY and name in by_name]
+        spans = [self._fits(workload.cost, workload.cost_sd) for workload in workloads if workload.shown]
         span = likely(self._fits(self._next.cost, self._next.cost_sd), spans)
         return self._settled(span, self._next.cost, self._next.trusted)
 
     def of(self, name: str) -> Answer:
-        """For one kind; of a kind that nobody knows: the prior."""
-        kind = self._pods.kind(name)
-        if kind is None:
+        """For one workload; of a workload that nobody knows: the prior."""
+        workload = self._pods.workload(name)
+        if workload is None:
             return self._settled(self._prior_span, self._prior.cost, False)
-        return self._settled(self._fits(kind.cost, kind.cost_sd), kind.cost, self._prior.knows(kind))
+        return self._settled(self._fits(workload.cost, workload.cost_sd), workload.cost, self._prior.knows(workload))
 
     def _settled(self, span: Span, cost: Sequence[float], trusted: bool) -> Answer:
         trusted = trusted and all(y == y for y in self._now.usage)
@@ -105,18 +105,20 @@ class MeasuredAnswer:
             span = one_place(span, self._now.usage, self._now.limits)
         return Answer(span, tuple(cost), trusted, self.room.predicted)
 
-    def kinds(self, resources: Sequence[str], most: int | None) -> tuple[KindEstimate, ...]:
+    def workloads(self, resources: Sequence[str], most: int | None) -> tuple[WorkloadEstimate, ...]:
         """Every kind of this node."""
         found = []
-        for kind in self._pods.kinds.by_name.values():
-            span, limited = self._fits(kind.cost, kind.cost_sd), False
-            trusted = self._prior.knows(kind)
+        for workload in self._pods.workloads.by_name.values():
+            span, limited = self._fits(workload.cost, workload.cost_sd), False
+            trusted = self._prior.knows(workload)
             if not trusted:
                 span = learning(span, self._prior_span)
             if most is not None:
                 span, limited = at_most(span, most)
             limiting = "pods" if limited else None if span.limiting is None else resources[span.limiting]
-            share = 0.0 if kind.daemon else self._next.shares.get(kind.name, 0.0)
-            about = kind.name, kind.cost, kind.spread, len(kind.pods), share
-            found.append(KindEstimate(*about, span.value, span.low, span.high, limiting, kind.daemon, trusted))
+            share = 0.0 if workload.per_node else self._next.shares.get(workload.name, 0.0)
+            about = workload.name, workload.cost, workload.spread, len(workload.pods), share
+            found.append(
+                WorkloadEstimate(*about, span.value, span.low, span.high, limiting, workload.per_node, trusted)
+            )
         return tuple(found)

@@ -41,7 +41,7 @@ class ModelConfig:
     """Usage is not believed for this long after the number of Pods changed [s]: start spikes take 0.2 s, the Dynamic
     EMA needs about 0.8 s to arrive."""
 
-    halt_most_s: float = 5.0
+    halt_max_s: float = 5.0
     """On a node that churns without a pause, learn again after this long [s], trusting each batch less."""
 
     ema_slow_s: float = 1.0
@@ -93,4 +93,4 @@ class ModelConfig:
 
 
 KNOWN_RESOURCES = ("cpu", "memory", "io", "network")
-_POSITIVE = ("batch_s", "ema_slow_s", "ema_fast_s", "noise_sd", "ceiling", "halt_most_s")
+_POSITIVE = ("batch_s", "ema_slow_s", "ema_fast_s", "noise_sd", "ceiling", "halt_max_s")

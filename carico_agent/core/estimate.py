@@ -4,10 +4,10 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class KindEstimate:
-    """One kind of Pod on this node: what one costs, and how many more of it fit."""
+class WorkloadEstimate:
+    """One workload on this node: what one costs, and how many more of it fit."""
 
-    kind: str
+    workload: str
     cost: tuple[float, ...]
     """Mean usage of one Pod per resource, in the node's unit; NaN where unknown."""
     spread: tuple[float, ...]
@@ -15,12 +15,12 @@ class KindEstimate:
     pods: int
     """Running now."""
     arrivals: float
-    """Chance that the next Pod to arrive is of this kind, 0 to 1."""
+    """Chance that the next Pod to arrive is of this workload, 0 to 1."""
     fits: float
     low: float
     high: float
     limiting: str | None
-    daemon: bool
+    per_node: bool
     trusted: bool
     """False: nothing is known yet about its cost but the prior."""
 
@@ -50,5 +50,5 @@ class Estimate:
     host: tuple[float, ...] = ()
     """Usage that is no Pod's, per resource."""
     room: tuple[float, ...] = ()
-    """limit − host − Σ Pods per resource, young Pods counted at what their kind costs; below 0 when overloaded."""
-    kinds: tuple[KindEstimate, ...] = ()
+    """limit − host − Σ Pods per resource, young Pods counted at what their workload costs; below 0 when overloaded."""
+    workloads: tuple[WorkloadEstimate, ...] = ()

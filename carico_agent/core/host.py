@@ -20,17 +20,17 @@ READINGS, UNSETTLED_READINGS = 5, 15
 usage is smoothed and lags behind the Pods by a second, so a Pod that has just left looks like the host: where 7 Pods of
 8 s come and go, three of five readings in a row did so now and then, and the host seemed to take a whole Pod."""
 
-MOST_FIRST_HOST, FIRST_HOST = 0.12, 0.05
+MAX_FIRST_HOST, FIRST_HOST = 0.12, 0.05
 """A first difference beyond the former, which throttling may explain, is taken for throttling: hosts use a few percent
 of the cpu."""
 
-MOST_WAITED = 8
+MAX_WAITED = 8
 """Readings after which a jump is no longer attributed to newcomers that have still not shown themselves."""
 
-LEAST_JUMP, LEAST_JUMP_RATIO = 0.05, 0.3
+MIN_JUMP, MIN_JUMP_RATIO = 0.05, 0.3
 """A jump is unexplained if it is off by this, and by this part of what came and went: readings are not simultaneous."""
 
-LEAST_GONE = 0.12
+MIN_GONE = 0.12
 """Pods that left must have used this much for a reading that stays to be no job of the host that began meanwhile."""
 
 THROTTLING = 0.4
@@ -83,7 +83,7 @@ class Changes:
         self._jump += jump
         self._waited += 1
         if self._cpu is None or not settled or any(not pods[uid].shown for uid in self._came):
-            if self._waited > MOST_WAITED:
+            if self._waited > MAX_WAITED:
                 self._clear()
             return nan
         came, gone, jump = sum(pods[uid].now[self._cpu] for uid in self._came), self._gone, self._jump
@@ -91,9 +91,9 @@ class Changes:
         if not (came > 0) ^ (gone > 0):
             return nan
         beyond = jump - came if came else -jump - gone
-        if beyond > 0 or -beyond < max(LEAST_JUMP, LEAST_JUMP_RATIO * (came + gone)):
+        if beyond > 0 or -beyond < max(MIN_JUMP, MIN_JUMP_RATIO * (came + gone)):
             return beyond
-        return -beyond if gone > LEAST_GONE and node - jump < FULL else nan
+        return -beyond if gone > MIN_GONE and node - jump < FULL else nan
 
 
 class HostShare:
@@ -139,8 +139,8 @@ class HostShare:
         self.throttled = self.cpu is not None and usage[self.cpu] == usage[self.cpu]
         if self.cpu is not None and self.usage[self.cpu] == self.usage[self.cpu]:
             host, part = self.usage[self.cpu], pods[self.cpu]
-            beyond = min(node[self.cpu] - part - host, self._most_excess(part + host))
-            self.excess = beyond if beyond > LEAST_JUMP else 0.0
+            beyond = min(node[self.cpu] - part - host, self._max_excess(part + host))
+            self.excess = beyond if beyond > MIN_JUMP else 0.0
 
     def excess_of(self, i: int) -> float:
         return self.excess if i == self.cpu else 0.0
@@ -158,19 +158,19 @@ class HostShare:
     def _find_excess(self, difference: float, pods: float, beyond: float) -> None:
         if self._least != self._least:  # the first reading of all
             self._least = difference
-            if difference > MOST_FIRST_HOST and difference - FIRST_HOST < self._most_excess(pods + FIRST_HOST):
+            if difference > MAX_FIRST_HOST and difference - FIRST_HOST < self._max_excess(pods + FIRST_HOST):
                 self._least, self._throttling = FIRST_HOST, 0.5
         self._least = min(self._least + RISE_PER_READING, difference)
-        if beyond <= LEAST_JUMP:
+        if beyond <= MIN_JUMP:
             self._throttling -= 0.15 * self._throttling
-        elif beyond - LEAST_JUMP < self._most_excess(pods + self._least):  # more than that was the host
+        elif beyond - MIN_JUMP < self._max_excess(pods + self._least):  # more than that was the host
             self._throttling += 0.25 * (1 - self._throttling)
         self.throttled = self._throttling > THROTTLING
         self.excess = 0.0
         if self.throttled:
-            self.excess = min(difference - self._least, self._most_excess(pods + self._least))
+            self.excess = min(difference - self._least, self._max_excess(pods + self._least))
 
-    def _most_excess(self, busy: float) -> float:
+    def _max_excess(self, busy: float) -> float:
         """How much throttled Pods can add to the cpu reading of a node whose true usage is `busy`.
 
         The reading is (utilisation + contention)/2, and contention is bounded by utilisation^√(2(cores + 1)), the

@@ -5,14 +5,14 @@ from math import inf, isfinite, nan
 from typing import Any
 
 from carico_agent.core.host import Changes, HostShare
-from carico_agent.core.kinds import OTHER, Kind, KindCost, Kinds
-from carico_agent.core.pods import LEAST_RISE, LEAST_RISE_CORES, PodReadings, PodSample, pods_from_state
+from carico_agent.core.pods import MIN_RISE, MIN_RISE_CORES, PodReadings, PodSample, pods_from_state
+from carico_agent.core.workloads import OTHER, Workload, WorkloadCost, Workloads
 
 REPEAT_S = 4.0
 """The same PodSample object again within this time [s] is the same reading, not a new one."""
 
 FIRST_RAMP_S = 6.0
-"""A Pod below what its kind costs is given at least this long to show itself [s]."""
+"""A Pod below what its workload costs is given at least this long to show itself [s]."""
 
 COUNT_LEAD_S = 2.5
 """A Pod may be counted this long before the list of measured Pods has it [s]; an older count is not news."""
@@ -22,19 +22,19 @@ STALE_S = 30.0
 
 
 class MeasuredPods:
-    """Takes the readings of all Pods; keeps their sums, their kinds and the host."""
+    """Takes the readings of all Pods; keeps their sums, their workloads and the host."""
 
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:
         self._m = m
-        self._least_rise = [LEAST_RISE] * m
+        self._min_rise = [MIN_RISE] * m
         if cpu is not None:
-            self._least_rise[cpu] = min(LEAST_RISE, LEAST_RISE_CORES / (2 * cores))
-        self.kinds = Kinds(m, cpu)
+            self._min_rise[cpu] = min(MIN_RISE, MIN_RISE_CORES / (2 * cores))
+        self.workloads = Workloads(m, cpu)
         self.host = HostShare(m, cpu, cores)
         self._changes = Changes(cpu)
         self.pods: dict[str, PodReadings] = {}
         self.t: float | None = None
-        self.counts_daemons = True  # the count of Pods that comes with the node's usage includes daemons
+        self.counts_per_node = True  # the count of Pods that comes with the node's usage includes per-node Pods
         self._watching = False  # Pods unknown from now on have arrived
         self._sum_up()
 
@@ -55,25 +55,25 @@ class MeasuredPods:
         """Take all Pods that run at `t`."""
         self._check(t, samples)
         if self.t is not None:
-            self.kinds.forget(t - self.t)
+            self.workloads.forget(t - self.t)
         running = self.pods
         self.pods = {}
         for sample in samples:
             pod = running.pop(sample.uid, None)
             if pod is None or (pod.sample is not sample and self._is_another(pod, sample)):
                 if pod is not None:
-                    self.kinds.by_name[pod.kind].leave(sample.uid)
+                    self.workloads.by_name[pod.workload].leave(sample.uid)
                 pod = self._welcome(t, sample)
             self.pods[sample.uid] = pod
             if pod.sample is not sample or t - pod.t >= REPEAT_S:
                 self._read(t, pod, sample)
         for uid, pod in running.items():
-            self.kinds.by_name[pod.kind].leave(uid)
+            self.workloads.by_name[pod.workload].leave(uid)
             self._changes.left(uid, pod)
-        for kind in self.kinds.by_name.values():
-            if kind.dirty:
-                kind.learn_growth()
-                kind.renew()
+        for workload in self.workloads.by_name.values():
+            if workload.dirty:
+                workload.learn_growth()
+                workload.renew()
         self.t, self._watching = t, True
         self._sum_up()
 
@@ -83,9 +83,9 @@ class MeasuredPods:
         self.host.learn(node, self.together, self._changes.beyond(self.pods, cpu, jump, settled), settled)
 
     def compare_count(self, counted: int) -> None:
-        """Find out whether the settled count of Pods includes daemons."""
-        if counted in (len(self.pods), self.workload):
-            self.counts_daemons = counted == len(self.pods)
+        """Find out whether the settled count of Pods includes per-node Pods."""
+        if counted in (len(self.pods), self.ordinary):
+            self.counts_per_node = counted == len(self.pods)
 
     def _check(self, t: float, samples: Sequence[PodSample]) -> None:
         if not isfinite(t):
@@ -100,50 +100,52 @@ class MeasuredPods:
             raise ValueError("a Pod appears twice among the samples")
 
     def _is_another(self, pod: PodReadings, sample: PodSample) -> bool:
-        """The same uid with another kind: its labels were changed. A Pod counted as OTHER stays there."""
+        """The same uid with another workload: its labels were changed. A Pod counted as OTHER stays there."""
         if pod.sample is None:  # restored
-            return pod.kind not in (sample.kind, OTHER)
-        return pod.sample.kind != sample.kind
+            return pod.workload not in (sample.workload, OTHER)
+        return pod.sample.workload != sample.workload
 
     def _welcome(self, t: float, sample: PodSample) -> PodReadings:
-        kind = self.kinds.find(sample.kind, sample.daemon)
-        kind.seen += 1
+        workload = self.workloads.find(sample.workload, sample.per_node)
+        workload.seen += 1
         if self._watching:
-            kind.arrivals += 1.0
-            self.kinds.arrived |= not kind.daemon
+            workload.arrivals += 1.0
+            self.workloads.arrived |= not workload.per_node
             self._changes.arrived(sample.uid)
         since_t = t if self._watching else -inf
-        pod = kind.pods[sample.uid] = PodReadings(kind.name, since_t, self._m, self._least_rise)
+        pod = workload.pods[sample.uid] = PodReadings(workload.name, since_t, self._m, self._min_rise)
         return pod
 
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
         pod.sample = sample
-        kind = self.kinds.by_name[pod.kind]
-        if pod.read(t, sample.usage, max(FIRST_RAMP_S, kind.ramp_s), kind.cost) and pod.since_t > -inf:
-            kind.learn_ramp(sample.uid, pod.calm_age_s)
-        kind.dirty = True
+        workload = self.workloads.by_name[pod.workload]
+        if pod.read(t, sample.usage, max(FIRST_RAMP_S, workload.ramp_s), workload.cost) and pod.since_t > -inf:
+            workload.learn_ramp(sample.uid, pod.calm_age_s)
+        workload.dirty = True
 
     def _sum_up(self) -> None:
         """What all Pods use together, as measured, and who of them still rises."""
-        kinds, nothing = self.kinds.by_name, [0.0] * self._m
+        workloads, nothing = self.workloads.by_name, [0.0] * self._m
         rows, unread = [], list(nothing)
-        self._rising: list[tuple[PodReadings, Kind]] = []
+        self._rising: list[tuple[PodReadings, Workload]] = []
         for pod in self.pods.values():
-            kind = kinds[pod.kind]
-            if pod.t - pod.since_t < kind.ramp_s:
-                self._rising.append((pod, kind))
+            workload = workloads[pod.workload]
+            if pod.t - pod.since_t < workload.ramp_s:
+                self._rising.append((pod, workload))
             rows.append(pod.now)
             if (together := sum(pod.now)) != together:  # one of them is unknown
-                cost = kind.cost
+                cost = workload.cost
                 unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, cost, strict=True)]
         self.together = _sums(rows) or nothing
-        # the same with Pods that were not read yet at what their kind costs
+        # the same with Pods that were not read yet at what their workload costs
         known = [
             total if total == total else sum([row[i] for row in rows if row[i] == row[i]])
             for i, total in enumerate(self.together)
         ]
         self.wanted = [a + b for a, b in zip(known, unread, strict=True)]
-        self.workload = sum([len(kind.pods) for kind in kinds.values() if not kind.daemon])  # Pods that are no daemons
+        self.ordinary = sum(
+            [len(workload.pods) for workload in workloads.values() if not workload.per_node]
+        )  # Pods that are no per-node Pods
         # per resource: some Pod was measured
         self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
 
@@ -153,25 +155,25 @@ class MeasuredPods:
         """Pods counted since they were measured last; below 0 if some have left."""
         if self.t is None or changed_t < self.t - COUNT_LEAD_S:
             return 0
-        return counted - (len(self.pods) if self.counts_daemons else self.workload)
+        return counted - (len(self.pods) if self.counts_per_node else self.ordinary)
 
     def hidden_at(self, i: int, t: float) -> float:
         """What Pods that still rise will use of resource `i` and the node does not show at `t`.
 
-        Each hides the rest of its ramp: cost × (1 − age / ramp), at most what it is below what its kind costs.
+        Each hides the rest of its ramp: cost × (1 − age / ramp), at most what it is below what its workload costs.
         """
         hidden = 0.0
-        for pod, kind in self._rising:
-            now, cost, rest = pod.now[i], kind.cost[i], 1 - (t - pod.since_t) / kind.ramp_s
+        for pod, workload in self._rising:
+            now, cost, rest = pod.now[i], workload.cost[i], 1 - (t - pod.since_t) / workload.ramp_s
             if rest > 0 and cost == cost:
                 hidden += min(cost * rest, max(0.0, cost - now) if now == now else cost)
         return hidden
 
-    def kind(self, name: str) -> Kind | None:
-        """A kind by name; one that only the cluster knows is made for this answer and not kept."""
-        found = self.kinds.by_name.get(name)
-        if found is None and (theirs := self.kinds.elsewhere.get(name)) is not None:
-            found = self.kinds.make(name, False)
+    def workload(self, name: str) -> Workload | None:
+        """A workload by name; one that only the cluster knows is made for this answer and not kept."""
+        found = self.workloads.by_name.get(name)
+        if found is None and (theirs := self.workloads.elsewhere.get(name)) is not None:
+            found = self.workloads.make(name, False)
             found.elsewhere = theirs
             found.renew()
         return found
@@ -182,10 +184,10 @@ class MeasuredPods:
         return {
             "t": self.t,
             "watching": self._watching,
-            "counts_daemons": self.counts_daemons,
-            "arrived": self.kinds.arrived,
-            "kinds": {name: kind.state() for name, kind in self.kinds.by_name.items()},
-            "elsewhere": [_cost_state(cost) for cost in self.kinds.elsewhere.values()],
+            "counts_per_node": self.counts_per_node,
+            "arrived": self.workloads.arrived,
+            "workloads": {name: workload.state() for name, workload in self.workloads.by_name.items()},
+            "elsewhere": [_cost_state(cost) for cost in self.workloads.elsewhere.values()],
             "pods": {uid: pod.state() for uid, pod in self.pods.items()},
             "host": self.host.state(),
             "changes": self._changes.state(),
@@ -193,18 +195,18 @@ class MeasuredPods:
 
     def restore(self, state: Mapping[str, Any]) -> None:
         self.t = None if state["t"] is None else float(state["t"])
-        self._watching, self.kinds.arrived = bool(state["watching"]), bool(state["arrived"])
-        self.counts_daemons = bool(state["counts_daemons"])
-        self.kinds.elsewhere = {cost.kind: cost for cost in map(_cost_from_state, state["elsewhere"])}
-        for name, saved in state["kinds"].items():
-            kind = self.kinds.by_name[name] = self.kinds.make(name, bool(saved["daemon"]))
-            kind.elsewhere = self.kinds.elsewhere.get(name)
-            kind.restore(saved)
-        self.pods = pods_from_state(state["pods"], self._m, self._least_rise)
+        self._watching, self.workloads.arrived = bool(state["watching"]), bool(state["arrived"])
+        self.counts_per_node = bool(state["counts_per_node"])
+        self.workloads.elsewhere = {cost.workload: cost for cost in map(_cost_from_state, state["elsewhere"])}
+        for name, saved in state["workloads"].items():
+            workload = self.workloads.by_name[name] = self.workloads.make(name, bool(saved["per_node"]))
+            workload.elsewhere = self.workloads.elsewhere.get(name)
+            workload.restore(saved)
+        self.pods = pods_from_state(state["pods"], self._m, self._min_rise)
         for uid, pod in self.pods.items():
-            self.kinds.by_name[pod.kind].pods[uid] = pod
-        for kind in self.kinds.by_name.values():
-            kind.renew()
+            self.workloads.by_name[pod.workload].pods[uid] = pod
+        for workload in self.workloads.by_name.values():
+            workload.renew()
         self.host.restore(state["host"])
         self._changes.restore(state["changes"])
         self._sum_up()
@@ -214,14 +216,14 @@ def _sums(rows: list[list[float]]) -> list[float]:
     return [sum(column) for column in zip(*rows, strict=True)]
 
 
-def _cost_state(cost: KindCost) -> list[Any]:
+def _cost_state(cost: WorkloadCost) -> list[Any]:
     known = [[x if x == x else None for x in row] for row in (cost.cost, cost.spread)]
-    return [cost.kind, *known, cost.pods_seen, cost.arrivals]
+    return [cost.workload, *known, cost.pods_seen, cost.arrivals]
 
 
-def _cost_from_state(state: Sequence[Any]) -> KindCost:
-    kind, cost, spread, pods_seen, arrivals = state
-    return KindCost(str(kind), _known(cost), _known(spread), int(pods_seen), float(arrivals))
+def _cost_from_state(state: Sequence[Any]) -> WorkloadCost:
+    workload, cost, spread, pods_seen, arrivals = state
+    return WorkloadCost(str(workload), _known(cost), _known(spread), int(pods_seen), float(arrivals))
 
 
 def _known(row: Sequence[float | None]) -> tuple[float, ...]:

@@ -6,31 +6,31 @@ from typing import Any
 
 from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
-from carico_agent.core.estimate import Estimate, KindEstimate
+from carico_agent.core.estimate import Estimate, WorkloadEstimate
 from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
 from carico_agent.core.intake import Batch, Intake
-from carico_agent.core.kinds import KindCost, checked
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.pods import PodSample
 from carico_agent.core.room import NextPod, Prior, Room, next_pod
 from carico_agent.core.room import UsageNow as Now
 from carico_agent.core.subspace import Subspace, capacity
+from carico_agent.core.workloads import WorkloadCost, checked
 
 STATE_VERSION = 2
 READABLE_VERSIONS = (1, 2)
-"""Version 1 knew no kinds: its one cost becomes the prior of the next Pod."""
+"""Version 1 knew no workloads: its one cost becomes the prior of the next Pod."""
 ECHO_S = 1.0
 """How long after Pods left a saturated reading may still be theirs [s]: the Dynamic EMA needs about 0.8 s to follow."""
 DOUBT_IN_CHURN = 9.0
 """A batch taken on a node that never settles counts with three times the standard deviation."""
 SMOOTHED_RATIO = 0.1
 """Variance that the Dynamic EMA leaves of the samples' own."""
-MOST_LOCAL_KINDS = 32
-"""Kinds a node sends to others."""
+MAX_LOCAL_WORKLOADS = 32
+"""Workloads a node sends to others."""
 
 
 class CapacityModel:
-    """Says how many more Pods fit: of the next Pod to arrive, or of a kind.
+    """Says how many more Pods fit: of the next Pod to arrive, or of a workload.
 
     `resources` names the channels of `usage`; `config` is a ModelConfig. Time is an argument, in seconds of any
     monotonic clock; nothing here reads a clock or a file. With samples of the node alone it believes usage = base +
@@ -44,15 +44,15 @@ class CapacityModel:
     >>> e.mode, e.limiting, round(e.pod_capacity, 1), round(e.slots, 1)
     ('measured', 'cpu', 4.9, 7.9)
 
-    Given every few seconds what each Pod uses, it knows what each kind of Pod costs:
+    Given every few seconds what each Pod uses, it knows what each workload costs:
 
     >>> web = [PodSample(f"web-{i}", "shop/web", (0.12, 0.01)) for i in range(3)]
-    >>> agent = [PodSample("agent", "kube-system/agent", (0.02, 0.05), daemon=True)]
+    >>> agent = [PodSample("agent", "kube-system/agent", (0.02, 0.05), per_node=True)]
     >>> for tick in range(600, 900):
     ...     m.observe(tick * 0.1, [0.4, 0.2], pods=4)
     ...     if tick % 50 == 0:
     ...         m.observe_pods(tick * 0.1, web + agent)
-    >>> e = m.estimate(kind="shop/web")
+    >>> e = m.estimate(workload="shop/web")
     >>> e.mode, e.limiting, round(e.pod_capacity, 1), [round(x, 2) for x in e.room]
     ('measured', 'cpu', 5.0, [0.6, 0.8])
 
@@ -127,7 +127,7 @@ class CapacityModel:
         self._local = self._local.take_samples(smoothed, c.forget, c.rank)
         self._renew_workload()
         self._halted_s = 0.0 if batch.clean else self._halted_s + batch.length_s
-        if batch.clean or self._halted_s > c.halt_most_s:
+        if batch.clean or self._halted_s > c.halt_max_s:
             seen = Situation(batch.typical(), self._unit, batch.pods)
             self._estimator.learn(seen, batch.length_s, 1.0 if batch.clean else DOUBT_IN_CHURN)
         if batch.clean and self._measured.t is not None:
@@ -150,16 +150,16 @@ class CapacityModel:
 
     # ---- out
 
-    def estimate(self, kind: str | None = None, kinds: bool = True) -> Estimate:
-        """The answer for the last sample: for the next Pod, or for a `kind` of Pods. Changes nothing.
+    def estimate(self, workload: str | None = None, workloads: bool = True) -> Estimate:
+        """The answer for the last sample: for the next Pod, or for a `workload` of Pods. Changes nothing.
 
-        Without `kinds` the list of all kinds stays empty: that costs half as much on a node that knows many.
+        Without `workloads` the list of all workloads stays empty: that costs half as much on a node that knows many.
         """
         usage = self._intake.usage()
         judgement = self._estimator.judge(Situation(usage, self._unit, self.pods))
         if self._measured.fresh(self._intake.t):
-            return self._estimate_measured(kind, usage, judgement, kinds)
-        found = self._node_wide(judgement, usage) if kind is None else self._of_kind(kind, usage)
+            return self._estimate_measured(workload, usage, judgement, workloads)
+        found = self._node_wide(judgement, usage) if workload is None else self._of_workload(workload, usage)
         return self._estimate(found, usage, judgement.baseline, judgement.per_pod_cost)
 
     def _node_wide(self, judgement: Judgement, usage: list[float]) -> answer.Answer:
@@ -176,9 +176,9 @@ class CapacityModel:
         trusted = judgement.trusted and all(y == y for y in usage)
         return answer.Answer(span, judgement.cost_vector, trusted, unsettled)
 
-    def _of_kind(self, kind: str, usage: list[float]) -> answer.Answer:
-        """A kind while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
-        room, known = self._room(usage), self._measured.kind(kind)
+    def _of_workload(self, workload: str, usage: list[float]) -> answer.Answer:
+        """A workload while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
+        room, known = self._room(usage), self._measured.workload(workload)
         prior = room.fits(self._prior.cost, self._prior.cost_sd)
         if known is None or not self._prior.knows(known):
             return answer.Answer(prior, tuple(self._prior.cost), False, False)
@@ -191,7 +191,7 @@ class CapacityModel:
         return Room(free, [self.config.noise_sd] * len(free), False)
 
     def _estimate_measured(
-        self, kind: str | None, usage: list[float], judgement: Judgement, list_kinds: bool
+        self, workload: str | None, usage: list[float], judgement: Judgement, list_workloads: bool
     ) -> Estimate:
         pods = self._measured
         if self._next is None:
@@ -199,14 +199,14 @@ class CapacityModel:
         answers = answer.MeasuredAnswer(
             pods, self._prior, self._next, self._situation(usage), self._unmeasured_cost(judgement)
         )
-        found = answers.next() if kind is None else answers.of(kind)
+        found = answers.next() if workload is None else answers.of(workload)
         host = pods.host.usage
         # The dissertation's numbers, derived: Baseline = k(host), Cost = k(host) − k(host + cost)
         baseline = capacity(host, self._unit, self._limits)[0]
         with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
         per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
-        kinds = answers.kinds(self.resources, self._most()) if list_kinds else ()
-        return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), kinds)
+        workloads = answers.workloads(self.resources, self._most()) if list_workloads else ()
+        return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
 
     def _situation(self, usage: list[float]) -> Now:
         intake, pods = self._intake, self._measured
@@ -236,7 +236,7 @@ class CapacityModel:
         per_pod_cost: float,
         host: tuple[float, ...] = (),
         room: tuple[float, ...] = (),
-        kinds: tuple[KindEstimate, ...] = (),
+        workloads: tuple[WorkloadEstimate, ...] = (),
     ) -> Estimate:
         span, limiting = self._bounded(found.span)
         return Estimate(
@@ -257,7 +257,7 @@ class CapacityModel:
             measured=bool(room),
             host=host,
             room=room,
-            kinds=kinds,
+            workloads=workloads,
         )
 
     def _surely_full(self, usage: list[float]) -> bool:
@@ -318,13 +318,13 @@ class CapacityModel:
         self._prior = self._own_prior.learned(cost, precision)
         self._next = None
 
-    def local_kinds(self) -> list[KindCost]:
-        """What each kind costs by this node's own evidence: at most 32 kinds, those that arrive most."""
-        return self._measured.kinds.local(MOST_LOCAL_KINDS, self._prior.believes)
+    def local_workloads(self) -> list[WorkloadCost]:
+        """What each workload costs by this node's own evidence: at most 32 workloads, those that arrive most."""
+        return self._measured.workloads.local(MAX_LOCAL_WORKLOADS, self._prior.believes)
 
-    def learn_kinds(self, kinds: Sequence[KindCost]) -> None:
-        """What kinds cost elsewhere; replaces what was learned before. Used for kinds that never ran here."""
-        self._measured.kinds.learn(checked(kinds, len(self.resources)))
+    def learn_workloads(self, workloads: Sequence[WorkloadCost]) -> None:
+        """What workloads cost elsewhere; replaces what was learned before. Used for workloads that never ran here."""
+        self._measured.workloads.learn(checked(workloads, len(self.resources)))
         self._next = None
 
     # ---- save and restore

@@ -1,8 +1,8 @@
 """One running Pod: what it uses now, and whether it has shown yet what it costs.
 
 A Pod that has just started says little about itself: its images load, its caches fill, its clients do not know it. It
-has *shown itself* when its usage stops rising, and has reached what its kind costs or is older than its kind's ramp.
-Until then it counts at what its kind costs, and teaches its kind nothing.
+has *shown itself* when its usage stops rising, and has reached what its workload costs or is older than its workload's ramp.
+Until then it counts at what its workload costs, and teaches its workload nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,7 +14,7 @@ RISE_RATIO = 0.12
 """A reading this much above the one before means that the Pod still rises: 1.7 standard deviations of the difference
 of two readings with 5 % noise, so that noise alone delays one Pod in twenty by one reading."""
 
-LEAST_RISE, LEAST_RISE_CORES = 0.002, 0.016
+MIN_RISE, MIN_RISE_CORES = 0.002, 0.016
 """And by at least this share of the node, or so many cores if that is less: what an idle Pod does is no rise. With the
 share alone half a core that ramps up on 32 was taken for steady: relative error .20, not .02."""
 
@@ -22,15 +22,15 @@ RISE_S = 3.0
 """Readings nearer together than this are not compared [s]: the kernel averages pressure over 2 s."""
 
 UNKNOWN_SHOWN_S = 8.0
-"""A Pod of a kind that nothing is known about has shown itself at this age at the earliest [s]."""
+"""A Pod of a workload that nothing is known about has shown itself at this age at the earliest [s]."""
 
 REACHED_RATIO = 0.75
-"""A young Pod at this share of what its kind costs has arrived, however young it is."""
+"""A young Pod at this share of what its workload costs has arrived, however young it is."""
 
 MEMORY_READINGS = 12
 """Readings that a Pod's mean goes back: a minute at one reading in 5 s brings 5 % of noise down to 1 %."""
 
-JUMP_RATIO, LEAST_JUMP, JUMP_READINGS = 0.25, 0.003, 5
+JUMP_RATIO, MIN_JUMP, JUMP_READINGS = 0.25, 0.003, 5
 """Five readings in a row beyond the mean by this much, in one direction: the Pod has changed, the mean starts anew.
 With two in a row the mean followed the waves of Pods whose demand swings by a third: relative error .07, not .05,
 on "bursty Pods" of lab/nodes.py."""
@@ -44,7 +44,7 @@ BLOCK_RISE_RATIO = 0.08
 MEAN_AGE_S = 25.0
 """The mean is about this old [s]."""
 
-MARK_S, LEAST_WATCHED_S = 25.0, 30.0
+MARK_S, MIN_WATCHED_S = 25.0, 30.0
 """Growth is measured from what the mean was this long after the Pod changed [s], when a step is over, and is visible
 after this long [s]."""
 
@@ -56,13 +56,13 @@ SAME_RATIO = 0.15
 class PodSample:
     """What one Pod uses: `usage` in the node's unit and order of resources, NaN where unknown.
 
-    `kind` names the template the Pod came from. A `daemon` (DaemonSet, static Pod) is never the next Pod to arrive.
+    `workload` names the template the Pod came from. A `per_node` Pod (DaemonSet, static Pod) is never the next Pod to arrive.
     """
 
     uid: str
-    kind: str
+    workload: str
     usage: tuple[float, ...]
-    daemon: bool = False
+    per_node: bool = False
 
     def check(self, m: int) -> None:
         """Raise ValueError if this is no reading of `m` resources."""
@@ -77,7 +77,7 @@ class SlowRise:
     """Sees that a Pod still rises when two readings no longer show it: compares means of blocks of readings.
 
     Why: near its end a ramp of a minute rises by 8 % between two readings, which are off by 7 %. Pods that need long to
-    warm up would teach their kind what they used half-way.
+    warm up would teach their workload what they used half-way.
     """
 
     def __init__(self, m: int) -> None:
@@ -120,12 +120,12 @@ class SlowRise:
 
 
 class PodReadings:
-    """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge; `least_rise` is
+    """The readings of one Pod, in bounded memory. `since_t` is −inf for a Pod older than our knowledge; `min_rise` is
     what counts as a rise, per resource."""
 
-    def __init__(self, kind: str, since_t: float, m: int, least_rise: Sequence[float] | None = None) -> None:
-        self.kind = kind
-        self._least_rise = [LEAST_RISE] * m if least_rise is None else least_rise
+    def __init__(self, workload: str, since_t: float, m: int, min_rise: Sequence[float] | None = None) -> None:
+        self.workload = workload
+        self._min_rise = [MIN_RISE] * m if min_rise is None else min_rise
         self.since_t = since_t
         self.t = -inf  # of the last reading
         self.sample: PodSample | None = None
@@ -143,7 +143,7 @@ class PodReadings:
         self.rise: SlowRise | None = None  # while it may still rise slowly
 
     def read(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
-        """Take a reading; `ramp_s` and `cost` (NaN: unknown) are its kind's.
+        """Take a reading; `ramp_s` and `cost` (NaN: unknown) are its workload's.
 
         True when `calm_age_s` has news: it has just shown itself, or was seen to rise after that.
         """
@@ -163,7 +163,7 @@ class PodReadings:
         self._watch_anew()
         if self.since_t > -inf:
             self.rise = SlowRise(len(known))
-            self.rise.take(t, known, self._least_rise)
+            self.rise.take(t, known, self._min_rise)
         return True
 
     def _watch_anew(self) -> None:
@@ -172,7 +172,7 @@ class PodReadings:
 
     def _still_rises(self, rise: SlowRise, known: Sequence[float]) -> bool:
         """The mean starts anew with each block that is above the one before; the first that is not ends it."""
-        risen = rise.take(self.t, known, self._least_rise)
+        risen = rise.take(self.t, known, self._min_rise)
         if risen is None or rise.mean is None:
             return False
         if not risen:
@@ -197,7 +197,7 @@ class PodReadings:
             if self.mark_t == -inf and any(x == x for x in usage):
                 self.mark, self.mark_t = list(usage), t
             return False
-        moved = zip(usage, self.mark, self._least_rise, strict=True)
+        moved = zip(usage, self.mark, self._min_rise, strict=True)
         rises = any(x > old * (1 + RISE_RATIO) + by for x, old, by in moved)
         self.mark, self.mark_t = list(usage), t
         if rises:
@@ -221,14 +221,14 @@ class PodReadings:
                 continue
             deviation = x - old
             size = deviation if deviation > 0 else -deviation
-            if size <= JUMP_RATIO * old + LEAST_JUMP:
+            if size <= JUMP_RATIO * old + MIN_JUMP:
                 off[i] = 0
                 mean[i] = old + deviation / readings[i]
-                now[i] = mean[i] if size <= SAME_RATIO * old + LEAST_RISE else x
+                now[i] = mean[i] if size <= SAME_RATIO * old + MIN_RISE else x
                 continue
             now[i] = x
             off[i] = off[i] + 1 if deviation > 0 and off[i] >= 0 else off[i] - 1 if deviation < 0 and off[i] <= 0 else 0
-            if deviation > old + LEAST_JUMP:  # twice as much is believed at once: it woke
+            if deviation > old + MIN_JUMP:  # twice as much is believed at once: it woke
                 self._start_mean(i, x, 0)
                 woke = True
             elif abs(off[i]) >= JUMP_READINGS:
@@ -246,7 +246,7 @@ class PodReadings:
         numbers = (self.since_t, self.t, self.mark_t, self.shown_t, self.calm_age_s)
         rows = (self.now, self.mean, self.mark, self.first)
         return [
-            self.kind,
+            self.workload,
             [x if isfinite(x) else None for x in numbers],
             [[x if x == x else None for x in row] for row in rows],
             list(self.off),
@@ -256,9 +256,11 @@ class PodReadings:
         ]
 
     @classmethod
-    def from_state(cls, state: Sequence[Any], m: int, least_rise: Sequence[float] | None = None) -> "PodReadings":
-        kind, numbers, rows, off, readings, shown, *rise = state  # older states have one count of readings, and no rise
-        pod = cls(str(kind), -inf, m, least_rise)
+    def from_state(cls, state: Sequence[Any], m: int, min_rise: Sequence[float] | None = None) -> "PodReadings":
+        workload, numbers, rows, off, readings, shown, *rise = (
+            state  # older states have one count of readings, and no rise
+        )
+        pod = cls(str(workload), -inf, m, min_rise)
         pod.since_t, pod.t, pod.mark_t, pod.shown_t = (-inf if x is None else float(x) for x in numbers[:4])
         pod.calm_age_s = float(numbers[4])
         pod.now, pod.mean, pod.mark, pod.first = ([nan if x is None else float(x) for x in row] for row in rows)
@@ -271,5 +273,5 @@ class PodReadings:
         return pod
 
 
-def pods_from_state(state: Mapping[str, Any], m: int, least_rise: Sequence[float]) -> dict[str, PodReadings]:
-    return {str(uid): PodReadings.from_state(saved, m, least_rise) for uid, saved in state.items()}
+def pods_from_state(state: Mapping[str, Any], m: int, min_rise: Sequence[float]) -> dict[str, PodReadings]:
+    return {str(uid): PodReadings.from_state(saved, m, min_rise) for uid, saved in state.items()}

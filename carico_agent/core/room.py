@@ -1,8 +1,8 @@
 """Room and what fits into it: room is one vector, limit − host − Σ Pods, and every number of Pods is a division.
 
-The next Pod is a mixture: kinds weighted by how often they arrive here, the prior (or what the cluster runs) with a
+The next Pod is a mixture: workloads weighted by how often they arrive here, the prior (or what the cluster runs) with a
 weight that vanishes as Pods arrive. Pod-Capacity is room over the expected cost; its interval holds what the room may
-be, what the costs may be, and which kind may come.
+be, what the costs may be, and which workload may come.
 """
 
 from collections.abc import Sequence
@@ -12,10 +12,10 @@ from typing import Any
 
 from carico_agent.core.estimators import Span
 from carico_agent.core.host import FULL
-from carico_agent.core.kinds import CLUSTER_SPREAD_RATIO, Kind
 from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.workloads import CLUSTER_SPREAD_RATIO, Workload
 
-LEAST_COST = 1e-4
+MIN_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that the number stays finite."""
 
 ELSEWHERE_WEIGHT = 0.1
@@ -23,10 +23,10 @@ ELSEWHERE_WEIGHT = 0.1
 share would not do: 5 % of a one-core prior more than doubles the cost of Pods that take a thirtieth of a core."""
 
 LIKELY = 0.1
-"""A kind that arrives at least this often belongs into the interval of the next Pod."""
+"""A workload that arrives at least this often belongs into the interval of the next Pod."""
 
 TRUSTED_SHARE = 0.75
-"""The next Pod is known when kinds with a known cost make up this much of the arrivals."""
+"""The next Pod is known when workloads with a known cost make up this much of the arrivals."""
 
 UNSETTLED_RATIO = 0.25
 """While Pods come and go usage is off by a quarter of a Pod for each."""
@@ -41,11 +41,11 @@ YOUNG_S = 2.5
 """Age of a Pod that is counted and not measured yet, in the mean [s]."""
 
 SLEEPER_RATIO, SLEEPER_SHARE = 0.04, 0.02
-"""A kind sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
+"""A workload sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
 
 ASLEEP_S = 600.0
-"""Until a kind has run for this long [s] it is not believed that its Pods only sleep: they may wait for their work."""
+"""Until a workload has run for this long [s] it is not believed that its Pods only sleep: they may wait for their work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,15 +63,15 @@ class Room:
         for i, (free, sd, c, c_sd) in enumerate(zip(self.free, self.sd, cost, cost_sd, strict=True)):
             if free != free or c != c:
                 continue
-            if c < LEAST_COST:
-                c = LEAST_COST
+            if c < MIN_COST:
+                c = MIN_COST
             n = free / c if free > 0 else 0.0
             if n < value:
                 value, limiting = n, i
             # both ends two standard deviations away, in room and in cost
             worst, best, cheapest = free - 2 * sd, free + 2 * sd, c - 2 * c_sd
             least = worst / (c + 2 * c_sd) if worst > 0 else 0.0
-            most = best / (cheapest if cheapest > LEAST_COST else LEAST_COST) if best > 0 else 0.0
+            most = best / (cheapest if cheapest > MIN_COST else MIN_COST) if best > 0 else 0.0
             low = least if least < low else low
             high = most if most < high else high
         if limiting is None:
@@ -87,10 +87,10 @@ class NextPod:
     cost_sd: list[float]
     slow_cost: list[float]
     """The part of it that takes its time to show."""
-    least_cost: list[float]
-    """Of the lightest kind that is likely; 0 where unknown."""
+    min_cost: list[float]
+    """Of the lightest workload that is likely; 0 where unknown."""
     shares: dict[str, float]
-    """Chance of each kind."""
+    """Chance of each workload."""
     trusted: bool
 
 
@@ -125,7 +125,7 @@ class Prior:
         self.cost_sd = list(self.cost)
 
     def learned(self, cost: Sequence[float], precision: Sequence[float]) -> "Prior":
-        """The prior after a model without kinds learned one cost for all Pods; sleepers have taught it nothing."""
+        """The prior after a model without workloads learned one cost for all Pods; sleepers have taught it nothing."""
         known = [c if p > 0 and 0 < c <= 1 else nan for c, p in zip(cost, precision, strict=True)]
         if self.sleeps(known):
             return self
@@ -147,9 +147,9 @@ class Prior:
             c != c or c < (SLEEPER_RATIO * p if p == p else SLEEPER_SHARE) for c, p in zip(cost, self.cost, strict=True)
         )
 
-    def knows(self, kind: Kind) -> bool:
-        """What a Pod of this kind costs is known, from here or from elsewhere."""
-        return kind.elsewhere is not None or (kind.shown and self.believes(kind.cost, kind.ran_s))
+    def knows(self, workload: Workload) -> bool:
+        """What a Pod of this workload costs is known, from here or from elsewhere."""
+        return workload.elsewhere is not None or (workload.shown and self.believes(workload.cost, workload.ran_s))
 
     def believes(self, cost: Sequence[float], ran_s: float) -> bool:
         """A cost measured on Pods that have run for so long in all [s]: one has worked, or they have slept for long."""
@@ -161,15 +161,15 @@ def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
 
     Why the node's usage and not the sum of the parts: it is fresh ten times a second, the parts every few seconds. Pods
     that have just started or stopped disturb it for a moment; until it has settled, the usage before counts, with the
-    newcomers at the cost of the next Pod and the leavers at that of the lightest kind.
+    newcomers at the cost of the next Pod and the leavers at that of the lightest workload.
     """
     free, sd, predicted = [], [], now.unsettled
     for i, limit in enumerate(now.limits):
         used, hidden = now.usage[i], pods.hidden_at(i, now.t)
         cost = following.cost[i] if following.cost[i] == following.cost[i] else 0.0
-        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.least_cost[i])
+        parts = pods.host.usage[i] + pods.wanted[i] + now.extra * (cost if now.extra > 0 else following.min_cost[i])
         if now.unsettled and now.calm[i] == now.calm[i]:
-            expected = now.calm[i] + now.came * (cost if now.came > 0 else following.least_cost[i])
+            expected = now.calm[i] + now.came * (cost if now.came > 0 else following.min_cost[i])
             used = expected if now.rose else min(used, expected)  # usage does not show newcomers yet
             if now.calm[i] >= FULL and parts > used:  # usage ends at 1, what Pods want does not
                 used = parts
@@ -196,28 +196,32 @@ def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
 
 
 def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
-    """The mixture of kinds that arrive here, with the prior or the cluster's Pods in small print."""
-    weights = pods.kinds.weights()
+    """The mixture of workloads that arrive here, with the prior or the cluster's Pods in small print."""
+    weights = pods.workloads.weights()
     total = sum(weight for _, weight in weights)
-    known = [(kind, weight / total) for kind, weight in weights if kind.shown and prior.knows(kind)]
+    known = [(workload, weight / total) for workload, weight in weights if workload.shown and prior.knows(workload)]
     cost, cost_sd = elsewhere(pods, prior)
-    if not known or all(prior.sleeps(kind.cost) for kind, _ in known):
-        shares = {kind.name: weight / total for kind, weight in weights} if total else {}
+    if not known or all(prior.sleeps(workload.cost) for workload, _ in known):
+        shares = {workload.name: weight / total for workload, weight in weights} if total else {}
         nothing = [0.0] * len(cost)
-        return NextPod(cost, cost_sd, nothing, nothing, shares, bool(pods.kinds.elsewhere) and not known)
-    seen = sum(kind.seen for kind, _ in known)
+        return NextPod(cost, cost_sd, nothing, nothing, shares, bool(pods.workloads.elsewhere) and not known)
+    seen = sum(workload.seen for workload, _ in known)
     share = sum(part for _, part in known)
     alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
-    parts = [(kind.cost, kind.cost_sd, part / share * (1 - alone)) for kind, part in known]
+    parts = [(workload.cost, workload.cost_sd, part / share * (1 - alone)) for workload, part in known]
     parts.append((tuple(cost), tuple(cost_sd), alone))
     mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], seen) for i in range(len(cost))]
-    shares = {kind.name: weight / total for kind, weight in weights}
-    slow = [(kind.cost, part * max(0.0, 1 - YOUNG_S / kind.ramp_s)) for kind, part in known if kind.ramp_s > 0]
+    shares = {workload.name: weight / total for workload, weight in weights}
+    slow = [
+        (workload.cost, part * max(0.0, 1 - YOUNG_S / workload.ramp_s))
+        for workload, part in known
+        if workload.ramp_s > 0
+    ]
     slow_cost = [sum(c[i] * part for c, part in slow if c[i] == c[i]) for i in range(len(cost))]
-    likely_costs = [kind.cost for kind, part in known if part >= LIKELY]
-    least_cost = [min((c[i] for c in likely_costs if c[i] == c[i]), default=0.0) for i in range(len(cost))]
+    likely_costs = [workload.cost for workload, part in known if part >= LIKELY]
+    min_cost = [min((c[i] for c in likely_costs if c[i] == c[i]), default=0.0) for i in range(len(cost))]
     mean, mean_sd = [c for c, _ in mixed], [s for _, s in mixed]
-    return NextPod(mean, mean_sd, slow_cost, least_cost, shares, share >= TRUSTED_SHARE)
+    return NextPod(mean, mean_sd, slow_cost, min_cost, shares, share >= TRUSTED_SHARE)
 
 
 def _mixed(parts: list[tuple[float, float, float]], seen: int) -> tuple[float, float]:
@@ -235,7 +239,7 @@ def _mixed(parts: list[tuple[float, float, float]], seen: int) -> tuple[float, f
 
 def elsewhere(pods: MeasuredPods, prior: Prior) -> tuple[list[float], list[float]]:
     """Cost of a Pod that is none of ours: the mean of what arrives in the cluster, the prior where that is unknown."""
-    theirs = [cost for cost in pods.kinds.elsewhere.values() if cost.arrivals > 0]
+    theirs = [cost for cost in pods.workloads.elsewhere.values() if cost.arrivals > 0]
     cost, cost_sd = list(prior.cost), list(prior.cost_sd)
     for i in range(len(cost)):
         mean, sd = _mixed([(c.cost[i], CLUSTER_SPREAD_RATIO * c.cost[i], c.arrivals) for c in theirs], 1)
@@ -244,10 +248,10 @@ def elsewhere(pods: MeasuredPods, prior: Prior) -> tuple[list[float], list[float
     return cost, cost_sd
 
 
-def likely(span: Span, kinds: list[Span]) -> Span:
-    """The interval of the next Pod also holds what fits of each kind that is likely to be the next."""
+def likely(span: Span, workloads: list[Span]) -> Span:
+    """The interval of the next Pod also holds what fits of each workload that is likely to be the next."""
     low, high = span.low, span.high
-    for fits in kinds:
+    for fits in workloads:
         if fits.value == fits.value:
             low, high = min(low, fits.value), max(high, fits.value)
     return Span(span.value, low, high, span.limiting)

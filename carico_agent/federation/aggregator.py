@@ -9,8 +9,8 @@ import time
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from carico_agent.federation import wire, wire_kinds
-from carico_agent.federation.contribution import MOST_NAME_CHARS, Rejected
+from carico_agent.federation import wire, wire_workloads
+from carico_agent.federation.contribution import MAX_NAME_CHARS, Rejected
 from carico_agent.federation.exchange import view_moved
 from carico_agent.federation.fits import answer_fit
 from carico_agent.federation.ledger import ContributionLedger
@@ -23,12 +23,12 @@ log = logging.getLogger(__name__)
 
 COMPLETE_AFTER_S = 4.0
 """After a start the nodes get this long to come back before a smaller view replaces the one they hold."""
-MOST_LOGGED = 100
+MAX_LOGGED = 100
 STATUS_S = 1.0
 """A status or fit reply is made at most once in this time: 1,000 nodes in it take 5 ms."""
-MOST_CACHED_FITS = 64
-MOST_VIEW_KINDS = 256
-VIEW_KIND_BYTES = 65_536
+MAX_CACHED_FITS = 64
+MAX_VIEW_WORKLOADS = 256
+VIEW_WORKLOAD_BYTES = 65_536
 PUSHED = pb.View(pushed=True).SerializeToString()
 
 
@@ -50,8 +50,8 @@ class Rejections:
     def count(self, node: str, error: Rejected) -> None:
         entry = self.by_reason.setdefault(error.reason, pb.Reject(reason=error.reason))
         entry.count += 1
-        entry.last_node, entry.last_detail = node[:MOST_NAME_CHARS], error.detail[:200]
-        if (node, error.reason) not in self._logged and len(self._logged) < MOST_LOGGED:
+        entry.last_node, entry.last_detail = node[:MAX_NAME_CHARS], error.detail[:200]
+        if (node, error.reason) not in self._logged and len(self._logged) < MAX_LOGGED:
             self._logged.add((node, error.reason))
             log.warning("rejected %.80r: %s", node, error)
 
@@ -71,7 +71,7 @@ class Aggregator:
         self._complete = False
         self._pushed = self.ledger.sums
         self._pushed_complete = False
-        self._view = self._unchanged = self._kinds = b""
+        self._view = self._unchanged = self._workloads = b""
         self._status: tuple[float, bytes] = (float("-inf"), b"")
         self._fits: dict[tuple[str, int], tuple[float, bytes]] = {}
         self.render()
@@ -83,7 +83,7 @@ class Aggregator:
         self.exchanges += 1
         node = identity or "?"
         try:
-            message, given, kinds = wire.read_contribution(raw, self.ledger.last_kinds)
+            message, given, workloads = wire.read_contribution(raw, self.ledger.last_workloads)
             node = message.node
             if identity is not None and node != identity:
                 raise Rejected("identity", f"the certificate of {identity} does not speak for {node}")
@@ -91,15 +91,15 @@ class Aggregator:
             if abs(skew_s) > self.settings.max_skew_s:
                 raise Rejected("time", f"{skew_s:+.0f} s from our clock")
             kept = raw if self.settings.state else b""
-            self.ledger.apply(message, given, kinds, kept, time.monotonic())
+            self.ledger.apply(message, given, workloads, kept, time.monotonic())
         except Rejected as error:
             self.rejections.count(node, error)
             # Two messages one after the other are one merged message: protobuf's own rule.
             return self._view + pb.View(rejected=str(error)[:300]).SerializeToString()
         if message.seen_incarnation != self.ledger.incarnation:
-            return self._view + self._kinds
+            return self._view + self._workloads
         view = self._unchanged if message.seen_sequence == self.ledger.sequence else self._view
-        return view if message.seen_kinds == self.ledger.kinds_sequence else view + self._kinds
+        return view if message.seen_workloads == self.ledger.workloads_sequence else view + self._workloads
 
     def share(self, raw: bytes, identity: str | None) -> bytes:
         """Take another aggregator's sums and give ours; raises NotAllowed or Rejected."""
@@ -107,8 +107,8 @@ class Aggregator:
             self.rejections.count(identity, Rejected("peer", "its certificate is not one of tls_peer_names"))
             raise NotAllowed("not one of tls_peer_names")
         try:
-            message, sums, kinds = wire.read_partial(raw)
-            self.ledger.apply_partial(message, sums, kinds, time.monotonic())
+            message, sums, workloads = wire.read_partial(raw)
+            self.ledger.apply_partial(message, sums, workloads, time.monotonic())
         except Rejected as error:
             self.rejections.count(identity or "a peer", error)
             raise
@@ -118,27 +118,27 @@ class Aggregator:
         """The status, at most STATUS_S old: whoever asks often costs nothing."""
         made_s, raw = self._status
         if time.monotonic() - made_s > STATUS_S:
-            raw = self.report(most_nodes=1000).SerializeToString()
+            raw = self.report(max_nodes=1000).SerializeToString()
             self._status = time.monotonic(), raw
         return raw
 
     def fit(self, raw: bytes) -> bytes:
-        """How many more Pods of a kind fit on the nodes here, at most STATUS_S old; raises Rejected."""
+        """How many more Pods of a workload fit on the nodes here, at most STATUS_S old; raises Rejected."""
         try:
             request = pb.FitRequest.FromString(raw)
         except ValueError as error:  # DecodeError is one
             raise Rejected("decode", str(error)) from error
-        key, now_s = (request.kind[:MOST_NAME_CHARS], request.most_nodes), time.monotonic()
+        key, now_s = (request.workload[:MAX_NAME_CHARS], request.max_nodes), time.monotonic()
         if key not in self._fits or now_s - self._fits[key][0] > STATUS_S:
-            if len(self._fits) >= MOST_CACHED_FITS:
+            if len(self._fits) >= MAX_CACHED_FITS:
                 self._fits.clear()
-            nodes = ((name, record.kinds) for name, record in self.ledger.nodes.items())
-            reply = answer_fit(key[0], nodes, self.ledger.kinds, request.most_nodes)
+            nodes = ((name, record.workloads) for name, record in self.ledger.nodes.items())
+            reply = answer_fit(key[0], nodes, self.ledger.workloads, request.max_nodes)
             reply.nodes_elsewhere = self.ledger.sums.nodes - self.ledger.own_sums.nodes
             self._fits[key] = now_s, reply.SerializeToString()
         return self._fits[key][1]
 
-    def report(self, most_nodes: int) -> pb.StatusReply:
+    def report(self, max_nodes: int) -> pb.StatusReply:
         now_s, ledger = time.monotonic(), self.ledger
         reply = pb.StatusReply(
             aggregator=ledger.name,
@@ -151,7 +151,7 @@ class Aggregator:
             rejects=self.rejections.by_reason.values(),
             peers=self.peer_report(ledger, now_s) if self.peer_report else (),
         )
-        for node, record in list(ledger.nodes.items())[:most_nodes]:
+        for node, record in list(ledger.nodes.items())[:max_nodes]:
             reply.nodes.add(
                 node=node,
                 age_s=now_s - record.received_s,
@@ -177,10 +177,12 @@ class Aggregator:
         self._unchanged = unchanged.SerializeToString()
         self._view = wire.write_view(self.ledger.sums, self.settings.rank or None, about)
 
-    def render_kinds(self) -> None:
-        """Serialise the kinds that are sent to whoever has older ones."""
-        table = wire_kinds.write_table(self.ledger.kinds, self.ledger.kinds_sequence, MOST_VIEW_KINDS, VIEW_KIND_BYTES)
-        self._kinds = pb.View(kinds=table).SerializeToString()
+    def render_workloads(self) -> None:
+        """Serialise the workloads that are sent to whoever has older ones."""
+        table = wire_workloads.write_table(
+            self.ledger.workloads, self.ledger.workloads_sequence, MAX_VIEW_WORKLOADS, VIEW_WORKLOAD_BYTES
+        )
+        self._workloads = pb.View(workloads=table).SerializeToString()
 
     def merge(self) -> None:
         """Compute the view anew if anything was received."""

@@ -2,7 +2,7 @@
 
 import grpc
 
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.tls import TlsFiles
 
 
 def same(raw: bytes) -> bytes:

@@ -15,8 +15,8 @@ from carico_agent import __version__
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
 from carico_agent.federation.exchange import ExchangeSchedule, shifted
+from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.settings import FederationSettings
-from carico_agent.supervise.backoff import Backoff
 
 if TYPE_CHECKING:
     from carico_agent.federation.link import AggregatorLink
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
 
 log = logging.getLogger(__name__)
 
-BACKOFF = Backoff(first_s=0.5, factor=1.6, most_s=2.5, jitter_ratio=0.4)
+BACKOFF = Backoff(first_s=0.5, factor=1.6, max_s=2.5, jitter_ratio=0.4)
 """3.5 s at most, so that a small fleet is together again within 10 s of its aggregator's return."""
 RECONNECTS_PER_S = 500.0
 """A fleet of N nodes spreads its return over N/500 s: a TLS handshake costs the aggregator about a millisecond."""
-MOST_SPREAD_S = 30.0
+MAX_SPREAD_S = 30.0
 
 
 def reconnect_delay_s(failures: int, nodes: int) -> float:
     """How long to wait before connecting again, after `failures` in a row, in a cluster of `nodes`."""
-    return BACKOFF.delay_s(failures) + random.uniform(0.0, min(nodes / RECONNECTS_PER_S, MOST_SPREAD_S))
+    return BACKOFF.delay_s(failures) + random.uniform(0.0, min(nodes / RECONNECTS_PER_S, MAX_SPREAD_S))
 
 
 class FederationClient:
@@ -59,7 +59,7 @@ class FederationClient:
         self._local, self._on_view = local, on_view
         self._view: GlobalView | None = None
         self._schedule = ExchangeSchedule(settings.period_s, settings.heartbeat_s, settings.tolerance)
-        self._incarnation = self._kinds_sequence = 0
+        self._incarnation = self._workloads_sequence = 0
         self._sent = Contribution(self._resources, Subspace.empty(len(self._resources)))
         self._has_sent = False
         self._time_ns = 0
@@ -119,7 +119,7 @@ class FederationClient:
             raise
 
     async def _exchange(self, link: "AggregatorLink", given: Contribution) -> None:
-        given = self._schedule.with_sent_kinds(given)
+        given = self._schedule.with_sent_workloads(given)
         self._sent, before = given, self._view
         await link.exchange(self._message(given))
         self._has_sent = True
@@ -143,7 +143,7 @@ class FederationClient:
 
         # Rises also when the clock is set back a little; by more, the aggregator waits out its silence limit.
         self._time_ns = max(time.time_ns(), self._time_ns + 1)
-        seen = wire.HeldView(self._incarnation, self._view.sequence, self._kinds_sequence) if self._view else None
+        seen = wire.HeldView(self._incarnation, self._view.sequence, self._workloads_sequence) if self._view else None
         return wire.write_contribution(self._node, given, self._time_ns, __version__, leaving, seen)
 
     def _on_received_from(self, address: str) -> Callable[[bytes], bool]:
@@ -173,24 +173,26 @@ class FederationClient:
             self._view_wanted = True
             return
         self._view_wanted = False
-        view = self._with_kinds(about, view)
-        changed = self._view is None or view.sequence != self._view.sequence or view.kinds is not self._view.kinds
+        view = self._with_workloads(about, view)
+        changed = (
+            self._view is None or view.sequence != self._view.sequence or view.workloads is not self._view.workloads
+        )
         self._view = view
         self._incarnation, self._schedule.nodes = about.incarnation, view.nodes
         if changed or old is None:
             self._on_view(view)
 
-    def _with_kinds(self, about: "pb.View", view: GlobalView) -> GlobalView:
-        """`view` with the kinds that came with it, or else the ones known before: they travel when they change."""
-        from carico_agent.federation import wire_kinds
+    def _with_workloads(self, about: "pb.View", view: GlobalView) -> GlobalView:
+        """`view` with the workloads that came with it, or else the ones known before: they travel when they change."""
+        from carico_agent.federation import wire_workloads
 
-        if about.HasField("kinds"):
-            self._kinds_sequence = about.kinds.sequence
-            cluster = wire_kinds.read_table(about.kinds)
-            return view.with_kinds(wire_kinds.to_node(cluster, self._sent.resources, self._sent.sizes))
+        if about.HasField("workloads"):
+            self._workloads_sequence = about.workloads.sequence
+            cluster = wire_workloads.read_table(about.workloads)
+            return view.with_workloads(wire_workloads.to_node(cluster, self._sent.resources, self._sent.sizes))
         if about.incarnation != self._incarnation:
-            self._kinds_sequence = 0
-        return view.with_kinds(self._view.kinds if self._view else ())
+            self._workloads_sequence = 0
+        return view.with_workloads(self._view.workloads if self._view else ())
 
     def _set_condition(self, condition: str) -> None:
         if condition != self.condition:

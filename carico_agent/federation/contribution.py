@@ -14,15 +14,15 @@ from operator import mul
 
 import numpy as np
 
-from carico_agent.core import KindCost
+from carico_agent.core import WorkloadCost
 from carico_agent.core.subspace import Subspace, Vector
-from carico_agent.federation.kinds import KindFit
+from carico_agent.federation.workloads import WorkloadFit
 
-MOST_RESOURCES = 16
-MOST_NAME_CHARS = 253  # a Kubernetes node name is a DNS subdomain
-MOST_RESOURCE_CHARS = 63
+MAX_RESOURCES = 16
+MAX_NAME_CHARS = 253  # a Kubernetes node name is a DNS subdomain
+MAX_RESOURCE_CHARS = 63
 ORTHONORMAL_TOLERANCE = 1e-6
-MOST_PRECISION = 1e12
+MAX_PRECISION = 1e12
 SIZES = (1e-6, 1e18)
 """What usage 1 may stand for: a thousandth of a core … an exabyte."""
 
@@ -48,12 +48,12 @@ class Contribution:
     sizes: Sequence[float] | Vector = ()
     """What usage 1 of each resource stands for (cores, bytes), so that unlike nodes can share a cost. Empty: the fleet
     is taken as alike. All nodes of a cluster should do the same."""
-    kinds: Sequence[KindCost] = ()
-    """What kinds of Pods cost by this node's own evidence, as shares of the node; at most 32 are sent."""
+    workloads: Sequence[WorkloadCost] = ()
+    """What workloads cost by this node's own evidence, as shares of the node; at most 32 are sent."""
     room: Sequence[float] | Vector = ()
     """What is left of each resource, as a share of the node; NaN: unknown. Empty: not sent."""
-    fits: Mapping[str, KindFit] = field(default_factory=dict)
-    """How many more of a kind this node can take, by kind; others are counted from `room`."""
+    fits: Mapping[str, WorkloadFit] = field(default_factory=dict)
+    """How many more of a workload this node can take, by workload; others are counted from `room`."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -71,8 +71,8 @@ class GlobalView:
     aggregator: str
     received_s: float
     """Our monotonic time of its arrival [s]."""
-    kinds: tuple[KindCost, ...] = ()
-    """What kinds of Pods cost, as shares of this node; NaN where nobody knows."""
+    workloads: tuple[WorkloadCost, ...] = ()
+    """What workloads cost, as shares of this node; NaN where nobody knows."""
 
     def cost_to_learn(self) -> tuple[list[float], list[float]]:
         """Cost and precision as CapacityModel.learn_cost takes them: unknown is 0, 0; at most a whole node."""
@@ -87,13 +87,13 @@ class GlobalView:
         """The same view, received again."""
         return replace(self, received_s=now_s)
 
-    def with_kinds(self, kinds: tuple[KindCost, ...]) -> "GlobalView":
-        return replace(self, kinds=kinds)
+    def with_workloads(self, workloads: tuple[WorkloadCost, ...]) -> "GlobalView":
+        return replace(self, workloads=workloads)
 
 
 def check_name(name: str) -> str:
     """A node's name: not empty, not long, printable (it ends up in logs and metrics)."""
-    if not 0 < len(name) <= MOST_NAME_CHARS:
+    if not 0 < len(name) <= MAX_NAME_CHARS:
         raise Rejected("name", f"{len(name)} characters")
     if not name.isprintable() or name != name.strip():
         raise Rejected("name", f"not printable: {name[:60]!r}")
@@ -103,17 +103,17 @@ def check_name(name: str) -> str:
 @lru_cache(maxsize=256)
 def check_resources(names: tuple[str, ...]) -> tuple[str, ...]:
     """Names of resources: few, short, printable, each once."""
-    if not 0 < len(names) <= MOST_RESOURCES:
-        raise Rejected("size", f"{len(names)} resources, 1 to {MOST_RESOURCES} are allowed")
+    if not 0 < len(names) <= MAX_RESOURCES:
+        raise Rejected("size", f"{len(names)} resources, 1 to {MAX_RESOURCES} are allowed")
     for name in names:
-        if not (0 < len(name) <= MOST_RESOURCE_CHARS and name.isprintable()):
+        if not (0 < len(name) <= MAX_RESOURCE_CHARS and name.isprintable()):
             raise Rejected("name", f"resource {name[:60]!r}")
     if len(set(names)) != len(names):
         raise Rejected("size", "a resource is named twice")
     return names
 
 
-def check_subspace(m: int, u: Sequence[float], sigma: Sequence[float], most_sigma: float | None = None) -> Subspace:
+def check_subspace(m: int, u: Sequence[float], sigma: Sequence[float], max_sigma: float | None = None) -> Subspace:
     """A subspace from its numbers, `u` row by row; raises Rejected unless it can be a true one.
 
     >>> check_subspace(2, [0.6, 0.8], [1.1]).unit.round(3).tolist()
@@ -126,7 +126,7 @@ def check_subspace(m: int, u: Sequence[float], sigma: Sequence[float], most_sigm
     rank = len(values)
     if rank > m or len(numbers) != m * rank:
         raise Rejected("size", f"{len(numbers)} numbers for {m} resources of rank {rank}")
-    limit = (math.sqrt(m) if most_sigma is None else most_sigma) * (1 + ORTHONORMAL_TOLERANCE)
+    limit = (math.sqrt(m) if max_sigma is None else max_sigma) * (1 + ORTHONORMAL_TOLERANCE)
     for value in values:
         if not 0 <= value <= limit:
             raise Rejected("sigma" if math.isfinite(value) else "finite", f"σ {value:.3g} is not in [0, {limit:.3g}]")

@@ -4,7 +4,7 @@ import logging
 
 import grpc
 
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.tls import TlsFiles
 
 log = logging.getLogger(__name__)
 

@@ -15,14 +15,14 @@ from dataclasses import replace
 import numpy as np
 
 from carico_agent.core.subspace import Subspace
-from carico_agent.federation import kinds
+from carico_agent.federation import workloads
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Sums
 
 COST_RATIO = 0.007
 """A cost that moved by less than this share of itself has not changed, in a cluster of SMALL nodes."""
-MOST_COST_RATIO = 0.1
-MOST_TOLERANCES = 3.0
+MAX_COST_RATIO = 0.1
+MAX_TOLERANCES = 3.0
 """Usage must move by at most so many times the `tolerance` of the settings, however large the cluster."""
 SMALL = 25
 PUSH_TOLERANCE = 0.01
@@ -48,11 +48,11 @@ class ExchangeSchedule:
             return True
         return moved(self._sent, now, self._tolerance, self.nodes)
 
-    def with_sent_kinds(self, now: Contribution) -> Contribution:
-        """`now` with the kinds sent last if they have not changed: equal bytes need not be read again."""
-        if self._sent is None or kinds.moved(self._sent.kinds, now.kinds):
+    def with_sent_workloads(self, now: Contribution) -> Contribution:
+        """`now` with the workloads sent last if they have not changed: equal bytes need not be read again."""
+        if self._sent is None or workloads.moved(self._sent.workloads, now.workloads):
             return now
-        return replace(now, kinds=self._sent.kinds)
+        return replace(now, workloads=self._sent.workloads)
 
     def on_sent(self, sent: Contribution, now_s: float) -> None:
         self._sent, self._sent_s = sent, now_s
@@ -73,7 +73,7 @@ def cost_ratio(nodes: int) -> float:
     >>> cost_ratio(3), cost_ratio(100), round(cost_ratio(5000), 3)
     (0.007, 0.014, 0.099)
     """
-    return min(COST_RATIO * _growth(nodes), MOST_COST_RATIO)
+    return min(COST_RATIO * _growth(nodes), MAX_COST_RATIO)
 
 
 def _growth(nodes: int) -> float:
@@ -84,7 +84,7 @@ def _growth(nodes: int) -> float:
 def moved(sent: Contribution, now: Contribution, tolerance: float, nodes: int) -> bool:
     """Whether `now` differs from `sent` by enough for a cluster of `nodes`: usage, cost, its precision twofold, room.
     Room is not averaged, so its threshold does not grow."""
-    usage = tolerance * min(_growth(nodes), MOST_TOLERANCES)
+    usage = tolerance * min(_growth(nodes), MAX_TOLERANCES)
     if shifted(sent.subspace, now.subspace, usage) or len(sent.cost) != len(now.cost):
         return True
     ratio = cost_ratio(nodes)
@@ -94,7 +94,7 @@ def moved(sent: Contribution, now: Contribution, tolerance: float, nodes: int) -
     if len(sent.room) != len(now.room):
         return True
     room = any(abs(new - old) > 5 * tolerance for old, new in zip(sent.room, now.room, strict=True))
-    return room or kinds.moved(sent.kinds, now.kinds)
+    return room or workloads.moved(sent.workloads, now.workloads)
 
 
 def view_moved(old: Sums, new: Sums) -> bool:

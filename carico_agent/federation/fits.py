@@ -1,7 +1,7 @@
-"""How many more Pods of a kind fit, over all nodes of an aggregator: what each node reported, or its room by the cost.
+"""How many more Pods of a workload fit, over all nodes of an aggregator: what each node reported, or its room by the cost.
 
-A node that knows the kind counts with its own measurements; for one that never ran it, room is divided by what the
-kind costs in the cluster. Resources of which either is unknown do not limit.
+A node that knows the workload counts with its own measurements; for one that never ran it, room is divided by what the
+workload costs in the cluster. Resources of which either is unknown do not limit.
 """
 
 import math
@@ -11,29 +11,29 @@ from collections.abc import Iterable
 import numpy as np
 
 from carico_agent.core.subspace import Vector
-from carico_agent.federation.cluster_kinds import ClusterKinds
-from carico_agent.federation.kinds import MOST_PODS, ReportedKinds
+from carico_agent.federation.cluster_workloads import ClusterWorkloads
 from carico_agent.federation.moments import spread
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.federation.wire_kinds import write_row
+from carico_agent.federation.wire_workloads import write_row
+from carico_agent.federation.workloads import MAX_PODS, ReportedWorkloads
 
-MOST_NODES_LISTED = 1000
+MAX_NODES_LISTED = 1000
 
 
 def answer_fit(
-    kind: str, nodes: Iterable[tuple[str, ReportedKinds | None]], cluster: ClusterKinds, most_nodes: int = 0
+    workload: str, nodes: Iterable[tuple[str, ReportedWorkloads | None]], cluster: ClusterWorkloads, max_nodes: int = 0
 ) -> pb.FitReply:
-    """The reply for `kind` over `nodes`; `known` is False if no node has seen it."""
-    row = cluster.rows.get(kind)
-    reply = pb.FitReply(kind=kind, known=row is not None)
+    """The reply for `workload` over `nodes`; `known` is False if no node has seen it."""
+    row = cluster.rows.get(workload)
+    reply = pb.FitReply(workload=workload, known=row is not None)
     if row is None:
         return reply
     reply.resources.extend(cluster.resources)
-    reply.cost.CopyFrom(write_row(kind, row))
+    reply.cost.CopyFrom(write_row(workload, row))
     costs: dict[tuple[str, ...], Vector] = {}
     found: list[tuple[int, str, str]] = []
     for node, report in nodes:
-        fit = None if report is None else _reported(report, kind)
+        fit = None if report is None else _reported(report, workload)
         if fit is None and report is not None and len(report.room):
             if report.resources not in costs:
                 costs[report.resources] = _cost_for(cluster.resources, row.cost, report.resources)
@@ -49,15 +49,15 @@ def answer_fit(
     for resource, count in limits.most_common():
         reply.limits.add(resource=resource, nodes=count)
     found.sort(key=lambda one: (-one[0], one[1]))
-    for fits, node, limiting in found[: min(most_nodes or MOST_NODES_LISTED, MOST_NODES_LISTED)]:
+    for fits, node, limiting in found[: min(max_nodes or MAX_NODES_LISTED, MAX_NODES_LISTED)]:
         reply.nodes.add(node=node, fits=fits, limiting=limiting)
     return reply
 
 
-def _reported(report: ReportedKinds, kind: str) -> tuple[int, str] | None:
-    if not report.fits or kind not in report.names:
+def _reported(report: ReportedWorkloads, workload: str) -> tuple[int, str] | None:
+    if not report.fits or workload not in report.names:
         return None
-    at = report.names.index(kind)
+    at = report.names.index(workload)
     return (report.fits[at] - 1, report.resources[report.limiting[at]]) if report.fits[at] else None
 
 
@@ -66,12 +66,12 @@ def _cost_for(have: tuple[str, ...], cost: Vector, want: tuple[str, ...]) -> Vec
     return placed
 
 
-def _counted(report: ReportedKinds, cost: Vector) -> tuple[int, str] | None:
-    """min over resources of room/cost, and which; None if nothing that the kind uses is known here."""
+def _counted(report: ReportedWorkloads, cost: Vector) -> tuple[int, str] | None:
+    """min over resources of room/cost, and which; None if nothing that the workload uses is known here."""
     room = np.array(report.room)
     usable = (cost > 0) & ~np.isnan(room)
     if not usable.any():
         return None
     fits = np.where(usable, room / np.where(usable, cost, 1.0), math.inf)
     limiting = int(np.argmin(fits))
-    return int(min(fits[limiting], MOST_PODS)), report.resources[limiting]
+    return int(min(fits[limiting], MAX_PODS)), report.resources[limiting]

@@ -15,17 +15,17 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
 
-from carico_agent.federation import wire, wire_kinds
-from carico_agent.federation.cluster_kinds import MOST_KINDS, ClusterKinds, combine, differ, merge_nodes
+from carico_agent.federation import wire, wire_workloads
+from carico_agent.federation.cluster_workloads import MAX_WORKLOADS, ClusterWorkloads, combine, differ, merge_nodes
 from carico_agent.federation.contribution import Contribution, Rejected
-from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Moments, Sums, add
 from carico_agent.federation.owned import OwnedNodes
 from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.federation.workloads import ReportedWorkloads
 
-OWNED_BYTES = KIND_BYTES = 24_576
-"""Of owned nodes and of kinds in one message between aggregators, which may have 64 kB."""
+OWNED_BYTES = WORKLOAD_BYTES = 24_576
+"""Of owned nodes and of workloads in one message between aggregators, which may have 64 kB."""
 
 
 @dataclass(slots=True)
@@ -40,7 +40,7 @@ class NodeRecord:
     magnitude: float
     pods: int
     version: str
-    kinds: ReportedKinds | None
+    workloads: ReportedWorkloads | None
 
 
 @dataclass(slots=True)
@@ -51,7 +51,7 @@ class PeerRecord:
     sequence: int
     sums: Sums
     received_s: float
-    kinds: ClusterKinds = field(default_factory=ClusterKinds)
+    workloads: ClusterWorkloads = field(default_factory=ClusterWorkloads)
     seen_owned: int = 0  # of the nodes it owns, we have seen the entries up to here
     confirmed: int = 0  # of the nodes we own, it has seen the entries up to here
 
@@ -67,10 +67,10 @@ class ContributionLedger:
         self.sums = add([])
         self.own_sums = self.sums
         self.sequence = 0  # of the view
-        self.kinds = ClusterKinds()
-        self.own_kinds = ClusterKinds()
-        self.kinds_sequence = 0
-        self._kinds_changed = self._peer_kinds_changed = False
+        self.workloads = ClusterWorkloads()
+        self.own_workloads = ClusterWorkloads()
+        self.workloads_sequence = 0
+        self._workloads_changed = self._peer_workloads_changed = False
         self._own_sequence = 0  # of the nodes here; the peers' changes must not count as ours, they would echo for ever
         self._store = store
         self._max_nodes = max_nodes
@@ -79,7 +79,12 @@ class ContributionLedger:
         self._own_changed = self._peers_changed = False
 
     def apply(
-        self, message: pb.Contribution, given: Contribution, kinds: ReportedKinds | None, raw: bytes, now_s: float
+        self,
+        message: pb.Contribution,
+        given: Contribution,
+        workloads: ReportedWorkloads | None,
+        raw: bytes,
+        now_s: float,
     ) -> None:
         """A node's contribution replaces its last one; raises Rejected if it may not. `raw`: for the state file."""
         node, time_ns = message.node, message.time_unix_nano
@@ -93,20 +98,22 @@ class ContributionLedger:
             if len(self.nodes) >= self._max_nodes:
                 raise Rejected("full", f"{self._max_nodes} nodes are known already")
             self._owned.put(node, time_ns)
-        before = last.kinds.digest if last is not None and last.kinds is not None else b""
-        self._kinds_changed |= before != (kinds.digest if kinds is not None else b"")
+        before = last.workloads.digest if last is not None and last.workloads is not None else b""
+        self._workloads_changed |= before != (workloads.digest if workloads is not None else b"")
         magnitude = given.subspace.magnitude
-        self.nodes[node] = NodeRecord(time_ns, now_s, raw, magnitude, given.pods, sys.intern(message.version), kinds)
+        self.nodes[node] = NodeRecord(
+            time_ns, now_s, raw, magnitude, given.pods, sys.intern(message.version), workloads
+        )
         self._pending[node] = given
 
-    def last_kinds(self, node: str) -> ReportedKinds | None:
+    def last_workloads(self, node: str) -> ReportedWorkloads | None:
         record = self.nodes.get(node)
-        return record.kinds if record is not None else None
+        return record.workloads if record is not None else None
 
     def drop(self, node: str) -> None:
         """`node` left, fell silent or contributes elsewhere."""
         record = self.nodes.pop(node, None)
-        self._kinds_changed |= record is not None and record.kinds is not None
+        self._workloads_changed |= record is not None and record.workloads is not None
         self._pending.pop(node, None)
         self._owned.drop(node)
         if node in self._store:
@@ -121,7 +128,7 @@ class ContributionLedger:
         gone = [name for name, peer in self.peers.items() if now_s - peer.received_s > peer_silence_s]
         for name in gone:
             del self.peers[name]
-            self._peers_changed = self._peer_kinds_changed = True
+            self._peers_changed = self._peer_workloads_changed = True
         return silent + gone
 
     def absorb(self, most: int) -> bool:
@@ -144,19 +151,21 @@ class ContributionLedger:
         self.sequence += 1
         return True
 
-    def merge_kinds(self) -> Iterator[bool]:
-        """Merge the kinds anew if a node's or a peer's changed: False between pieces of work, True if they are new."""
-        if self._kinds_changed:
-            self._kinds_changed, self._peer_kinds_changed = False, True
-            for step in merge_nodes([record.kinds for record in self.nodes.values() if record.kinds is not None]):
-                self.own_kinds = step or self.own_kinds
+    def merge_workloads(self) -> Iterator[bool]:
+        """Merge the workloads anew if a node's or a peer's changed: False between pieces of work, True if they are new."""
+        if self._workloads_changed:
+            self._workloads_changed, self._peer_workloads_changed = False, True
+            for step in merge_nodes(
+                [record.workloads for record in self.nodes.values() if record.workloads is not None]
+            ):
+                self.own_workloads = step or self.own_workloads
                 yield False
-        if self._peer_kinds_changed:
-            self._peer_kinds_changed = False
-            merged = combine([self.own_kinds, *(peer.kinds for peer in self.peers.values())])
-            if differ(self.kinds, merged):
-                self.kinds = merged
-                self.kinds_sequence += 1
+        if self._peer_workloads_changed:
+            self._peer_workloads_changed = False
+            merged = combine([self.own_workloads, *(peer.workloads for peer in self.peers.values())])
+            if differ(self.workloads, merged):
+                self.workloads = merged
+                self.workloads_sequence += 1
                 yield True
 
     # Between aggregators
@@ -166,7 +175,9 @@ class ContributionLedger:
         peer = self.peers.get(to)
         message = pb.Partial(aggregator=self.name, incarnation=self.incarnation, sequence=self._own_sequence)
         wire.write_sums(message, self.own_sums)
-        message.kinds.CopyFrom(wire_kinds.write_table(self.own_kinds, self.kinds_sequence, MOST_KINDS, KIND_BYTES))
+        message.workloads.CopyFrom(
+            wire_workloads.write_table(self.own_workloads, self.workloads_sequence, MAX_WORKLOADS, WORKLOAD_BYTES)
+        )
         if peer is not None:
             message.seen_incarnation, message.seen_owned = peer.incarnation, peer.seen_owned
             message.owned_to = peer.confirmed
@@ -181,7 +192,7 @@ class ContributionLedger:
                 message.owned_to = number
         return message
 
-    def apply_partial(self, message: pb.Partial, sums: Sums, kinds: ClusterKinds, now_s: float) -> None:
+    def apply_partial(self, message: pb.Partial, sums: Sums, workloads: ClusterWorkloads, now_s: float) -> None:
         """Another aggregator's sums replace its last ones; raises Rejected if it is ourselves."""
         if message.aggregator == self.name:
             raise Rejected("self", f"another aggregator is called {self.name} too, or it is this one")
@@ -191,8 +202,8 @@ class ContributionLedger:
         if message.sequence >= peer.sequence:
             self._peers_changed |= message.sequence != peer.sequence
             peer.sums, peer.sequence, peer.received_s = sums, message.sequence, now_s
-            self._peer_kinds_changed |= differ(peer.kinds, kinds)
-            peer.kinds = kinds
+            self._peer_workloads_changed |= differ(peer.workloads, workloads)
+            peer.workloads = workloads
         if message.seen_incarnation == self.incarnation:
             peer.confirmed = max(peer.confirmed, message.seen_owned)
         for entry in message.owned:

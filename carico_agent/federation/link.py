@@ -9,17 +9,17 @@ import grpc
 
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
-from carico_agent.net.address import check
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.address import check
+from carico_agent.lib.net.tls import TlsFiles
 from carico_agent.settings import FederationSettings
 
-MOST_VIEW_BYTES = 262_144
-"""A view has some 300 bytes; with 256 kinds about 20 kB."""
+MAX_VIEW_BYTES = 262_144
+"""A view has some 300 bytes; with 256 workloads about 20 kB."""
 CONNECT_RATIO = 5.0
 """The first answer may take this many times longer: when an aggregator returns, all nodes greet it at once, and a
 handshake takes it a few milliseconds of CPU time."""
 _OPTIONS: list[tuple[str, int | str]] = [
-    ("grpc.max_receive_message_length", MOST_VIEW_BYTES),
+    ("grpc.max_receive_message_length", MAX_VIEW_BYTES),
     ("grpc.initial_reconnect_backoff_ms", 200),
     ("grpc.max_reconnect_backoff_ms", 2_000),
     ("grpc.use_local_subchannel_pool", 1),
@@ -70,7 +70,7 @@ class AggregatorLink:
         return self
 
     async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, workload: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self._end_stream()
         await self._channel.close(None)

@@ -1,13 +1,13 @@
 """The aggregator's numbers for Prometheus."""
 
 from carico_agent.federation.aggregator import Aggregator
-from carico_agent.net.metrics import Family
-from carico_agent.supervise.cost import OwnCost
+from carico_agent.lib.net.metrics import Family
+from carico_agent.lib.supervise.cost import OwnCost
 
 
 def families(aggregator: Aggregator) -> list[Family]:
     """All metrics of an aggregator."""
-    status = aggregator.report(most_nodes=0)
+    status = aggregator.report(max_nodes=0)
     view, ledger = status.view, aggregator.ledger
     rank = len(view.subspace.sigma)
     rejects = _counter("rejects_total", "Contributions rejected.")
@@ -25,7 +25,7 @@ def families(aggregator: Aggregator) -> list[Family]:
         _gauge("nodes", "Nodes in the view, over all aggregators.").add(view.nodes),
         _gauge("local_nodes", "Nodes whose last contribution came to this aggregator.").add(status.local_nodes),
         _gauge("streams", "Open streams.").add(status.streams),
-        _gauge("kinds", "Kinds of Pods known.").add(len(ledger.kinds.rows)),
+        _gauge("workloads", "Workloads known.").add(len(ledger.workloads.rows)),
         _counter("exchanges_total", "Contributions received, rejected ones included.").add(status.exchanges),
         _counter("pushes_total", "Views sent because they changed.").add(aggregator.pushes),
         rejects,

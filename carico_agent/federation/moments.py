@@ -30,7 +30,7 @@ from functools import lru_cache
 import numpy as np
 
 from carico_agent.core.subspace import Subspace, Vector
-from carico_agent.federation.contribution import MOST_RESOURCES, Contribution
+from carico_agent.federation.contribution import MAX_RESOURCES, Contribution
 
 COST_SPREAD = 0.05
 """τ, the share of a node by which the true cost of the same Pod is taken to differ from node to node."""
@@ -72,21 +72,21 @@ class Sums:
 
 def add(parts: Sequence[Sums]) -> Sums:
     """The sums of several aggregators together, over the resources most nodes know."""
-    names = most_known((part.resources, part.resource_nodes) for part in parts)
+    names = max_known((part.resources, part.resource_nodes) for part in parts)
     root = np.vstack([np.zeros((0, len(names))), *(spread(part.root, part.resources, names) for part in parts)])
     counts = sum((spread(part.resource_nodes[None], part.resources, names)[0] for part in parts), np.zeros(len(names)))
     cost = sum((spread(part.cost, part.resources, names) for part in parts), np.zeros((4, len(names))))
     return Sums(names, _triangle(root), sum(part.nodes for part in parts), counts, cost)
 
 
-def most_known(parts: Iterable[tuple[tuple[str, ...], Vector]]) -> tuple[str, ...]:
+def max_known(parts: Iterable[tuple[tuple[str, ...], Vector]]) -> tuple[str, ...]:
     """The union of names, sorted; beyond the limit those that fewest nodes know fall out, so junk crowds nobody out."""
     counts: Counter[str] = Counter()
     for names, known in parts:
         for name, count in zip(names, known.tolist(), strict=True):
             counts[name] += count
     ranked = sorted((name for name, count in counts.items() if count), key=lambda name: (-counts[name], name))
-    return tuple(sorted(ranked[:MOST_RESOURCES]))
+    return tuple(sorted(ranked[:MAX_RESOURCES]))
 
 
 def spread(rows: Vector, have: Sequence[str], want: Sequence[str]) -> Vector:
@@ -218,7 +218,7 @@ class Moments:
         """Everything known now, in a form that adds up."""
         layouts = list(self._layouts.values())
         counts = [np.full(layout.m, float(len(layout.rows))) for layout in layouts]
-        names = most_known((layout.resources, count) for layout, count in zip(layouts, counts, strict=True))
+        names = max_known((layout.resources, count) for layout, count in zip(layouts, counts, strict=True))
         roots = (spread(_triangle(layout.factor.reshape(-1, layout.m)), layout.resources, names) for layout in layouts)
         root = np.vstack([np.zeros((0, len(names))), *roots])
         known = [spread(count[None], layout.resources, names)[0] for layout, count in zip(layouts, counts, strict=True)]

@@ -9,7 +9,7 @@ import numpy as np
 
 from carico_agent.core.subspace import Subspace, Vector
 from carico_agent.federation.contribution import Contribution
-from carico_agent.federation.moments import Moments, Sums, decompose, most_known, spread
+from carico_agent.federation.moments import Moments, Sums, decompose, max_known, spread
 
 
 class PairwiseMerge:
@@ -37,7 +37,7 @@ class PairwiseMerge:
         self._last.put(node, contribution)
         if not contribution.subspace.rank:
             return
-        names = most_known((known, np.ones(len(known))) for known in (self._names, contribution.resources))
+        names = max_known((known, np.ones(len(known))) for known in (self._names, contribution.resources))
         mine = self._factor(self._subspace, self._names, names)
         theirs = self._factor(contribution.subspace, contribution.resources, names)
         nodes = len(self._last)

@@ -11,14 +11,14 @@ from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.net.address import check
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.address import check
+from carico_agent.lib.net.tls import TlsFiles
+from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.settings import AggregatorSettings
-from carico_agent.supervise.backoff import Backoff
 
 log = logging.getLogger(__name__)
 
-BACKOFF = Backoff(first_s=0.5, most_s=3.0)
+BACKOFF = Backoff(first_s=0.5, max_s=3.0)
 _OPTIONS: list[tuple[str, int | str]] = [("grpc.initial_reconnect_backoff_ms", 300)]
 
 
@@ -53,8 +53,8 @@ class PeerConnection:
         while not self._tls or self._tls.fingerprint() == certificates:  # changed files: a new channel
             request = self._ledger.partial(self.name)
             raw = await call(request.SerializeToString(), timeout=max(1.0, 2 * self._settings.share_period_s))
-            message, sums, kinds = wire.read_partial(raw)
-            self._ledger.apply_partial(message, sums, kinds, time.monotonic())
+            message, sums, workloads = wire.read_partial(raw)
+            self._ledger.apply_partial(message, sums, workloads, time.monotonic())
             first, self.name = self.name != message.aggregator, message.aggregator
             self._set_condition("ok")
             if not (first or request.more_owned or message.more_owned):

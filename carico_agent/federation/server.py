@@ -22,10 +22,10 @@ from carico_agent.federation.channel import same
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.credentials import server_credentials
 from carico_agent.federation.wire import SERVICE
-from carico_agent.net.accepted import Accepted, accepted, excess, in_use, shut_down
-from carico_agent.net.limits import Limits, Peer, RateLimiter
-from carico_agent.net.sockets import clear_stale
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.accepted import Accepted, accepted, excess, in_use, shut_down
+from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
+from carico_agent.lib.net.sockets import clear_stale
+from carico_agent.lib.net.tls import TlsFiles
 from carico_agent.settings import AggregatorSettings
 
 log = logging.getLogger(__name__)
@@ -42,7 +42,7 @@ PUSH_SHARE = 0.1
 PUSH_S = 2e-4
 """Pushing takes at most this share of a core, at 0.2 ms of CPU time each: to 5,000 streams at most every 10 s. In
 between a view travels with the answers."""
-LEAST_PUSH_PERIOD_S = 1.0
+MIN_PUSH_PERIOD_S = 1.0
 LOOK_SHARE = 0.02
 """Looking for connections that never make a call takes at most this share of a core: where 10,000 sockets are open,
 every 2.5 s."""
@@ -77,7 +77,7 @@ def idle_limit_s(settings: AggregatorSettings) -> float:
 
 def push_period_s(streams: int) -> float:
     """Least time between two pushes to so many streams [s]."""
-    return max(LEAST_PUSH_PERIOD_S, streams * PUSH_S / PUSH_SHARE)
+    return max(MIN_PUSH_PERIOD_S, streams * PUSH_S / PUSH_SHARE)
 
 
 class NodeStream:

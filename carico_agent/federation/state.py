@@ -11,7 +11,7 @@ from carico_agent.federation import wire
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.supervise.files import replace_file
+from carico_agent.lib.supervise.files import replace_file
 
 log = logging.getLogger(__name__)
 

@@ -1,4 +1,4 @@
-"""Questions to a running aggregator: how it is, and how many more Pods of a kind fit on its nodes."""
+"""Questions to a running aggregator: how it is, and how many more Pods of a workload fit on its nodes."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from google.protobuf.message import Message
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.tls import TlsFiles
 
 
 async def fetch_status(
@@ -21,14 +21,14 @@ async def fetch_status(
 
 
 async def fetch_fit(
-    address: str, kind: str, tls: TlsFiles | None = None, server_name: str = "", timeout_s: float = 5.0
+    address: str, workload: str, tls: TlsFiles | None = None, server_name: str = "", timeout_s: float = 5.0
 ) -> dict[str, Any]:
-    """How many more Pods of `kind` the aggregator's nodes can take, as plain data; raises ConnectionError.
+    """How many more Pods of `workload` the aggregator's nodes can take, as plain data; raises ConnectionError.
 
     Keys as in FitReply: known, total, nodes_fit, nodes_asked, nodes_silent, nodes_elsewhere, limits, nodes, resources,
     cost.
     """
-    raw = await _call(address, "Fit", pb.FitRequest(kind=kind).SerializeToString(), tls, server_name, timeout_s)
+    raw = await _call(address, "Fit", pb.FitRequest(workload=workload).SerializeToString(), tls, server_name, timeout_s)
     return _plain(pb.FitReply.FromString(raw))
 
 
@@ -51,13 +51,13 @@ def _plain(reply: Message) -> dict[str, Any]:
 def describe_fit(fit: dict[str, Any]) -> str:
     """A fit for people.
 
-    >>> print(describe_fit({"kind": "shop/web", "known": True, "total": 37, "nodes_fit": 12, "nodes_asked": 14,
+    >>> print(describe_fit({"workload": "shop/web", "known": True, "total": 37, "nodes_fit": 12, "nodes_asked": 14,
     ...   "nodes_silent": 1, "nodes_elsewhere": 0, "limits": [{"resource": "memory", "nodes": 9}]}))
     room for 37 more of shop/web on 12 of 14 nodes; limited by memory on 9; 1 without readings
     """
     if not fit["known"]:
-        return f"no node has seen a Pod of {fit['kind']}"
-    text = f"room for {fit['total']} more of {fit['kind']} on {fit['nodes_fit']} of {fit['nodes_asked']} nodes"
+        return f"no node has seen a Pod of {fit['workload']}"
+    text = f"room for {fit['total']} more of {fit['workload']} on {fit['nodes_fit']} of {fit['nodes_asked']} nodes"
     for limit in fit["limits"]:
         text += f"; limited by {limit['resource']} on {limit['nodes']}"
     if silent := fit["nodes_silent"]:

@@ -1,6 +1,6 @@
 """Messages ⇄ what they mean. Whatever is read here is checked here; nobody else touches a received number.
 
-Kinds have a module of their own, wire_kinds.
+Workloads have a module of their own, wire_workloads.
 """
 
 import math
@@ -12,25 +12,25 @@ from google.protobuf.message import DecodeError
 
 from carico_agent.core.subspace import Subspace, Vector
 from carico_agent.federation import contribution as rules
-from carico_agent.federation import wire_kinds
-from carico_agent.federation.cluster_kinds import ClusterKinds
+from carico_agent.federation import wire_workloads
+from carico_agent.federation.cluster_workloads import ClusterWorkloads
 from carico_agent.federation.contribution import Contribution, GlobalView, Rejected
-from carico_agent.federation.kinds import ReportedKinds
 from carico_agent.federation.moments import Sums, decompose, known_by, spread
 from carico_agent.federation.proto import federation_pb2 as pb
+from carico_agent.federation.workloads import ReportedWorkloads
 
 SERVICE = "carico.federation.v1.Federation"
-MOST_COST = 1e18
-MOST_NODES = 10_000_000
+MAX_COST = 1e18
+MAX_NODES = 10_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class HeldView:
-    """What a node holds already: the aggregator's incarnation, its view's sequence, its kinds' sequence."""
+    """What a node holds already: the aggregator's incarnation, its view's sequence, its workloads' sequence."""
 
     incarnation: int = 0
     sequence: int = 0
-    kinds: int = 0
+    workloads: int = 0
 
 
 def write_contribution(
@@ -39,7 +39,7 @@ def write_contribution(
     """A node's message. A cost that is no share of the node (NaN, below 0, above 1) is sent as unknown."""
     known = [0 <= c <= 1 and 0 <= p < math.inf for c, p in zip(given.cost, given.precision, strict=True)]
     value = [c if ok else 0.0 for c, ok in zip(given.cost, known, strict=True)]
-    precision = [min(p, rules.MOST_PRECISION) if ok else 0.0 for p, ok in zip(given.precision, known, strict=True)]
+    precision = [min(p, rules.MAX_PRECISION) if ok else 0.0 for p, ok in zip(given.precision, known, strict=True)]
     seen = seen or HeldView()
     return pb.Contribution(
         node=node,
@@ -50,22 +50,22 @@ def write_contribution(
         time_unix_nano=time_ns,
         version=version,
         leaving=leaving,
-        kinds=wire_kinds.write_report(given),
-        fits=wire_kinds.write_fits(given),
-        limiting=wire_kinds.write_limiting(given),
-        room=wire_kinds.write_room(given),
+        workloads=wire_workloads.write_report(given),
+        fits=wire_workloads.write_fits(given),
+        limiting=wire_workloads.write_limiting(given),
+        room=wire_workloads.write_room(given),
         seen_incarnation=seen.incarnation,
         seen_sequence=seen.sequence,
-        seen_kinds=seen.kinds,
+        seen_workloads=seen.workloads,
     ).SerializeToString()
 
 
 def read_contribution(
-    raw: bytes, last_kinds: Callable[[str], ReportedKinds | None] = lambda node: None
-) -> tuple[pb.Contribution, Contribution, ReportedKinds | None]:
-    """The message, what it contributes, and its kinds and room (None: neither was sent); raises Rejected.
+    raw: bytes, last_workloads: Callable[[str], ReportedWorkloads | None] = lambda node: None
+) -> tuple[pb.Contribution, Contribution, ReportedWorkloads | None]:
+    """The message, what it contributes, and its workloads and room (None: neither was sent); raises Rejected.
 
-    `last_kinds(node)` is what was read from that node before: reading eight kinds anew takes 0.1 ms.
+    `last_workloads(node)` is what was read from that node before: reading eight workloads anew takes 0.1 ms.
     """
     try:
         message = pb.Contribution.FromString(raw)
@@ -80,11 +80,11 @@ def read_contribution(
         rules.check_subspace(m, subspace.u, subspace.sigma),
         message.samples,
         rules.check_numbers("cost", m, cost.value, 0.0, 1.0),
-        rules.check_numbers("precision", m, cost.precision, 0.0, rules.MOST_PRECISION),
+        rules.check_numbers("precision", m, cost.precision, 0.0, rules.MAX_PRECISION),
         message.pods,
         rules.check_numbers("size of a resource", m, cost.size, *rules.SIZES),
     )
-    return message, given, wire_kinds.read_node(names, message, last_kinds(message.node))
+    return message, given, wire_workloads.read_node(names, message, last_workloads(message.node))
 
 
 def write_view(sums: Sums, rank: int | None, about: pb.View) -> bytes:
@@ -102,7 +102,7 @@ def read_view(
 ) -> tuple[pb.View, GlobalView | None]:
     """An aggregator's view in the order and the units of a node; None while it is empty or unchanged. Raises Rejected.
 
-    Its kinds, if it has any, are in the message; `wire_kinds.read_table` reads them.
+    Its workloads, if it has any, are in the message; `wire_workloads.read_table` reads them.
     """
     try:
         view = pb.View.FromString(raw)
@@ -112,10 +112,10 @@ def read_view(
         return view, None
     names, factor = read_factor(view.subspace, np.sqrt(len(view.subspace.resources)))
     m = len(names)
-    if view.nodes > MOST_NODES:
+    if view.nodes > MAX_NODES:
         raise Rejected("size", f"{view.nodes} nodes")
     counts = _counts(view.resource_nodes, m, view.nodes)
-    cost = np.array(rules.check_numbers("cost", m, view.cost.value, 0.0, MOST_COST))
+    cost = np.array(rules.check_numbers("cost", m, view.cost.value, 0.0, MAX_COST))
     precision = np.array(rules.check_numbers("precision", m, view.cost.precision, 0.0, 1e300))
     # rows of UΣ for the resources this node has: exactly the moment of those resources alone
     rows = spread(factor, names, own)
@@ -131,7 +131,7 @@ def _own_cost(
     if not (len(cost) and len(precision)):
         return np.full(len(own), np.nan), np.zeros(len(own))
     value = spread(cost[None], names, own)[0] / size
-    sure = np.minimum(spread(np.minimum(precision, 1e200)[None], names, own)[0] * size**2, rules.MOST_PRECISION)
+    sure = np.minimum(spread(np.minimum(precision, 1e200)[None], names, own)[0] * size**2, rules.MAX_PRECISION)
     return np.where(sure > 0, value, np.nan), sure
 
 
@@ -144,7 +144,7 @@ def write_sums(partial: pb.Partial, sums: Sums) -> None:
     partial.cost.CopyFrom(pb.CostSums(weight=weight, first=first, second=second, size=size))
 
 
-def read_partial(raw: bytes) -> tuple[pb.Partial, Sums, ClusterKinds]:
+def read_partial(raw: bytes) -> tuple[pb.Partial, Sums, ClusterWorkloads]:
     """What another aggregator knows; raises Rejected."""
     try:
         partial = pb.Partial.FromString(raw)
@@ -153,18 +153,18 @@ def read_partial(raw: bytes) -> tuple[pb.Partial, Sums, ClusterKinds]:
     rules.check_name(partial.aggregator)
     for entry in partial.owned:
         rules.check_name(entry.node)
-    if partial.nodes > MOST_NODES:
+    if partial.nodes > MAX_NODES:
         raise Rejected("size", f"{partial.nodes} nodes")
-    kinds = wire_kinds.read_table(partial.kinds)
+    workloads = wire_workloads.read_table(partial.workloads)
     if not partial.sum.resources:
-        return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0))), kinds
+        return partial, Sums((), np.zeros((0, 0)), 0, np.zeros(0), np.zeros((4, 0))), workloads
     m = len(partial.sum.resources)
     names, root = read_factor(partial.sum, np.sqrt(m * partial.nodes))
     counts = _counts(partial.resource_nodes, m, partial.nodes)
     parts = (partial.cost.weight, partial.cost.first, partial.cost.second, partial.cost.size)
     cost = [rules.check_numbers("cost", m, part, 0.0, 1e60) for part in parts]
     rows = np.array(cost) if all(cost) else np.zeros((4, m))
-    return partial, Sums(names, root, partial.nodes, counts, rows), kinds
+    return partial, Sums(names, root, partial.nodes, counts, rows), workloads
 
 
 def _counts(sent: Sequence[int], m: int, nodes: int) -> Vector:
@@ -172,10 +172,10 @@ def _counts(sent: Sequence[int], m: int, nodes: int) -> Vector:
     return np.array(counts or [nodes] * m, dtype=np.float64)
 
 
-def read_factor(message: pb.Subspace, most_sigma: float) -> tuple[tuple[str, ...], Vector]:
+def read_factor(message: pb.Subspace, max_sigma: float) -> tuple[tuple[str, ...], Vector]:
     """Names and (UΣ)ᵀ of a checked subspace."""
     names = rules.check_resources(tuple(message.resources))
-    subspace = rules.check_subspace(len(names), message.u, message.sigma, float(most_sigma))
+    subspace = rules.check_subspace(len(names), message.u, message.sigma, float(max_sigma))
     return names, (subspace.u * subspace.sigma).T
 
 

@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from carico_agent.net.times import parse_rfc3339
+from carico_agent.lib.net.times import parse_rfc3339
 
-MOST_USERS = 4096
+MAX_USERS = 4096
 LONG_RUNNING = frozenset({"watch", "connect"})
 
 
@@ -20,14 +20,14 @@ class UserRequests:
 
 
 def by_user(lines: Iterable[str]) -> dict[str, UserRequests]:
-    """Finished requests per user; what is no audit event is skipped. Users beyond MOST_USERS count as "other"."""
+    """Finished requests per user; what is no audit event is skipped. Users beyond MAX_USERS count as "other"."""
     found: dict[str, UserRequests] = {}
     for line in lines:
         event = _event(line)
         if event is None:
             continue
         user, took_s = event
-        if user not in found and len(found) >= MOST_USERS:
+        if user not in found and len(found) >= MAX_USERS:
             user = "other"
         one = found.setdefault(user, UserRequests())
         one.requests += 1

@@ -12,7 +12,7 @@ from carico_agent.plane.seats import Levels
 from carico_agent.plane.shares import reserve_for, seats_of
 
 Mode = Literal["off", "recommend", "write"]
-MOST_MISSED = 3
+MAX_MISSED = 3
 STEP_RATIO = 0.1
 """A reserve that leaves so nearly the right number of seats is not written again."""
 
@@ -51,7 +51,7 @@ def decide(
         return (
             Step("remove", why=f"seats = {mode!r}: a reserve of an earlier run is taken back") if ours else Step("hold")
         )
-    if missed >= MOST_MISSED:
+    if missed >= MAX_MISSED:
         why = f"no metrics for {missed} periods: seats are given back"
         return Step("remove", why=why) if ours else Step("hold", why=why)
     if missed or isinstance(found, str):

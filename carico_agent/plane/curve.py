@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-MOST_REQUESTS = 10_000_000
+MAX_REQUESTS = 10_000_000
 """Largest x of a table. The arithmetic is linear in the seats: 10⁶ take 20 ms."""
 
 NEAR = 1e-9
@@ -95,11 +95,11 @@ def _check(x: float, f: float) -> None:
         raise BadTable(f"{x}, {f}: numbers are expected")
     if x < 0 or f < 0:
         raise BadTable(f"{x:g}, {f:g}: neither requests nor cores can be negative")
-    if x > MOST_REQUESTS:
-        raise BadTable(f"x = {x:g}: at most {MOST_REQUESTS} requests at once are supported")
+    if x > MAX_REQUESTS:
+        raise BadTable(f"x = {x:g}: at most {MAX_REQUESTS} requests at once are supported")
 
 
-LINEAR = Curve.of([(0, 0), (MOST_REQUESTS, MOST_REQUESTS)])
+LINEAR = Curve.of([(0, 0), (MAX_REQUESTS, MAX_REQUESTS)])
 """One core per request (M/M/c): for components that do not publish their concurrency."""
 
 

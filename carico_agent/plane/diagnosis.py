@@ -8,7 +8,7 @@ from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, l
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.window import Window
 
-MOST_ROWS = 5
+MAX_ROWS = 5
 LIST_SHARE = 0.5
 """One kind of LIST that takes more of the server's time than this is worth a word."""
 
@@ -86,7 +86,7 @@ def _costs(busy_s: Mapping[str, float], counts: Mapping[str, float], length_s: f
     whole = sum(busy_s.values())
     if whole <= 0:
         return []
-    largest = sorted(busy_s, key=lambda what: busy_s[what], reverse=True)[:MOST_ROWS]
+    largest = sorted(busy_s, key=lambda what: busy_s[what], reverse=True)[:MAX_ROWS]
     return [
         Cost(what, counts.get(what, 0.0) / length_s, busy_s[what] / length_s, busy_s[what] / whole) for what in largest
     ]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 Totals = dict[str, dict[tuple[str, ...], float]]
 """Family → values of its kept labels → sum over all others."""
 
-MOST_KEYS = 4096
+MAX_KEYS = 4096
 """Label combinations kept per family; what comes beyond is summed up under OTHER."""
 OTHER = "other"
 
@@ -58,7 +58,7 @@ class MetricsReader:
             return  # NaN: unknown
         family = self.totals.setdefault(kept[0], {})
         key = tuple(labels.get(label, b"").decode("utf-8", "replace") for label in kept[1])
-        if key not in family and len(family) >= MOST_KEYS:
+        if key not in family and len(family) >= MAX_KEYS:
             key = (OTHER,) * len(key)
         family[key] = family.get(key, 0.0) + value
 

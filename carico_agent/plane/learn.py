@@ -12,8 +12,8 @@ from carico_agent.plane.curve import BadTable, Curve
 
 PER_OCTAVE = 8
 HALF_LIFE_S = 6 * 3600.0
-LEAST_X = 1 / 64
-MOST_BIN = 200
+MIN_X = 1 / 64
+MAX_BIN = 200
 
 
 @dataclass(slots=True)
@@ -45,7 +45,7 @@ class LearnedCurve:
         """One window: x requests executing, cores used, both means. Unknown values (NaN, negative) are left out."""
         if not (math.isfinite(x) and math.isfinite(cores) and x >= 0 and cores >= 0):
             return
-        key = 0 if x < LEAST_X else min(MOST_BIN, 1 + round(PER_OCTAVE * math.log2(x / LEAST_X)))
+        key = 0 if x < MIN_X else min(MAX_BIN, 1 + round(PER_OCTAVE * math.log2(x / MIN_X)))
         old = self._bins.get(key)
         if old is None:
             self._bins[key] = _Bin(1.0, x, cores, time_s)

@@ -1,8 +1,8 @@
 """The numbers of `carico plane --serve` for Prometheus."""
 
-from carico_agent.net.metrics import Family, process
+from carico_agent.lib.net.metrics import Family, process
+from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.plane.diagnosis import PlaneDiagnosis
-from carico_agent.supervise.cost import OwnCost
 
 COMPONENT_GAUGES = {  # field of a component: name, help
     "arrivals_per_s": ("arrivals_per_second", "Requests per second, by component."),

@@ -3,7 +3,7 @@
 import os
 from dataclasses import dataclass
 
-from carico_agent.kube.client import KubeClient
+from carico_agent.lib.kube.client import KubeClient
 from carico_agent.plane import processes
 from carico_agent.plane.components import API, KINDS, executing, levels, load_of, needs
 from carico_agent.plane.diagnosis import PlaneDiagnosis, diagnose
@@ -66,7 +66,7 @@ class Observer:
         load = load_of(API, api) if api is not None else None
         now = PlaneState(load, self.learned.curve(), busy, self.cores, needs(api) if api is not None else {})
         own = self._settings
-        return recommend(now, own.availability, own.busy_ratio, own.least_seats)
+        return recommend(now, own.availability, own.busy_ratio, own.min_seats)
 
     def _throttled(self) -> dict[str, float | None]:
         """Of components that run on this machine."""

@@ -41,7 +41,7 @@ class SeatRecommendation:
     """Seats that single levels need, whatever the sum is."""
 
 
-def recommend(now: PlaneState, availability: float, busy_ratio: float, least_seats: int) -> SeatRecommendation | str:
+def recommend(now: PlaneState, availability: float, busy_ratio: float, min_seats: int) -> SeatRecommendation | str:
     """A recommendation, or in words why there is none."""
     if now.load is None:
         return "unknown: counters were reset, another API server answered, or metrics are missing"
@@ -59,7 +59,7 @@ def recommend(now: PlaneState, availability: float, busy_ratio: float, least_sea
         return str(error)
     seen = sized.performance
     return SeatRecommendation(
-        max(sized.seats, least_seats),
+        max(sized.seats, min_seats),
         sized.queue,
         sized.cores,
         seen.wait_s * 1000,

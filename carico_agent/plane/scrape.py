@@ -5,13 +5,13 @@ from collections.abc import AsyncIterator
 
 import aiohttp
 
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.errors import KubeError, Unreachable
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.errors import KubeError, Unreachable
 from carico_agent.plane.exposition import MetricsReader
 from carico_agent.plane.window import WANTED, Scrape
 
 TIMEOUT_S = 20.0
-MOST_BYTES = 256 * 1024 * 1024
+MAX_BYTES = 256 * 1024 * 1024
 
 
 async def scrape_api(client: KubeClient) -> Scrape:
@@ -37,8 +37,8 @@ async def _read(chunks: AsyncIterator[bytes]) -> Scrape:
     reader, size = MetricsReader(WANTED), 0
     async for chunk in chunks:
         size += len(chunk)
-        if size > MOST_BYTES:
-            raise Unreachable(f"more than {MOST_BYTES >> 20} MB of metrics")
+        if size > MAX_BYTES:
+            raise Unreachable(f"more than {MAX_BYTES >> 20} MB of metrics")
         reader.feed(chunk)
     totals = reader.close()
     if not totals:

@@ -11,8 +11,8 @@ levels; we leave those alone.
 import logging
 from dataclasses import dataclass, field
 
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.plane.shares import RESERVE
 
 log = logging.getLogger(__name__)

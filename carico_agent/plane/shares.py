@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 RESERVE = "carico-reserve"
 """The level that holds seats back."""
-MOST_SHARES = 2**31 - 1
+MAX_SHARES = 2**31 - 1
 DEFAULT_SERVER_SEATS = 600
 """400 + 200, the defaults of kube-apiserver's two limits."""
 
@@ -26,7 +26,7 @@ def seats_of(server: int, shares: Mapping[str, int], reserve: int = 0) -> dict[s
     return {level: math.ceil(float(server) * float(own) / whole) if own else 0 for level, own in shares.items()}
 
 
-def least_seats(shares: Mapping[str, int]) -> int:
+def min_seats(shares: Mapping[str, int]) -> int:
     """What the levels have even beside an endless reserve: each that has shares keeps one seat."""
     return sum(1 for own in shares.values() if own)
 
@@ -42,7 +42,7 @@ def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapp
     >>> reserve, seats_of(600, levels, reserve), sum(seats_of(600, levels, reserve + 1).values())
     (8869, {'system': 3, 'workload-low': 7}, 9)
     """
-    floor = max(wanted, least_seats(shares))
+    floor = max(wanted, min_seats(shares))
 
     alone = seats_of(server, shares)
     least = {level: min(need, alone[level]) for level, need in (needs or {}).items() if level in alone}
@@ -53,9 +53,9 @@ def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapp
 
     if not enough(1):
         return 0
-    if enough(MOST_SHARES):
-        return MOST_SHARES
-    low, high = 1, MOST_SHARES
+    if enough(MAX_SHARES):
+        return MAX_SHARES
+    low, high = 1, MAX_SHARES
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if enough(middle) else (low, middle)
@@ -73,7 +73,7 @@ class ServerSeats:
     """
 
     low: int = 1
-    high: int = MOST_SHARES
+    high: int = MAX_SHARES
 
     def see(self, seats: Mapping[str, int], shares: Mapping[str, int]) -> None:
         """`shares`: of all levels, ours included. What contradicts all that was seen is a new server: begin anew."""
@@ -88,7 +88,7 @@ class ServerSeats:
 
     @property
     def known(self) -> bool:
-        return self.high < MOST_SHARES
+        return self.high < MAX_SHARES
 
     @property
     def value(self) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.queueing import Chain, Load, Performance
 
-MOST_QUEUE = 1 << 60
+MAX_QUEUE = 1 << 60
 ROUNDING = 2.3e-16
 """1 − P of a P that was written in decimal is off by half a unit in the last place of 1."""
 
@@ -44,11 +44,11 @@ def size(load: Load, curve: Curve, cores: float, availability: float) -> Sizing:
     (9, 24, 8.863)
     """
     check_load(load)
-    most_useful = curve.peak()
-    if cores >= most_useful[1]:
-        useful, seats = most_useful[1], most_useful[0]
+    max_useful = curve.peak()
+    if cores >= max_useful[1]:
+        useful, seats = max_useful[1], max_useful[0]
     else:
-        useful, seats = cores, curve.reach(cores) or most_useful[0]
+        useful, seats = cores, curve.reach(cores) or max_useful[0]
     chain = Chain(load, curve, useful, seats)
     queue = smallest_queue(chain, availability) if chain.steady else math.ceil(chain.backlog() * (1 - 1e-12))
     return Sizing(useful, seats, queue, chain.steady, chain.performance(queue))
@@ -74,7 +74,7 @@ def smallest_queue(chain: Chain, availability: float) -> int:
         return 0
     while chain.reject_ratio(high) > allowed:
         high *= 2
-        if high > MOST_QUEUE:
+        if high > MAX_QUEUE:
             raise NoRecommendation(f"no queue is long enough for an availability of {availability:.12g}")
     low = high // 2
     while high - low > 1:

@@ -59,7 +59,7 @@ def parse_flat(text: str | None) -> dict[str, int]:
     return {pair[0]: int(pair[1]) for pair in pairs if len(pair) == 2 and pair[1].isdecimal()}
 
 
-MOST_CPUS = 1 << 16  # Linux knows at most 8192; a damaged line must not fill the memory
+MAX_CPUS = 1 << 16  # Linux knows at most 8192; a damaged line must not fill the memory
 
 
 def parse_cpus(text: str) -> frozenset[int]:
@@ -72,7 +72,7 @@ def parse_cpus(text: str) -> frozenset[int]:
     for part in text.replace(" ", "").split(","):
         first, _, last = part.partition("-")
         if part:
-            if not 0 <= int(first) <= int(last or first) < MOST_CPUS:
+            if not 0 <= int(first) <= int(last or first) < MAX_CPUS:
                 raise ValueError(f"not a list of CPUs: {text[:80]!r}")
             cpus.update(range(int(first), int(last or first) + 1))
     return frozenset(cpus)

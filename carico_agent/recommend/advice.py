@@ -14,7 +14,7 @@ from carico_agent.recommend.method import MIB, Evidence, Options, Resource, Reso
 from carico_agent.recommend.vpa import UPPER_SHARE
 from carico_agent.recommend.workload import UNKNOWN, NodeSize, Resources, Workload
 
-LEAST_POINTS = 100
+MIN_POINTS = 100
 DEFAULTS = Options()
 THROTTLED_RATIO = 0.05
 """Below this share of its periods being stopped is nothing to worry about."""
@@ -133,8 +133,8 @@ class _ResourceAdvice:
         )
 
     def _too_little(self) -> str | None:
-        if self.seen.samples < LEAST_POINTS:
-            return f"samples so far: {self.seen.samples}; {LEAST_POINTS} are needed, and there is one per minute"
+        if self.seen.samples < MIN_POINTS:
+            return f"samples so far: {self.seen.samples}; {MIN_POINTS} are needed, and there is one per minute"
         if self.seen.histogram(self.resource).empty and not any(t.size for t in self.seen.tails[self.resource]):
             return f"no sample of {self.resource}"
         return None

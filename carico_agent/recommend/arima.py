@@ -23,14 +23,14 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 Variance = Literal["exact", "thesis"]
 
-LEAST_ORDER, MOST_ORDER = 2, 9
+MIN_ORDER, MAX_ORDER = 2, 9
 LONG_ORDER = 48
 LONG_LENGTH = 119
 """The source fits AR(48) to 119 changes; shorter series get a proportionally shorter one."""
 ROUNDS = 8
-MOST_CONDITION = 1e10
-MOST_RADIUS = 0.999
-LEAST_SAMPLES = 60
+MAX_CONDITION = 1e10
+MAX_RADIUS = 0.999
+MIN_SAMPLES = 60
 
 
 class CannotFit(ValueError):
@@ -85,29 +85,29 @@ class ArimaFit:
         return np.asarray(self.sigma * np.sqrt(np.cumsum(np.cumsum(psi) ** 2)))
 
 
-def fit(x: Array, most_order: int = MOST_ORDER) -> ArimaFit:
+def fit(x: Array, max_order: int = MAX_ORDER) -> ArimaFit:
     """The best order for the series x (oldest first); CannotFit says why not."""
-    if x.size < LEAST_SAMPLES:
-        raise CannotFit(f"{x.size} samples, {LEAST_SAMPLES} are needed")
+    if x.size < MIN_SAMPLES:
+        raise CannotFit(f"{x.size} samples, {MIN_SAMPLES} are needed")
     if not np.isfinite(x).all():
         raise CannotFit("the series has unknown values")
     scale = float(np.abs(np.diff(x)).max())
     if scale <= 1e-12 * max(float(np.abs(x).max()), 1e-300):
         raise CannotFit("the series never changes")
     z = np.diff(x) / scale
-    orders = [(p, q) for p in range(LEAST_ORDER, most_order + 1) for q in range(LEAST_ORDER, most_order + 1)]
-    coefficients, residuals, deficient = _fit_all(z, orders, most_order)
-    squares = np.einsum("ct,ct->c", residuals[:, most_order:], residuals[:, most_order:])
-    rows = z.size - most_order
+    orders = [(p, q) for p in range(MIN_ORDER, max_order + 1) for q in range(MIN_ORDER, max_order + 1)]
+    coefficients, residuals, deficient = _fit_all(z, orders, max_order)
+    squares = np.einsum("ct,ct->c", residuals[:, max_order:], residuals[:, max_order:])
+    rows = z.size - max_order
     sizes = np.array([p + q for p, q in orders])
     # (5.12) with its square: AIC = ln(Σû²/T) + 2(p + q)/T
     aic = np.log(np.maximum(squares / rows, 1e-300)) + 2.0 * sizes / rows
-    best = _first_stable(coefficients, orders, np.where(deficient | ~np.isfinite(aic), np.inf, aic), most_order)
+    best = _first_stable(coefficients, orders, np.where(deficient | ~np.isfinite(aic), np.inf, aic), max_order)
     p, q = orders[best]
-    total = float(z[most_order:] @ z[most_order:])
+    total = float(z[max_order:] @ z[max_order:])
     return ArimaFit(
         coefficients[best, :p],
-        coefficients[best, most_order : most_order + q],
+        coefficients[best, max_order : max_order + q],
         float(np.sqrt(squares[best] / max(rows - p - q, 1))) * scale,
         float(aic[best]),
         1.0 - float(squares[best]) / total if total > 0 else 0.0,
@@ -126,7 +126,7 @@ def _first_stable(coefficients: Array, orders: list[tuple[int, int]], aic: Array
         if not np.isfinite(aic[candidate]):
             break
         alpha, beta = coefficients[candidate, :p], coefficients[candidate, most : most + q]
-        if max(_radius(alpha), _radius(-beta)) < MOST_RADIUS:
+        if max(_radius(alpha), _radius(-beta)) < MAX_RADIUS:
             return int(candidate)
     raise CannotFit("no order gives a stable model")
 
@@ -191,4 +191,4 @@ def _least_squares(X: Array, y: Array, used: Array) -> tuple[Array, Any]:
     condition = np.abs(gram).sum(axis=1).max(axis=1) * np.abs(inverse).sum(axis=1).max(axis=1)
     right = np.einsum("ctk,t->ck", X, y) / size
     solution = np.einsum("ckj,cj->ck", inverse, right) / size * used
-    return solution, (condition > MOST_CONDITION) | empty.any(axis=1)
+    return solution, (condition > MAX_CONDITION) | empty.any(axis=1)

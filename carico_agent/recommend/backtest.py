@@ -70,7 +70,7 @@ def backtest(
     train: int = TAIL,
     horizon: int = HORIZON,
     stride: int = HORIZON,
-    most_origins: int = 24,
+    max_origins: int = 24,
     variance: Variance = "exact",
     progress: Callable[[int, int], None] = lambda done, total: None,
 ) -> list[BacktestRow]:
@@ -78,7 +78,7 @@ def backtest(
     made: list[tuple[dict[str, Array], float, bool]] = []
     for done, x in enumerate(series):
         progress(done, len(series))
-        made += _cases(resource, x, train, horizon, stride, most_origins, variance)
+        made += _cases(resource, x, train, horizon, stride, max_origins, variance)
     progress(len(series), len(series))
     return [_row(resource, name, place, made) for name in NAMES for place in range(len(steps(resource, name)))]
 

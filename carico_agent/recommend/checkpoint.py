@@ -15,7 +15,7 @@ from carico_agent.recommend.buckets import CPU_BUCKETS, MEMORY_BUCKETS, Buckets
 from carico_agent.recommend.histogram import DAY_S, DecayingHistogram
 
 VERSION = "v3"
-MOST_WEIGHT = 10_000
+MAX_WEIGHT = 10_000
 
 
 class BadCheckpoint(ValueError):
@@ -71,7 +71,7 @@ def encode_histogram(histogram: DecayingHistogram) -> dict[str, Any]:
     heaviest = float(histogram.weights.max(initial=0.0))
     whole = {}
     if heaviest > 0:
-        scaled = {n: round(float(w) / heaviest * MOST_WEIGHT) for n, w in enumerate(histogram.weights) if w > 0}
+        scaled = {n: round(float(w) / heaviest * MAX_WEIGHT) for n, w in enumerate(histogram.weights) if w > 0}
         whole = {str(n): weight for n, weight in scaled.items() if weight}
     return {
         "referenceTimestamp": _text_time(histogram.reference_s),
@@ -94,8 +94,8 @@ def decode_histogram(value: Any, buckets: Buckets, field: str, half_life_s: floa
         bucket = int(key) if isinstance(key, str) and re.fullmatch(r"[0-9]{1,6}", key) else key
         if not isinstance(bucket, int) or isinstance(bucket, bool) or not 0 <= bucket < buckets.count:
             raise BadCheckpoint(f"{field}.bucketWeights: bucket {key!r} is not one of 0 to {buckets.count - 1}")
-        if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MOST_WEIGHT:
-            raise BadCheckpoint(f"{field}.bucketWeights[{key}]: 0 to {MOST_WEIGHT} is expected, not {weight!r}")
+        if not isinstance(weight, int) or isinstance(weight, bool) or not 0 <= weight <= MAX_WEIGHT:
+            raise BadCheckpoint(f"{field}.bucketWeights[{key}]: 0 to {MAX_WEIGHT} is expected, not {weight!r}")
         histogram.weights[bucket] = weight
     whole = float(histogram.weights.sum())
     if (whole > 0) != (total > 0):

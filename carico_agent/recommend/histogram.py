@@ -19,7 +19,7 @@ Array = np.ndarray[Any, np.dtype[np.float64]]
 
 EPSILON = 1e-4
 """A bucket lighter than this counts as empty, as in VPA."""
-MOST_EXPONENT = 100.0
+MAX_EXPONENT = 100.0
 """2^100 times the smallest weight is still exact to a float's last bit."""
 DAY_S = 86_400.0
 
@@ -103,7 +103,7 @@ class DecayingHistogram:
         return self.percentile(1.0)
 
     def _factor(self, t_s: float) -> float:
-        if t_s - self.reference_s > MOST_EXPONENT * self.half_life_s:
+        if t_s - self.reference_s > MAX_EXPONENT * self.half_life_s:
             self._shift(t_s)
         return float(2.0 ** ((t_s - self.reference_s) / self.half_life_s))
 

@@ -13,7 +13,7 @@ import numpy as np
 Array = np.ndarray[Any, np.dtype[np.float64]]
 
 STEP_S = 60.0
-MOST_GAP = 3
+MAX_GAP = 3
 TAIL = 120
 """Two hours of minutes, what the forecasts look at."""
 
@@ -61,7 +61,7 @@ def last_run(t_s: Array, values: Array, step_s: float = STEP_S, keep: int = TAIL
     """
     if t_s.size == 0:
         return np.zeros(0)
-    long = np.flatnonzero(np.rint(np.diff(t_s) / step_s) - 1 > MOST_GAP)
+    long = np.flatnonzero(np.rint(np.diff(t_s) / step_s) - 1 > MAX_GAP)
     first = int(long[-1]) + 1 if long.size else 0
     count = min(int(np.rint((t_s[-1] - t_s[first]) / step_s)) + 1, keep)
     grid = t_s[-1] - step_s * np.arange(count - 1, -1, -1)
@@ -80,7 +80,7 @@ class Tail:
     def push(self, t_s: float, value: float) -> None:
         """A clean value, later than the one before."""
         steps = 0 if self.last_s is None else round((t_s - self.last_s) / self.step_s)
-        if self.last_s is None or steps - 1 > MOST_GAP:
+        if self.last_s is None or steps - 1 > MAX_GAP:
             self._count = 0
             self._append(value)
         elif steps >= 1:

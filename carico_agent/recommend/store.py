@@ -19,7 +19,7 @@ from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import BadHistory, ContainerHistory, MinuteSample
 from carico_agent.recommend.workload import UNKNOWN, Resources, resources_from
 
-MOST_CONTAINERS = 660
+MAX_CONTAINERS = 660
 FORGET_EVERY = 1000
 """Samples between two looks for what has expired; the bound on the number is kept at every sample."""
 VERSION = 1
@@ -47,7 +47,7 @@ class ContainerOwner:
 class HistoryStore:
     """All histories; `observe` is the only command."""
 
-    def __init__(self, most: int = MOST_CONTAINERS) -> None:
+    def __init__(self, most: int = MAX_CONTAINERS) -> None:
         self.histories: dict[Key, ContainerHistory] = {}
         self._most = most
         self._owners: dict[Key, ContainerOwner] = {}
@@ -97,7 +97,7 @@ class HistoryStore:
         return [{**_named(self._owners[key]), "history": history.state()} for key, history in self.histories.items()]
 
     @classmethod
-    def from_state(cls, state: Mapping[str, Any], most: int = MOST_CONTAINERS) -> "HistoryStore":
+    def from_state(cls, state: Mapping[str, Any], most: int = MAX_CONTAINERS) -> "HistoryStore":
         """Continue; BadHistory names the field."""
         made = cls(most)
         if state.get("version") != VERSION:

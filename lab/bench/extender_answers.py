@@ -10,15 +10,15 @@ from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
-from carico_agent.schedule import policies
+from carico_agent.extender import policies
 from lab.bench.extender_nodes import name
-from lab.bench.extender_sample import KINDS_SHOWN, Case
+from lab.bench.extender_sample import WORKLOADS_SHOWN, Case
 from lab.support import TREE
 from lab.support.waiting import free_port, wait_for
 
 Row = tuple[str, ...]
 POD = {
-    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"carico.dev/kind": "bench"}},
+    "metadata": {"name": "p", "namespace": "default", "uid": "u", "labels": {"carico.dev/workload": "bench"}},
     "spec": {"containers": [{"name": "c", "image": "i", "resources": {"requests": {"cpu": "1"}}}] * 2},
 }
 
@@ -55,7 +55,7 @@ def answers(count: int = 5000) -> list[Row]:
 
 
 def _about(case: Case) -> str:
-    return "just started" if case.unprofiled else f"{KINDS_SHOWN} kinds per node" if case.room else "steady"
+    return "just started" if case.unprofiled else f"{WORKLOADS_SHOWN} workloads per node" if case.room else "steady"
 
 
 POLICIES = ("policy", "nodes publish", *ANSWERS[3:])

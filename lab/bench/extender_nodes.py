@@ -4,16 +4,16 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from carico_agent.kube.names import KINDS
-from carico_agent.kube.placement_lease import OFFER
-from carico_agent.net.times import rfc3339
+from carico_agent.lib.kube.names import WORKLOADS
+from carico_agent.lib.kube.placement_lease import OFFER
+from carico_agent.lib.net.times import rfc3339
 
 
 def name(number: int) -> str:
     return f"ip-10-0-{number // 256}-{number % 256}.eu-west-1.compute.internal"
 
 
-def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
+def node_object(name: str, slots: int, workloads: str = "") -> dict[str, Any]:
     now = datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
     status = json.dumps({"time": now, "ttl_s": 3000, "places": slots, "pods": 0, "mode": "measured"})
     have = {"cpu": "4", "memory": "16Gi", "pods": "110", "carico.dev/pods": str(slots)}
@@ -31,7 +31,7 @@ def node_object(name: str, slots: int, kinds: str = "") -> dict[str, Any]:
             "annotations": {
                 "carico.dev/slots": str(slots),
                 "carico.dev/status": status,
-                **({KINDS: kinds} if kinds else {}),
+                **({WORKLOADS: workloads} if workloads else {}),
             },
         },
     }

@@ -7,24 +7,26 @@ import tempfile
 from dataclasses import dataclass
 from math import nan
 
-from carico_agent.app.extender import ExtenderServer
-from carico_agent.kube.kinds import KindOnNode, NodeKinds, encode
-from carico_agent.kube.pods import facts
-from carico_agent.net.http import HttpServer
-from carico_agent.schedule.placement.ledger import Ledger
-from carico_agent.schedule.published import read_node
+from carico_agent.extender.daemon import ExtenderServer
+from carico_agent.extender.placement.ledger import Ledger
+from carico_agent.extender.published import read_node
+from carico_agent.lib.kube.pods import facts
+from carico_agent.lib.kube.workloads import NodeWorkloads, WorkloadOnNode, encode
+from carico_agent.lib.net.http import HttpServer
 from carico_agent.settings import Settings, override
 from lab.bench.extender_nodes import name, node_object
 
-KINDS_SHOWN = 16
-"""As many kinds as an annotation holds; the Pod that is asked about is of the last of them."""
+WORKLOADS_SHOWN = 16
+"""As many workloads as an annotation holds; the Pod that is asked about is of the last of them."""
 
 
-def kinds_annotation(room_cores: float) -> str:
-    """A node that measures its Pods: its room and what 16 kinds take."""
-    kinds = {f"default/app-{i}": KindOnNode((0.2 + 0.1 * i, 1e8, nan, nan), pods=0) for i in range(KINDS_SHOWN - 1)}
-    kinds["default/bench"] = KindOnNode((1.0, 2e8, nan, nan), pods=3)
-    return encode(NodeKinds((room_cores, 8e9, nan, nan), (1.0, 2e8, nan, nan), kinds))
+def workloads_annotation(room_cores: float) -> str:
+    """A node that measures its Pods: its room and what 16 workloads take."""
+    workloads = {
+        f"default/app-{i}": WorkloadOnNode((0.2 + 0.1 * i, 1e8, nan, nan), pods=0) for i in range(WORKLOADS_SHOWN - 1)
+    }
+    workloads["default/bench"] = WorkloadOnNode((1.0, 2e8, nan, nan), pods=3)
+    return encode(NodeWorkloads((room_cores, 8e9, nan, nan), (1.0, 2e8, nan, nan), workloads))
 
 
 @dataclass(frozen=True)
@@ -35,7 +37,7 @@ class Case:
     unprofiled: bool = False
     policy: str = "pod-capacity"
     room: bool = False
-    """Nodes publish their room and what kinds take of it."""
+    """Nodes publish their room and what workloads take of it."""
 
 
 def serve(count: int, port: int, case: Case) -> None:
@@ -57,12 +59,12 @@ def serve(count: int, port: int, case: Case) -> None:
         cluster = server.cluster
         cluster.ledger = Ledger(profile_s=3600.0 if case.unprofiled else 0.0)
         full = round(case.full_ratio * count)
-        notes = [kinds_annotation(room) if case.room else "" for room in (0.5, 5.0)]
+        notes = [workloads_annotation(room) if case.room else "" for room in (0.5, 5.0)]
         cluster.nodes_listed([read_node(node_object(name(n), 8, notes[n >= full])) for n in range(count)])
         pods = [
             facts(
                 {
-                    "metadata": {"uid": f"{n}-{i}", "namespace": "default", "labels": {"carico.dev/kind": "bench"}},
+                    "metadata": {"uid": f"{n}-{i}", "namespace": "default", "labels": {"carico.dev/workload": "bench"}},
                     "spec": {"nodeName": name(n)},
                     "status": {"phase": "Running"},
                 }

@@ -35,7 +35,7 @@ def estimate_difference(nodes: int, seconds: int) -> str:
     found = compare(nodes, seconds)
     return (
         f"Estimate, {found.nodes} nodes over {found.seconds} s, one in five never ran a Pod: on change against every "
-        f"second differs by {found.most_pods:.3f} Pods at most, {found.p99_pods:.3f} at p99, "
+        f"second differs by {found.max_pods:.3f} Pods at most, {found.p99_pods:.3f} at p99, "
         f"{found.mean_pods:.4f} in the mean; "
         f"{found.exchanges_per_s:.2f} exchanges and {found.pushes_per_s:.2f} pushed views per node and second."
     )

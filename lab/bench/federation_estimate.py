@@ -21,7 +21,7 @@ WARM_S = 60
 class Difference:
     nodes: int
     seconds: int
-    most_pods: float
+    max_pods: float
     p99_pods: float
     mean_pods: float
     exchanges_per_s: float

@@ -20,7 +20,7 @@ from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.client import reconnect_delay_s
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.tls import TlsFiles
 
 OPTIONS: list[tuple[str, int | str]] = [
     ("grpc.max_receive_message_length", 262_144),
@@ -88,8 +88,8 @@ class LoadNode:
         view = pb.View.FromString(raw)
         if view.rejected:
             raise ConnectionError(view.rejected)
-        kinds = view.kinds.sequence if view.HasField("kinds") else self._seen[2]
-        self._seen = (view.incarnation, view.sequence, kinds)
+        workloads = view.workloads.sequence if view.HasField("workloads") else self._seen[2]
+        self._seen = (view.incarnation, view.sequence, workloads)
         if view.pushed:
             self._fleet.found.pushed += counted and self._fleet.sending
         elif counted and self._due:
@@ -110,13 +110,13 @@ class LoadNode:
 
     def _message(self, planned: bytes) -> bytes:
         """Two messages one after the other are one merged message: protobuf's own rule."""
-        incarnation, sequence, kinds = self._seen
+        incarnation, sequence, workloads = self._seen
         now = pb.Contribution(
             node=self.name,
             time_unix_nano=time.time_ns(),
             seen_incarnation=incarnation,
             seen_sequence=sequence,
-            seen_kinds=kinds,
+            seen_workloads=workloads,
         )
         return planned + now.SerializeToString()
 

@@ -7,15 +7,15 @@ moments on. When a node sends is decided by the same ExchangeSchedule as in the 
 
 import numpy as np
 
-from carico_agent.core import CapacityModel, KindCost, ModelConfig
+from carico_agent.core import CapacityModel, ModelConfig, WorkloadCost
 from carico_agent.federation import wire
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.exchange import ExchangeSchedule
 from carico_agent.settings import FederationSettings
 
 RESOURCES = ("cpu", "memory")
-KINDS = 40
-KINDS_PER_NODE = 8
+WORKLOADS = 40
+WORKLOADS_PER_NODE = 8
 POD = (0.045, 0.02)
 """What one Pod uses of an 8-core node."""
 
@@ -64,16 +64,16 @@ class ModelNode:
 
 
 def trajectory(seed: int, seconds: int, warm_s: int = 60) -> list[Contribution]:
-    """What one node would send in each second, kinds and room included."""
+    """What one node would send in each second, workloads and room included."""
     node, rng = ModelNode(seed), np.random.default_rng(seed)
     for _ in range(warm_s):
         node.run_second()
-    chosen = rng.choice(KINDS, KINDS_PER_NODE, replace=False)
+    chosen = rng.choice(WORKLOADS, WORKLOADS_PER_NODE, replace=False)
     found = []
     for _ in range(seconds):
         node.run_second()
         plain = node.contribution()
-        kinds = [_kind(int(number), rng) for number in chosen]
+        workloads = [_workload(int(number), rng) for number in chosen]
         room = tuple(max(0.0, 1.0 - usage) for usage in plain.subspace.unit.tolist())
         found.append(
             Contribution(
@@ -84,16 +84,16 @@ def trajectory(seed: int, seconds: int, warm_s: int = 60) -> list[Contribution]:
                 plain.precision,
                 plain.pods,
                 plain.sizes,
-                kinds,
+                workloads,
                 room,
             )
         )
     return found
 
 
-def _kind(number: int, rng: np.random.Generator) -> KindCost:
-    cost = tuple(c * (0.5 + number / KINDS) * (1 + 0.01 * rng.normal()) for c in POD)
-    return KindCost(f"team-{number % 7}/service-{number}", cost, tuple(0.1 * c for c in cost), 20, 3.0)
+def _workload(number: int, rng: np.random.Generator) -> WorkloadCost:
+    cost = tuple(c * (0.5 + number / WORKLOADS) * (1 + 0.01 * rng.normal()) for c in POD)
+    return WorkloadCost(f"team-{number % 7}/service-{number}", cost, tuple(0.1 * c for c in cost), 20, 3.0)
 
 
 def trajectories(count: int = 20, seconds: int = 120) -> list[list[Contribution]]:
@@ -117,7 +117,7 @@ def plan(number: int, recorded: list[list[Contribution]], total: int, seconds: i
         given = track[(second + offset) % len(track)]
         due = schedule.is_due(given, float(second))
         if due:
-            given = schedule.with_sent_kinds(given)
+            given = schedule.with_sent_workloads(given)
             schedule.on_sent(given, float(second))
         if second >= 0:
             found.append(wire.write_contribution("", given, 0) if due else b"")

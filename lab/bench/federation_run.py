@@ -16,7 +16,7 @@ from pathlib import Path
 import numpy as np
 
 from carico_agent.federation.status import fetch_status
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.tls import TlsFiles
 from lab.bench.federation_certificates import certificates
 from lab.bench.federation_load import LoadResult, load_process
 from lab.bench.federation_nodes import plans
@@ -26,7 +26,7 @@ from lab.support import TREE
 SERVER = """
 import asyncio, json, os, sys
 os.sched_setaffinity(0, json.loads(sys.argv[2]))
-from carico_agent.app.aggregator import AggregatorDaemon
+from carico_agent.federation.daemon import AggregatorDaemon
 from carico_agent.settings import AggregatorSettings
 daemon = AggregatorDaemon(AggregatorSettings(**json.loads(sys.argv[1])))
 asyncio.run(daemon.run(lambda address: print("ready", address, flush=True)))

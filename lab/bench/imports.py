@@ -19,7 +19,7 @@ MODULES = (
     "prometheus_client",
     "filterpy.kalman",
     "carico_agent.core",
-    "carico_agent.app.agent",
+    "carico_agent.node.agent",
 )
 PROBE = """
 import json, sys, time

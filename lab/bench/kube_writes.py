@@ -16,18 +16,18 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.app.pipeline import replay
-from carico_agent.kube.client import Object
-from carico_agent.kube.errors import Refused
-from carico_agent.kube.names import RESOURCE, SLOTS, STATUS
-from carico_agent.kube.pods import facts
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.node_publisher import NodePublisher
-from carico_agent.publish.status import Status, status_of
+from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.kube.names import RESOURCE, SLOTS, STATUS
+from carico_agent.lib.kube.pods import facts
+from carico_agent.node.pipeline import replay
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.node_draft import NodeConfig
+from carico_agent.node.publish.node_mirror import NodeFacts
+from carico_agent.node.publish.node_publisher import NodePublisher
+from carico_agent.node.publish.status import Status, status_of
+from carico_agent.node.sampling import read_trace
 from carico_agent.settings import Settings
-from carico_agent.telemetry import read_trace
 from lab.support import TREE
 
 RESULTS = TREE / "lab/results/kube_writes.md"

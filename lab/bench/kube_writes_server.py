@@ -23,19 +23,19 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.kube.access import Access, from_kubeconfig
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.health import Health
-from carico_agent.kube.names import SLOTS
-from carico_agent.kube.placement_lease import lease_record
-from carico_agent.kube.watch import ResourceWatch
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.net.times import rfc3339
+from carico_agent.lib.kube.access import Access, from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.health import Health
+from carico_agent.lib.kube.names import SLOTS
+from carico_agent.lib.kube.placement_lease import lease_record
+from carico_agent.lib.kube.watch import ResourceWatch
+from carico_agent.lib.net.buckets import TokenBucket
+from carico_agent.lib.net.times import rfc3339
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.node_draft import NodeConfig
+from carico_agent.node.publish.node_publisher import REQUESTS_OF_AN_AGENT, NodePublisher
+from carico_agent.node.publish.status import Status
 from carico_agent.plane.exposition import read
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.node_publisher import REQUESTS_OF_AN_AGENT, NodePublisher
-from carico_agent.publish.status import Status
 from lab.bench.kube_writes import SERVER_RESULTS, Second, is_late, quiet, run_node, wandering, write_report
 from lab.support import TREE
 from lab.support.control_plane import Plane, running

@@ -12,7 +12,7 @@ from lab.bench.process import Http, OwnAgent, agent, running
 from lab.bench.table import Row
 
 LOOPS_PER_CORE, P99_BUDGET_MS = 2, 20.0
-KINDS = {"real time (the default)": (True, 0), "niceness -10": (False, -10), "niceness 0": (False, 0)}
+WORKLOADS = {"real time (the default)": (True, 0), "niceness -10": (False, -10), "niceness 0": (False, 0)}
 CONFIG = "[sampling]\nrealtime = {}\nniceness = {}\n"
 Counts = dict[str, float]
 
@@ -21,18 +21,18 @@ def measure(window_s: float) -> list[Row]:
     loops = LOOPS_PER_CORE * len(os.sched_getaffinity(0))
     with ExitStack() as stack:
         agents = {
-            kind: stack.enter_context(agent(config=CONFIG.format(str(realtime).lower(), niceness)))
-            for kind, (realtime, niceness) in KINDS.items()
+            workload: stack.enter_context(agent(config=CONFIG.format(str(realtime).lower(), niceness)))
+            for workload, (realtime, niceness) in WORKLOADS.items()
         }
         for _ in range(loops):
             stack.enter_context(running(["sh", "-c", "while :; do :; done"]))
         time.sleep(2.0)
-        before = {kind: ticks(own) for kind, own in agents.items()}
+        before = {workload: ticks(own) for workload, own in agents.items()}
         time.sleep(window_s)
-        after = {kind: ticks(own) for kind, own in agents.items()}
+        after = {workload: ticks(own) for workload, own in agents.items()}
     rows = []
-    for kind in KINDS:
-        rows += _rows(kind, between(before[kind], after[kind]), loops)
+    for workload in WORKLOADS:
+        rows += _rows(workload, between(before[workload], after[workload]), loops)
     return rows
 
 
@@ -66,10 +66,10 @@ def quantile_ms(counts: Counts, q: float) -> float:
     return 1e3 * next(float(bound) for bound in bounds if counts[bound] >= q * counts["+Inf"])
 
 
-def _rows(kind: str, counts: Counts, loops: int) -> list[Row]:
-    granted = kind == "niceness 0" or os.geteuid() == 0
-    label = kind if granted else f"{kind}, not granted"
-    later, budget = counts["+Inf"] - counts["0.02"], kind.startswith("real")  # the others are there for comparison
+def _rows(workload: str, counts: Counts, loops: int) -> list[Row]:
+    granted = workload == "niceness 0" or os.geteuid() == 0
+    label = workload if granted else f"{workload}, not granted"
+    later, budget = counts["+Inf"] - counts["0.02"], workload.startswith("real")  # the others are there for comparison
     note = (
         f"{counts['+Inf']:.0f} ticks, {loops} busy loops, p50 ≤ {quantile_ms(counts, 0.5):g} ms, "
         f"{later:.0f} beyond 20 ms"

@@ -21,11 +21,11 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
-from carico_agent.runtime.cgroups import Locator
-from carico_agent.runtime.container_history import ContainerReader
-from carico_agent.runtime.counter_files import CounterFiles
-from carico_agent.runtime.meter import PERIOD_S, PodMeters, PodReading, open_cgroups
-from carico_agent.runtime.pods import Pod
+from carico_agent.node.pods.cgroups import Locator
+from carico_agent.node.pods.container_history import ContainerReader
+from carico_agent.node.pods.counter_files import CounterFiles
+from carico_agent.node.pods.meter import PERIOD_S, PodMeters, PodReading, open_cgroups
+from carico_agent.node.pods.pods import Pod
 from lab.support.containerd import PrivateContainerd
 from lab.support.containerd import missing as containerd_missing
 
@@ -53,7 +53,7 @@ def run_ticks(meters: PodMeters, pods: Mapping[str, Pod], seconds: float, took_s
 
 def pods_of(locator: Locator, top: str, names: list[str]) -> dict[str, Pod]:
     groups = {name: locator.at(f"/{top}/{name}") for name in names}
-    return {name: Pod(name, name, "", cgroup=g.path, inode=g.inode, kind=name) for name, g in groups.items() if g}
+    return {name: Pod(name, name, "", cgroup=g.path, inode=g.inode, workload=name) for name, g in groups.items() if g}
 
 
 def demand_rows(seconds: float, loops: range) -> Iterator[tuple[int, str, float, list[PodReading]]]:

@@ -22,7 +22,7 @@ from itertools import islice
 from pathlib import Path
 from statistics import mean, median
 
-from carico_agent.progress import INTERVAL_S, Reporter
+from carico_agent.progress.client import INTERVAL_S, Reporter
 from lab.bench.process import Http, agent, cpu_s
 from lab.bench.table import Row, lines, missing
 from lab.progress.report import RESULTS
@@ -36,21 +36,21 @@ Report = Callable[[float, float], None]
 
 
 def loop(rounds: int) -> list[Row]:
-    """Blocks of 200 steps of 1 ms, three kinds in turn; each begins every third time."""
+    """Blocks of 200 steps of 1 ms, three workloads in turn; each begins every third time."""
     with tempfile.TemporaryDirectory(prefix="carico-bench-") as folder, socket.socket(socket.AF_UNIX) as listener:
         listener.bind(f"{folder}/hanging.sock")
         listener.listen(1)
-        kinds: dict[str, Report] = {
+        workloads: dict[str, Report] = {
             "no reports": lambda done, total: None,
             "a dead agent": Reporter(f"{folder}/nobody.sock").report,
             "a hanging agent": Reporter(f"{folder}/hanging.sock").report,
         }
-        cpu = {name: list[float]() for name in kinds}
-        wall = {name: list[float]() for name in kinds}
-        steps, names = LOOPS["linear regression"](), list(kinds)
+        cpu = {name: list[float]() for name in workloads}
+        wall = {name: list[float]() for name in workloads}
+        steps, names = LOOPS["linear regression"](), list(workloads)
         for number in range(rounds):
             for name in names[number % 3 :] + names[: number % 3]:
-                used_s, took_s = _block(steps, kinds[name])
+                used_s, took_s = _block(steps, workloads[name])
                 cpu[name].append(used_s)
                 wall[name].append(took_s)
     rows = [Row("a step of the loop without reports: CPU", median(cpu["no reports"]) / BLOCK * 1e3, "ms")]

@@ -20,12 +20,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from carico_agent import settings
-from carico_agent.runtime.cgroups import Locator
-from carico_agent.runtime.events import Event
-from carico_agent.runtime.pods import Pod
-from carico_agent.runtime.tree import Scanner
-from carico_agent.runtime.usage import PodFiles, UsageReader
-from carico_agent.runtime.watch import discover
+from carico_agent.node.pods.cgroups import Locator
+from carico_agent.node.pods.events import Event
+from carico_agent.node.pods.pods import Pod
+from carico_agent.node.pods.tree import Scanner
+from carico_agent.node.pods.usage import PodFiles, UsageReader
+from carico_agent.node.pods.watch import discover
 from lab.bench.table import Row, missing
 from lab.support.containerd import PrivateContainerd
 from lab.support.containerd import missing as containerd_missing
@@ -151,8 +151,8 @@ async def _idle_thread(socket: str, seconds: float) -> None:
 
     import grpc
 
-    from carico_agent.runtime.containerd import CHANNEL_OPTIONS, filters
-    from carico_agent.runtime.proto import events_pb2, types_pb2
+    from carico_agent.node.pods.containerd import CHANNEL_OPTIONS, filters
+    from carico_agent.node.pods.proto import events_pb2, types_pb2
 
     channel = grpc.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
     subscribe = channel.unary_stream(
@@ -227,8 +227,8 @@ def main(arguments: list[str]) -> None:
         if "idle" in arguments:
             for number in range(int(arguments[arguments.index("idle") + 1])):
                 private.run(f"i{number}")
-            for kind in ("aio", "thread"):
-                subprocess.run([*THIS, "_idle", private.socket, "20", kind], check=True)
+            for workload in ("aio", "thread"):
+                subprocess.run([*THIS, "_idle", private.socket, "20", workload], check=True)
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from carico_agent.telemetry import Reading, TraceWriter
+from carico_agent.node.sampling import Reading, TraceWriter
 from lab.bench.process import Http, agent, memory_mb
 from lab.bench.table import Row
 from lab.synthetic import SCENARIOS, samples

@@ -4,9 +4,9 @@ import time
 from collections.abc import Callable
 
 from carico_agent.core import CapacityModel, ModelConfig
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.status import status_of
-from carico_agent.telemetry import NodeReader, Root, derive
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.status import status_of
+from carico_agent.node.sampling import NodeReader, Root, derive
 from lab.bench.table import Row
 from lab.synthetic import SCENARIOS, samples
 

@@ -8,13 +8,13 @@ import sys
 import time
 from contextlib import ExitStack
 
-from carico_agent.supervise.ticker import Ticker
-from carico_agent.telemetry import NodeReader, Root
+from carico_agent.lib.supervise.ticker import Ticker
+from carico_agent.node.sampling import NodeReader, Root
 from lab.bench.process import cpu_s, running
 from lab.bench.table import Row
 
 PERIOD_S = 0.1
-KINDS = {"thread": "sleeping thread (Ticker)", "asyncio": "asyncio timer"}
+WORKLOADS = {"thread": "sleeping thread (Ticker)", "asyncio": "asyncio timer"}
 
 
 def by_thread(reader: NodeReader) -> None:
@@ -39,14 +39,19 @@ def void(_: object) -> None:
 def measure(window_s: float) -> list[Row]:
     with ExitStack() as stack:
         children = {
-            kind: stack.enter_context(running([sys.executable, "-m", "lab.bench.timer", kind])) for kind in KINDS
+            workload: stack.enter_context(running([sys.executable, "-m", "lab.bench.timer", workload]))
+            for workload in WORKLOADS
         }
         time.sleep(1.5)
-        before, started_s = {kind: cpu_s(child.pid) for kind, child in children.items()}, time.monotonic()
+        before, started_s = {workload: cpu_s(child.pid) for workload, child in children.items()}, time.monotonic()
         time.sleep(window_s)
         elapsed_s = time.monotonic() - started_s
-        percent = {kind: 100 * (cpu_s(child.pid) - before[kind]) / elapsed_s for kind, child in children.items()}
-    rows = [Row(f"10 Hz reads by {label}: CPU", percent[kind], "% of a core") for kind, label in KINDS.items()]
+        percent = {
+            workload: 100 * (cpu_s(child.pid) - before[workload]) / elapsed_s for workload, child in children.items()
+        }
+    rows = [
+        Row(f"10 Hz reads by {label}: CPU", percent[workload], "% of a core") for workload, label in WORKLOADS.items()
+    ]
     return [*rows, Row("asyncio timer / thread", percent["asyncio"] / percent["thread"], "x")]
 
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from contextlib import ExitStack
 from functools import partial
 
-from carico_agent.runtime.cgroups import Group, Locator
-from carico_agent.runtime.counter_files import CounterFiles
-from carico_agent.runtime.demand import CounterReading, demand
-from carico_agent.runtime.pods import Pod
-from carico_agent.runtime.run_delay import RunDelay, threads
+from carico_agent.node.pods.cgroups import Group, Locator
+from carico_agent.node.pods.counter_files import CounterFiles
+from carico_agent.node.pods.demand import CounterReading, demand
+from carico_agent.node.pods.pods import Pod
+from carico_agent.node.pods.run_delay import RunDelay, threads
 from lab.bench.pods import processes_in_groups
 
 LOOP = ["sh", "-c", "while :; do :; done"]

@@ -5,7 +5,7 @@ import numpy as np
 from lab.experiments.common import SPREAD_HEAD, Section, pi, runs, seeds, spread
 from lab.sim.cluster import Machine, SimulatedCluster
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import PodBatch, SimulatedKind, draw
+from lab.sim.workload import PodBatch, SimulatedWorkload, draw
 
 MEASURED = {
     0: (0.010, 0.007),
@@ -18,7 +18,7 @@ MEASURED = {
 }
 """Busy loops on the real 2-core node: utilisation and pressure, as measured."""
 
-LOOP = SimulatedKind("loop", work_core_s=1e6, work_cv=0.0)
+LOOP = SimulatedWorkload("loop", work_core_s=1e6, work_cv=0.0)
 
 
 def simulated(loops: int, seed: int = 0) -> tuple[float, float]:

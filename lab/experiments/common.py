@@ -8,7 +8,7 @@ import numpy as np
 
 from lab.sim.engine import Result, Setup, run
 from lab.sim.schedulers.base import SimulatedScheduler
-from lab.sim.workload import PI, SKLEARN, PodBatch, SimulatedKind
+from lab.sim.workload import PI, SKLEARN, PodBatch, SimulatedWorkload
 
 TRAINING_SEEDS = range(10, 13)
 """Everything that was chosen was chosen on these (and the core's defaults on seeds below 100)."""
@@ -68,9 +68,9 @@ def seeds(quick: bool) -> range:
     return QUICK_SEEDS if quick else REPORTED_SEEDS
 
 
-def warm(*kinds: SimulatedKind, **changes: object) -> Setup:
+def warm(*workloads: SimulatedWorkload, **changes: object) -> Setup:
     """A cluster whose agents have seen these Pods before the measured job comes."""
-    return Setup(rehearsal=kinds, **changes)  # type: ignore[arg-type]
+    return Setup(rehearsal=workloads, **changes)  # type: ignore[arg-type]
 
 
 def pi(mcpu: int = 100, pods: int = 1000) -> list[PodBatch]:
@@ -92,13 +92,13 @@ def mean_jct(results: Sequence[Result]) -> float:
     return float(np.mean([r.jct_s for r in results]))
 
 
-def mean_pct(results: Sequence[Result], kind: str | None = None) -> float:
-    return float(np.mean([r.pct_s(kind).mean() for r in results]))
+def mean_pct(results: Sequence[Result], workload: str | None = None) -> float:
+    return float(np.mean([r.pct_s(workload).mean() for r in results]))
 
 
-def spread(results: Sequence[Result], kind: str | None = None) -> list[float]:
+def spread(results: Sequence[Result], workload: str | None = None) -> list[float]:
     """Mean, Std., Min., 25 %, Median, 75 %, Max. of all Pods of all runs, as the paper's tables have them."""
-    p = np.concatenate([r.pct_s(kind) for r in results])
+    p = np.concatenate([r.pct_s(workload) for r in results])
     return [float(v) for v in (p.mean(), p.std(), p.min(), *np.percentile(p, [25, 50, 75]), p.max())]
 
 

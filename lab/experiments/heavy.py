@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import FIGURES, Section, plot, runs, seeds, warm
 from lab.sim.engine import Result
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.oracle import Oracle
-from lab.sim.workload import HEAVY, LIGHT, PodBatch, SimulatedKind
+from lab.sim.workload import HEAVY, LIGHT, PodBatch, SimulatedWorkload
 
 JOBS = [PodBatch(LIGHT, 570, 0.0, 60.0), PodBatch(HEAVY, 400, 60.0)]
 
@@ -19,13 +19,13 @@ PAPER = "paper CARICO"
 CAREFUL = PodCapacitySettings(starting_ratio=0.1, starting_headroom=0.5)
 
 
-class OneKind(Carico):
+class OneWorkload(Carico):
     """carico where heavy and light Pods come from the same template: nobody is unprofiled."""
 
     def prior_places(self) -> float:
         return float("inf")
 
-    def template(self, kind: SimulatedKind) -> str:
+    def template(self, workload: SimulatedWorkload) -> str:
         return "job"
 
 
@@ -41,14 +41,14 @@ def section(quick: bool) -> Section:
     ours = {
         PAPER: runs(PaperCarico, JOBS, which, setup),
         "carico": runs(Carico, JOBS, which, setup),
-        "carico, one template": runs(OneKind, JOBS, which, setup),
+        "carico, one template": runs(OneWorkload, JOBS, which, setup),
     }
     if not quick:
         ours["carico, one template, no limit on starts"] = runs(
-            lambda: OneKind(policy=PodCapacity(PodCapacitySettings(starting_ratio=1.0))), JOBS, which, setup
+            lambda: OneWorkload(policy=PodCapacity(PodCapacitySettings(starting_ratio=1.0))), JOBS, which, setup
         )
         ours["carico, one template, starting_ratio 0.1"] = runs(
-            lambda: OneKind(policy=PodCapacity(CAREFUL)),
+            lambda: OneWorkload(policy=PodCapacity(CAREFUL)),
             JOBS,
             which,
             setup,

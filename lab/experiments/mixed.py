@@ -20,7 +20,7 @@ PAPER = {
 def section(quick: bool) -> Section:
     s = Section("Unlike jobs together", quick=quick)
     which = REPORTED_SEEDS[:2] if quick else REPORTED_SEEDS
-    jobs = [PodBatch(kind, pods) for kind, pods in MIX]
+    jobs = [PodBatch(workload, pods) for workload, pods in MIX]
     ours = {"kube-scheduler": runs(Kube, jobs, which), "carico": runs(Carico, jobs, which)}
     if not quick:
         ours["paper CARICO (rehearsed)"] = runs(PaperCarico, jobs, which[:3], warm(PI))
@@ -29,10 +29,10 @@ def section(quick: bool) -> Section:
     s.say("500 pi-2000 (100m) and 20 sklearn Pods (200m, 750Mi) submitted together, table 5.3:")
     rows: list[tuple[object, ...]] = []
     for name, results in ours.items():
-        for kind in ("pi-2000", "sklearn"):
-            if (name, kind) in PAPER:
-                rows.append((name, kind, "paper", *PAPER[name, kind]))
-            rows.append((name, kind, "simulated", *spread(results, kind)))
+        for workload in ("pi-2000", "sklearn"):
+            if (name, workload) in PAPER:
+                rows.append((name, workload, "paper", *PAPER[name, workload]))
+            rows.append((name, workload, "simulated", *spread(results, workload)))
     s.table(("scheduler", "job", "", *SPREAD_HEAD), rows)
     if not quick:
         _sizes(s, which[:2])
@@ -46,7 +46,7 @@ def section(quick: bool) -> Section:
             "500 pi-2000 and 20 sklearn Pods: Pods per node (figure 5.8; scales differ), CPU and memory (figure 5.9).",
         )
     kube, mine = ours["kube-scheduler"], ours["carico"]
-    pi, sk = (mean_pct(mine, kind) / mean_pct(kube, kind) for kind in ("pi-2000", "sklearn"))
+    pi, sk = (mean_pct(mine, workload) / mean_pct(kube, workload) for workload in ("pi-2000", "sklearn"))
     s.claim(f"mixed: pi-2000's mean PCT is {pi:.2f} × kube-scheduler's (paper .26)", pi <= 0.26)
     s.claim(f"mixed: sklearn's mean PCT is {sk:.2f} × kube-scheduler's (paper .53)", sk <= 0.53, headline=False)
     if not quick:
@@ -59,18 +59,18 @@ def _attainable(s: Section, ours: dict[str, list[Result]], which: range) -> None
     kube = ours["kube-scheduler"]
     rows = [(name, *_ratios(results, kube)) for name, results in ours.items()]
     for full in (2.0, 1.5, 1.0):
-        jobs = [PodBatch(kind.asking(round(1000 * kind.threads / full)), pods) for kind, pods in MIX]
+        jobs = [PodBatch(workload.asking(round(1000 * workload.threads / full)), pods) for workload, pods in MIX]
         rows.append((f"true requests, node full at {full:g} × its cores", *_ratios(runs(Kube, jobs, which), kube)))
     s.say(
         "**What is attainable here?** All relative to kube-scheduler with the guessed requests above. *True requests*: "
-        "kube-scheduler with exactly what each kind of Pod uses, with a node called full when its Pods want this many "
+        "kube-scheduler with exactly what each workload uses, with a node called full when its Pods want this many "
         "times its cores (2 is where the paper's CPU metric, and so carico's number, saturates):"
     )
     s.table(("scheduler", "sklearn PCT", "pi-2000 PCT", "JCT"), rows)
     s.say(
         "So with the paper's idea of a full node even perfect knowledge is only a little below the paper's .53: an "
         "sklearn Pod (3.6 threads) shares four cores with about four pi Pods as long as pi Pods wait. carico comes "
-        "near that once it has met both kinds (whether the paper's agents had, it does not say). Cold, sklearn "
+        "near that once it has met both workloads (whether the paper's agents had, it does not say). Cold, sklearn "
         "Pods land beside as many pi Pods as the prior allows, before any was measured, and stay there for their 30 to "
         "60 s. The paper's algorithm as we read it does worse in the same simulation. What would help is another idea "
         "of full (1.5 × the cores), or a cost per template instead of one per node."
@@ -84,7 +84,9 @@ def _attainable(s: Section, ours: dict[str, list[Result]], which: range) -> None
 
 
 def _ratios(results: list[Result], kube: list[Result]) -> list[str]:
-    parts = [mean_pct(results, kind) / mean_pct(kube[: len(results)], kind) for kind in ("sklearn", "pi-2000")]
+    parts = [
+        mean_pct(results, workload) / mean_pct(kube[: len(results)], workload) for workload in ("sklearn", "pi-2000")
+    ]
     return [f"{ratio:.2f}" for ratio in (*parts, mean_jct(results) / mean_jct(kube[: len(results)]))]
 
 

@@ -33,11 +33,11 @@ def section(quick: bool) -> Section:
     rows, worst = [], {"cold": 0.0, "warm": 0.0}
     places: list[tuple[object, ...]] = []
     for threads in (0.5, 2.0):
-        kind = replace(PI, name=f"pi-{threads:g}", threads=threads)
-        sweep = {m: runs(Kube, [PodBatch(kind.asking(m), PODS)], which) for m in REQUESTS}
-        for state, setup in (("cold", Setup()), ("warm", Setup(rehearsal=(kind,)))):
+        workload = replace(PI, name=f"pi-{threads:g}", threads=threads)
+        sweep = {m: runs(Kube, [PodBatch(workload.asking(m), PODS)], which) for m in REQUESTS}
+        for state, setup in (("cold", Setup()), ("warm", Setup(rehearsal=(workload,)))):
             rows.append(
-                _row(f"{threads:g} cores per Pod", state, runs(Carico, [PodBatch(kind, PODS)], which, setup), sweep)
+                _row(f"{threads:g} cores per Pod", state, runs(Carico, [PodBatch(workload, PODS)], which, setup), sweep)
             )
             worst[state] = max(worst[state], rows[-1][-2])
         if threads == 2.0:
@@ -74,7 +74,7 @@ def section(quick: bool) -> Section:
         "number of places per node gives *without* learning anything (kube-scheduler, by the request that allows so "
         "many). With three places carico is no slower than that; to come within 5 % of the shortest job a node must "
         "hold twice as many Pods as fit, and each then takes three times as long. Where regret falls short (two cores, "
-        "cold): the first Pods come in on the prior of one core, so too many for their kind, and the places settle "
+        "cold): the first Pods come in on the prior of one core, so too many for their workload, and the places settle "
         "between three and four."
     )
     s.table(("places per node, 2-core Pods", "JCT [s]", "JCT / best kube", "mean PCT [s]"), places)

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from lab.experiments.common import (
     COLOURS,
     FIGURES,

@@ -7,21 +7,21 @@ from math import exp, log
 import numpy as np
 
 from carico_agent.core import ModelConfig
-from carico_agent.publish.throttle import ThrottleConfig
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.node.publish.throttle import ThrottleConfig
 from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
 from lab.sim.cluster import Machine
 from lab.sim.engine import Setup
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico
-from lab.sim.workload import PodBatch, SimulatedKind
+from lab.sim.workload import PodBatch, SimulatedWorkload
 from lab.synthetic import SCENARIOS
 
-SHORT = SimulatedKind("train-short", work_core_s=4.0, work_cv=0.15)
-LONG = SimulatedKind("train-long", work_core_s=11.0, work_cv=0.15)
-WIDE = SimulatedKind("train-wide", work_core_s=9.0, work_cv=0.15, threads=1.5)
-BRIEF = SimulatedKind("train-brief", work_core_s=4.0, work_cv=0.15, threads=1.8)
+SHORT = SimulatedWorkload("train-short", work_core_s=4.0, work_cv=0.15)
+LONG = SimulatedWorkload("train-long", work_core_s=11.0, work_cv=0.15)
+WIDE = SimulatedWorkload("train-wide", work_core_s=9.0, work_cv=0.15, threads=1.5)
+BRIEF = SimulatedWorkload("train-brief", work_core_s=4.0, work_cv=0.15, threads=1.8)
 WORKLOADS = (
     (Setup(nodes=12), [PodBatch(SHORT, 600)]),
     (Setup(nodes=8, machine=Machine(cores=8)), [PodBatch(LONG, 500)]),
@@ -38,7 +38,7 @@ POLICIES = [NO_LIMIT] + [
     for headroom in (1.0, 1.25, 1.5)
 ]
 THRESHOLDS = ((0.1, 0.0), (0.3, 0.1), (0.5, 0.2), (0.3, 0.5))
-PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_switch_s", "ema_band", "noise_sd", "forget", "halt_most_s")
+PARAMETERS = ("settle_s", "ema_slow_s", "ema_fast_s", "ema_switch_s", "ema_band", "noise_sd", "forget", "halt_max_s")
 Workloads = Iterable[tuple[Setup, list[PodBatch]]]
 
 

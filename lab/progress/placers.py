@@ -9,9 +9,9 @@ is not at its limit is lost in the text (0.9 here); ties are random; jobs that h
 from collections.abc import Callable, Sequence
 from random import Random
 
-from carico_agent.runtime.work_left import estimate
-from carico_agent.schedule.nodes import NodeColumns, NodeState, PendingPod
-from carico_agent.schedule.policies.least_left import LeastLeft
+from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
+from carico_agent.extender.policies.least_left import LeastLeft
+from carico_agent.progress.work_left import estimate
 from lab.progress.workers import THREADS, Worker, WorkerJob, shares
 
 LIMIT = 0.9
@@ -33,7 +33,7 @@ def round_robin() -> Place:
     return lambda workers, job, now_s, rng: next(turn) % len(workers)
 
 
-def least_count(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
+def min_count(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     return least([len(worker.jobs) for worker in workers], rng)
 
 
@@ -56,7 +56,7 @@ def remaining_s(job: WorkerJob, share: float) -> float:
     if len(job.reports) < 2 or share <= 0:
         return 0.0
     before, last = job.reports[-2], job.reports[-1]
-    return (last.t - before.t) / (last.done - before.done) / share * (job.kind.steps - last.done)
+    return (last.t - before.t) / (last.done - before.done) / share * (job.workload.steps - last.done)
 
 
 def contention(remaining: Sequence[float]) -> float:
@@ -82,11 +82,11 @@ def contention_by_steps(remaining: Sequence[float]) -> int:
 
 def is_below_limit(worker: Worker) -> bool:
     """Algorithm 1, lines 3 and 4."""
-    return sum(shares([job.kind.threads for job in worker.jobs])) < LIMIT * THREADS
+    return sum(shares([job.workload.threads for job in worker.jobs])) < LIMIT * THREADS
 
 
 def procon_contention(worker: Worker) -> float:
-    rates = shares([job.kind.threads for job in worker.jobs])
+    rates = shares([job.workload.threads for job in worker.jobs])
     return contention([remaining_s(job, rate / sum(rates)) for job, rate in zip(worker.jobs, rates, strict=True)])
 
 
@@ -128,7 +128,7 @@ def least_left(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Ran
 
 
 def _state(worker: Worker, now_s: float) -> NodeState:
-    found = [estimate(job.reports, job.kind.steps, now_s).cpu_s for job in worker.jobs]
+    found = [estimate(job.reports, job.workload.steps, now_s).cpu_s for job in worker.jobs]
     known = [left for left in found if left == left]
     return NodeState(
         "w", 1e3, now_s, 60.0, assigned=len(found), cpu=THREADS, work_jobs=len(known), work_s=float(sum(known))
@@ -163,7 +163,7 @@ def total_s(lefts: Sequence[float], threads: float = THREADS) -> float:
 PLACERS: dict[str, Place] = {
     "random": at_random,
     "kube-scheduler default": kube_default,
-    "least count": least_count,
+    "least count": min_count,
     "ProCon, literal": procon,
     "ProCon, ties broken": procon_ties,
     "least-left": least_left,

@@ -15,7 +15,7 @@ original's formula, f/u·(MAX − P), says {twice:.1f} times the time that was l
 expected end takes for granted that a job goes on getting what it gets: it is late for the job that has the core for
 itself once the other one has ended.
 """
-PAIRS = """Twelve jobs of five kinds (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs at
+PAIRS = """Twelve jobs of five workloads (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs at
 the same times with both placements, in the order ABBA. Mean completion time with `least-left` is below that of random
 placement in {below} of {count} pairs. Other work ran on the machine during pairs 0 to 2; the group of the jobs had
 sixteen times its weight.
@@ -119,7 +119,7 @@ def real(found: dict[str, Any]) -> list[str]:
             "|---|---|---|---|---|---|",
         ]
         text += [
-            f"| {one['kind']} | {one['left_cpu_s']:.1f} | {one['truth_cpu_s']:.1f} | {one['left_s']:.1f} | "
+            f"| {one['workload']} | {one['left_cpu_s']:.1f} | {one['truth_cpu_s']:.1f} | {one['left_s']:.1f} | "
             f"{one['original_s']:.1f} | {one['truth_s']:.1f} |"
             for one in half
         ]

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from carico_agent.progress import Reporter
+from carico_agent.progress.client import Reporter
 
 CALIBRATE_S = 0.5
 
@@ -82,9 +82,9 @@ LOOPS: dict[str, Callable[[], Iterator[None]]] = {
 }
 
 
-def steps_per_s(kind: str) -> float:
+def steps_per_s(workload: str) -> float:
     """Of CPU time, on this machine."""
-    loop = LOOPS[kind]()
+    loop = LOOPS[workload]()
     for _ in islice(loop, 3):
         pass
     steps, began_s = 0, time.process_time()
@@ -94,10 +94,10 @@ def steps_per_s(kind: str) -> float:
     return steps / (time.process_time() - began_s)
 
 
-def main(kind: str, steps: int, core: int, file: Path) -> None:
+def main(workload: str, steps: int, core: int, file: Path) -> None:
     os.sched_setaffinity(0, {core})
     reporter, marks = Reporter(), list[tuple[float, float]]()
-    for step, _ in enumerate(islice(LOOPS[kind](), steps), 1):
+    for step, _ in enumerate(islice(LOOPS[workload](), steps), 1):
         reporter.report(step, steps)
         if step in (steps // 2, steps):
             marks.append((time.monotonic(), time.process_time()))

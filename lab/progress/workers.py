@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from math import inf
 from random import Random
 
-from carico_agent.runtime.work_left import SLOPES, Point
+from carico_agent.progress.work_left import SLOPES, Point
 
 THREADS = 16.0
 JITTER = 0.1
@@ -33,7 +33,7 @@ class TrainingModel:
 
 @dataclass(slots=True)
 class WorkerJob:
-    kind: TrainingModel
+    workload: TrainingModel
     arrives_s: float
     worker: int = -1
     used_s: float = 0.0
@@ -43,7 +43,7 @@ class WorkerJob:
 
     @property
     def left_s(self) -> float:
-        return self.kind.work_s - self.used_s
+        return self.workload.work_s - self.used_s
 
 
 def shares(wanted: list[float], threads: float = THREADS) -> list[float]:
@@ -70,24 +70,24 @@ class Worker:
         self._now_s, self._rng = 0.0, rng
 
     def next_end_s(self) -> float:
-        rates = shares([job.kind.threads for job in self.jobs])
+        rates = shares([job.workload.threads for job in self.jobs])
         return min((self._now_s + job.left_s / rate for job, rate in zip(self.jobs, rates, strict=True)), default=inf)
 
     def advance(self, now_s: float) -> None:
         """Up to `now_s`, which is not after the next end."""
-        step_s, rates = now_s - self._now_s, shares([job.kind.threads for job in self.jobs])
+        step_s, rates = now_s - self._now_s, shares([job.workload.threads for job in self.jobs])
         for job, rate in zip(self.jobs, rates, strict=True):
             self._report(job, rate, step_s)
             job.used_s += rate * step_s
         self.contention += max(0, len(self.jobs) - 1) * step_s
         self._now_s = now_s
-        for job in [job for job in self.jobs if job.left_s <= 1e-6 * job.kind.work_s]:
+        for job in [job for job in self.jobs if job.left_s <= 1e-6 * job.workload.work_s]:
             job.ends_s = now_s
             self.jobs.remove(job)
 
     def _report(self, job: WorkerJob, rate: float, step_s: float) -> None:
         """The reports of this stretch; only the last nine matter."""
-        per_step = job.kind.work_s / job.kind.steps
+        per_step = job.workload.work_s / job.workload.steps
         every = max(1, -int(-rate // per_step)) if rate > per_step else 1  # steps between two reports
         first, last = int(job.used_s / per_step) + 1, int((job.used_s + rate * step_s) / per_step)
         done = list(range(last - (last - first) // every * every, last + 1, every)) if last >= first else []

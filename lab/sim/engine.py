@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from lab.sim.cluster import RUNNING, STEP_S, WAITING, Machine, SimulatedCluster
 from lab.sim.schedulers.base import SimulatedScheduler
-from lab.sim.workload import DrawnPods, PodBatch, SimulatedKind, draw
+from lab.sim.workload import DrawnPods, PodBatch, SimulatedWorkload, draw
 
 
 @dataclass(frozen=True)
@@ -28,10 +28,10 @@ class Setup:
     binds_per_s: float = 100.0
     notice_s: tuple[float, float] = (0.2, 1.2)
     """From a Pod's start or end to the scheduler's knowing: the kubelet looks once a second."""
-    most_s: float = 1500.0
+    max_s: float = 1500.0
     warm_s: float = 10.0
     """Agents run this long before the jobs come, on idle nodes."""
-    rehearsal: tuple[SimulatedKind, ...] = ()
+    rehearsal: tuple[SimulatedWorkload, ...] = ()
     """Before that every node sees bursts of these Pods, placed by hand, up to 1.5 × its cores: no agent begins cold."""
 
 
@@ -40,8 +40,8 @@ class Result:
     """What happened. Times in seconds since the jobs began; the traces have one row per second."""
 
     scheduler: str
-    kinds: list[SimulatedKind]
-    kind: NDArray[np.int64]
+    workloads: list[SimulatedWorkload]
+    workload: NDArray[np.int64]
     node: NDArray[np.int64]
     created_s: NDArray[np.float64]
     start_s: NDArray[np.float64]
@@ -66,10 +66,10 @@ class Result:
         """Job completion time: from the Job's creation to the end of its last Pod; infinite if it never ends."""
         return float(np.max(self.end_s)) if self.finished else float("inf")
 
-    def pct_s(self, kind: str | None = None) -> NDArray[np.float64]:
+    def pct_s(self, workload: str | None = None) -> NDArray[np.float64]:
         """Pod completion times: from start to end."""
-        names = np.array([k.name for k in self.kinds])[self.kind]
-        chosen = np.isfinite(self.end_s) & (names == kind if kind else True)
+        names = np.array([k.name for k in self.workloads])[self.workload]
+        chosen = np.isfinite(self.end_s) & (names == workload if workload else True)
         return (self.end_s - self.start_s)[chosen]
 
     def overfill_s(self, slots: float, from_s: float = 20.0, longer_than_s: float = 2.0) -> float:
@@ -99,19 +99,19 @@ def run(
     s = setup or Setup()
     began = time.perf_counter()
     drawn, noise, choice, delays = (np.random.default_rng([seed, stream]) for stream in range(4))
-    kinds, pods = draw(jobs, s.startup_s, drawn)
+    workloads, pods = draw(jobs, s.startup_s, drawn)
     measured = len(pods)
     hand: list[Placing] = []
     if s.rehearsal:
-        pods, hand, first_s = rehearse(pods, kinds, s, drawn)
+        pods, hand, first_s = rehearse(pods, workloads, s, drawn)
         s = replace(s, warm_s=s.warm_s + first_s)
     cluster = SimulatedCluster(s.nodes, s.machine, pods, noise, s.sizes)
-    scheduler.begin(cluster, kinds, choice)
+    scheduler.begin(cluster, workloads, choice)
     loop = _Loop(scheduler, cluster, s, delays, measured, hand)
-    most_s = min(s.most_s, until_s or s.most_s)
+    max_s = min(s.max_s, until_s or s.max_s)
     traces: dict[str, list[np.ndarray]] = {name: [] for name in ("running", "assigned", "demand", "memory")}
     published: list[np.ndarray] = []
-    steps = round((s.warm_s + most_s) / STEP_S)
+    steps = round((s.warm_s + max_s) / STEP_S)
     for step in range(steps):
         loop.step()
         if step % 10 == 9 and cluster.t > s.warm_s:
@@ -128,8 +128,8 @@ def run(
     since, own = s.warm_s, slice(0, measured)
     return Result(
         scheduler.name,
-        kinds,
-        pods.kind[own],
+        workloads,
+        pods.workload[own],
         cluster.node[own],
         pods.created_s[own],
         cluster.start_s[own] - since,
@@ -150,24 +150,24 @@ Placing = tuple[float, int, int]
 
 
 def rehearse(
-    pods: DrawnPods, kinds: list[SimulatedKind], setup: Setup, rng: np.random.Generator
+    pods: DrawnPods, workloads: list[SimulatedWorkload], setup: Setup, rng: np.random.Generator
 ) -> tuple[DrawnPods, list[Placing], float]:
     """Adds the Pods of the rehearsal to the table; returns it, the placings, and how long it takes [s]."""
     cores, hand, now_s, parts = setup.machine.cores, [], 0.0, [pods]
-    kinds += [kind for kind in setup.rehearsal if kind not in kinds]
-    for kind in setup.rehearsal:
-        most = max(2, int(1.5 * cores / kind.threads))
+    workloads += [workload for workload in setup.rehearsal if workload not in workloads]
+    for workload in setup.rehearsal:
+        most = max(2, int(1.5 * cores / workload.threads))
         first = sum(map(len, parts))
         placed: list[Placing] = []
         for _ in range(BURSTS):
             for node in range(setup.nodes):
                 at_s = now_s + rng.uniform(0, 4)
                 placed += [(at_s, 0, node)] * int(rng.integers(1, most + 1))
-            alone_s = kind.work_core_s / kind.threads
-            now_s += 12 + setup.startup_s[1] + max(alone_s, most * kind.work_core_s / cores)
+            alone_s = workload.work_core_s / workload.threads
+            now_s += 12 + setup.startup_s[1] + max(alone_s, most * workload.work_core_s / cores)
         hand += [(at_s, first + i, node) for i, (at_s, _, node) in enumerate(placed)]
-        _, extra = draw([PodBatch(kind, len(placed), at_s=1e9)], setup.startup_s, rng)
-        extra.kind[:] = kinds.index(kind)
+        _, extra = draw([PodBatch(workload, len(placed), at_s=1e9)], setup.startup_s, rng)
+        extra.workload[:] = workloads.index(workload)
         parts.append(extra)
     table = DrawnPods(**{name: np.concatenate([getattr(part, name) for part in parts]) for name in vars(pods)})
     return table, sorted(hand), now_s
@@ -187,7 +187,7 @@ class _Loop:
     ) -> None:
         self.scheduler, self.cluster, self.setup, self.rng = scheduler, cluster, setup, rng
         self._hand = deque(hand)
-        self._queues: list[deque[int]] = [deque() for _ in scheduler.kinds]
+        self._queues: list[deque[int]] = [deque() for _ in scheduler.workloads]
         self._next = 0
         self._notices: list[tuple[float, int, int, int, bool]] = []
         self._left = self._measured = measured
@@ -204,7 +204,7 @@ class _Loop:
         self._notify_later(ended, False)
         for pod in killed.tolist():
             self.scheduler.on_ended(pod, int(self.cluster.node[pod]))
-            self._queues[self.cluster.pods.kind[pod]].append(pod)
+            self._queues[self.cluster.pods.workload[pod]].append(pod)
         self._deliver()
         self.scheduler.tick()
         self._arrive()
@@ -227,7 +227,7 @@ class _Loop:
     def _arrive(self) -> None:
         table, now_s = self.cluster.pods, self.cluster.t - self.setup.warm_s
         while self._next < len(table) and table.created_s[self._next] <= now_s:
-            self._queues[table.kind[self._next]].append(self._next)
+            self._queues[table.workload[self._next]].append(self._next)
             self._next += 1
 
         while self._hand and self._hand[0][0] <= self.cluster.t:
@@ -236,21 +236,21 @@ class _Loop:
             self.scheduler.bound(pod, node)
 
     def _schedule(self) -> None:
-        """Oldest first over all kinds; a kind that fits nowhere waits for the next tick, the others go on."""
+        """Oldest first over all workloads; a workload that fits nowhere waits for the next tick, the others go on."""
         self._budget = min(self._budget + self.setup.binds_per_s * STEP_S, self.setup.binds_per_s)
-        open_kinds = [queue for queue in self._queues if queue]
-        while open_kinds and self._budget >= 1:
-            queue = min(open_kinds, key=lambda q: q[0])
+        open_workloads = [queue for queue in self._queues if queue]
+        while open_workloads and self._budget >= 1:
+            queue = min(open_workloads, key=lambda q: q[0])
             node = self.scheduler.pick(queue[0])
             if node is None:
-                open_kinds.remove(queue)
+                open_workloads.remove(queue)
                 continue
             pod = queue.popleft()
             self.cluster.bind(pod, node)
             self.scheduler.bound(pod, node)
             self._budget -= 1
             if not queue:
-                open_kinds.remove(queue)
+                open_workloads.remove(queue)
 
 
 def _bar(cluster: SimulatedCluster, share: float) -> None:

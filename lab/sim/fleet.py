@@ -10,12 +10,12 @@ from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.pairwise_merge import PairwiseMerge
-from carico_agent.kube.kinds import NodeKinds
-from carico_agent.publish.node_kinds import moved, node_kinds
-from carico_agent.publish.node_reasons import KINDS_INTERVAL_S
-from carico_agent.publish.status import AgentFacts, status_of
-from carico_agent.publish.throttle import ThrottleConfig, WriteThrottle
-from carico_agent.telemetry.contention import contention
+from carico_agent.lib.kube.workloads import NodeWorkloads
+from carico_agent.node.publish.node_reasons import WORKLOADS_INTERVAL_S
+from carico_agent.node.publish.node_workloads import moved, node_workloads
+from carico_agent.node.publish.status import AgentFacts, status_of
+from carico_agent.node.publish.throttle import ThrottleConfig, WriteThrottle
+from carico_agent.node.sampling.contention import contention
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.meter import SimulatedMeter
 
@@ -47,15 +47,15 @@ class AgentConfig:
 
 SHARE_WEIGHT = 0.5
 
-OnPublished = Callable[[int, float, float, float, NodeKinds | None], None]
-"""on_published(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and kinds)"""
+OnPublished = Callable[[int, float, float, float, NodeWorkloads | None], None]
+"""on_published(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and workloads)"""
 
 
 class Fleet:
     """All agents. `tick` every 100 ms; what they publish reaches `on_published` after the delay."""
 
     def __init__(
-        self, cluster: SimulatedCluster, config: AgentConfig, kinds: Sequence[str], on_published: OnPublished
+        self, cluster: SimulatedCluster, config: AgentConfig, workloads: Sequence[str], on_published: OnPublished
     ) -> None:
         self.cluster, self.config, self._on_published = cluster, config, on_published
         self._cores = cluster.cores.astype(int).tolist()
@@ -67,15 +67,15 @@ class Fleet:
         self.estimates: list[Estimate | None] = [None] * cluster.n
         self.published = np.full(cluster.n, np.nan)
         self.writes = 0
-        self._post: list[tuple[float, int, int, float, float, float, NodeKinds | None]] = []
+        self._post: list[tuple[float, int, int, float, float, float, NodeWorkloads | None]] = []
         self._ticks = 0
         measured = config.measured and config.estimator == ModelConfig.estimator
-        self._meter = SimulatedMeter(cluster, kinds) if measured else None
+        self._meter = SimulatedMeter(cluster, workloads) if measured else None
         self._facts = [
             AgentFacts(sizes={"cpu": 2.0 * cores, "memory": mib * 2**20})
             for cores, mib in zip(cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True)
         ]
-        self._written: list[NodeKinds | None] = [None] * cluster.n
+        self._written: list[NodeWorkloads | None] = [None] * cluster.n
         self._wrote_s = [0.0] * cluster.n
         self._aggregator = config.aggregator() if config.aggregator else None
 
@@ -116,30 +116,30 @@ class Fleet:
         faults, throttle = self.config.faults, self.throttles[i]
         if i in faults.silent and t >= faults.silent_from_s:
             return
-        value, ttl_s, kinds = estimate.pod_capacity, 1e9, self._kinds(i, estimate)
+        value, ttl_s, workloads = estimate.pod_capacity, 1e9, self._workloads(i, estimate)
         if throttle is not None:
             summary = throttle.summary(estimate.slots, estimate.mode)
-            if throttle.reason(t, summary) is None and not self._worth(i, t, kinds):
+            if throttle.reason(t, summary) is None and not self._worth(i, t, workloads):
                 return
             throttle.wrote(t, summary)
             value, ttl_s = float("nan") if summary.slots is None else float(summary.slots), throttle.config.ttl_s
         self.writes += 1
-        self._written[i], self._wrote_s[i] = kinds, t
-        heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s, kinds))
+        self._written[i], self._wrote_s[i] = workloads, t
+        heapq.heappush(self._post, (t + faults.delay_s, self.writes, i, value, t, ttl_s, workloads))
 
-    def _worth(self, i: int, t: float, kinds: NodeKinds | None) -> bool:
-        """A kind's cost has changed, as production's writer judges it."""
-        return t - self._wrote_s[i] >= KINDS_INTERVAL_S and moved(self._written[i], kinds) is not None
+    def _worth(self, i: int, t: float, workloads: NodeWorkloads | None) -> bool:
+        """A workload's cost has changed, as production's writer judges it."""
+        return t - self._wrote_s[i] >= WORKLOADS_INTERVAL_S and moved(self._written[i], workloads) is not None
 
-    def _kinds(self, i: int, estimate: Estimate) -> NodeKinds | None:
+    def _workloads(self, i: int, estimate: Estimate) -> NodeWorkloads | None:
         """What the node's annotation says, by production's own function."""
         if not estimate.measured:
             return None
         status = status_of("", self.models[0].resources, estimate, {}, self._facts[i])
-        return node_kinds(status, {kind.kind: kind.pods for kind in estimate.kinds})
+        return node_workloads(status, {workload.workload: workload.pods for workload in estimate.workloads})
 
     def _deliver(self, t: float) -> None:
         while self._post and self._post[0][0] <= t:
-            _, _, node, value, published_s, ttl_s, kinds = heapq.heappop(self._post)
+            _, _, node, value, published_s, ttl_s, workloads = heapq.heappop(self._post)
             self.published[node] = value
-            self._on_published(node, value, published_s, ttl_s, kinds)
+            self._on_published(node, value, published_s, ttl_s, workloads)

@@ -1,7 +1,7 @@
 """What the kernel says about each Pod of a simulated node: read in turns as the agent does, with 5 % of noise.
 
 A reading is the Pod's demand (CPU time and waiting for it, over twice the cores) and its memory. Pods that have just
-started are read after 1, 2 and 4 s, later every 5 s (carico_agent/runtime/meter.py); until the first reading the Pod is
+started are read after 1, 2 and 4 s, later every 5 s (carico_agent/node/pods/meter.py); until the first reading the Pod is
 listed with unknown usage.
 """
 
@@ -19,10 +19,10 @@ NOISE = 0.05
 
 
 class SimulatedMeter:
-    """The Pods of all nodes. `kinds` are the names of the Pod table's kinds."""
+    """The Pods of all nodes. `workloads` are the names of the Pod table's workloads."""
 
-    def __init__(self, cluster: SimulatedCluster, kinds: Sequence[str]) -> None:
-        self._cluster, self._kinds = cluster, list(kinds)
+    def __init__(self, cluster: SimulatedCluster, workloads: Sequence[str]) -> None:
+        self._cluster, self._workloads = cluster, list(workloads)
         self._rng = np.random.default_rng([cluster.n, len(cluster.pods), 14])  # leaves the cluster's own draws alone
         self._latest: dict[int, tuple[float, PodSample]] = {}  # Pod → when it is read again [s], its last reading
 
@@ -42,7 +42,7 @@ class SimulatedMeter:
         if sample is None or t >= due_s - 1e-9:
             usage = self._usage(pod) if t >= due_s - 1e-9 else (nan, nan)
             due_s = next((started_s + age_s for age_s in FIRST_S if started_s + age_s > t), t + PERIOD_S)
-            sample = PodSample(str(pod), self._kinds[self._cluster.pods.kind[pod]], usage)
+            sample = PodSample(str(pod), self._workloads[self._cluster.pods.workload[pod]], usage)
             self._latest[pod] = (due_s, sample)
         return sample
 

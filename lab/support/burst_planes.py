@@ -11,10 +11,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import KubeError
-from carico_agent.net.buckets import TokenBucket
+from carico_agent.lib.kube.access import from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError
+from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
 from lab.support.waiting import free_port, wait_for
 

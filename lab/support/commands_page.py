@@ -4,7 +4,7 @@ import argparse
 from pathlib import Path
 
 from carico_agent.cli import parser
-from carico_agent.cli._kubectl import command as kubectl
+from carico_agent.kubectl import command as kubectl
 
 PAGE = Path(__file__).parents[2] / "docs/commands.md"
 HEAD = """# Every command

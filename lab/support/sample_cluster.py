@@ -9,21 +9,21 @@ import random
 import sys
 from collections.abc import Iterator
 
-from carico_agent.app.cluster_page import ClusterPage
-from carico_agent.app.extender import ExtenderFacts
-from carico_agent.kube.access import Access
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.kinds import KindOnNode, NodeKinds
-from carico_agent.kube.pods import PodFacts
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.published import PublishedNode
+from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.cluster_page import ClusterPage
+from carico_agent.extender.daemon import ExtenderFacts
+from carico_agent.extender.published import PublishedNode
+from carico_agent.lib.kube.access import Access
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.pods import PodFacts
+from carico_agent.lib.kube.workloads import NodeWorkloads, WorkloadOnNode
+from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.settings import ClusterPageSettings
 from lab.support.sample_node import HOSTILE
 
 NAN = float("nan")
 DAEMON = "kube-system/kube-proxy"
-KINDS = (  # name, cpu [cores] and memory [bytes] of one, Pods per node
+WORKLOADS = (  # name, cpu [cores] and memory [bytes] of one, Pods per node
     ("shop/web", 0.45, 3.2e8, 6),
     ("shop/checkout", 0.3, 5.1e8, 3),
     ("shop/cache", 0.12, 2.1e9, 2),
@@ -55,25 +55,28 @@ class SampleCluster:
 
     def _pods(self, number: int) -> Iterator[PodFacts]:
         load = self._random.uniform(0.15, 1.1)
-        for kind, *_, most in KINDS:
+        for workload, *_, most in WORKLOADS:
             for place in range(round(most * load)):
-                uid = f"{number}-{kind}-{place}"
-                yield PodFacts(uid, uid, "x", self.name(number), "Running", f"{kind}{self._mark}")
+                uid = f"{number}-{workload}-{place}"
+                yield PodFacts(uid, uid, "x", self.name(number), "Running", f"{workload}{self._mark}")
 
     def _published(self, number: int) -> PublishedNode:
         name, sizes = self.name(number), {"cores": 8.0, "cpu": 8.0, "memory": 3.2e10}
         if number % 50 == 7:
             return PublishedNode(name, **sizes)
-        have = self.cluster.ledger.kinds(name)
-        counts = {kind: have[kind + self._mark].pods if kind + self._mark in have else 0 for kind, *_ in KINDS}
-        used = sum(counts[kind] * cpu for kind, cpu, *_ in KINDS) * self._random.uniform(0.9, 1.1)
-        memory = sum(counts[kind] * size for kind, _, size, _ in KINDS)
+        have = self.cluster.ledger.workloads(name)
+        counts = {
+            workload: have[workload + self._mark].pods if workload + self._mark in have else 0
+            for workload, *_ in WORKLOADS
+        }
+        used = sum(counts[workload] * cpu for workload, cpu, *_ in WORKLOADS) * self._random.uniform(0.9, 1.1)
+        memory = sum(counts[workload] * size for workload, _, size, _ in WORKLOADS)
         room = (max(0.0, self._random.uniform(9.0, 14.5) - 1.3 * used), max(0.0, 2.6e10 - memory), NAN, NAN)
         jobs = counts["batch/training"] + counts["batch/thumbnails"]
-        kinds = {
-            kind + self._mark: KindOnNode((cpu, size, NAN, NAN), pods=counts[kind])
-            for kind, cpu, size, _ in KINDS
-            if kind != DAEMON  # a node lists no daemons
+        workloads = {
+            workload + self._mark: WorkloadOnNode((cpu, size, NAN, NAN), pods=counts[workload])
+            for workload, cpu, size, _ in WORKLOADS
+            if workload != DAEMON  # a node lists no daemons
         }
         return PublishedNode(
             name,
@@ -82,7 +85,7 @@ class SampleCluster:
             ttl_s=150.0,
             work_jobs=jobs,
             work_s=jobs * 900.0 * self._random.random(),
-            kinds=NodeKinds(room, kinds=kinds),
+            workloads=NodeWorkloads(room, workloads=workloads),
             **sizes,
         )
 

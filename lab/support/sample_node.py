@@ -1,6 +1,6 @@
 """An agent's API with an invented node behind it: the real server, board and history, statuses made up a second apart.
 
-For what a test machine does not have: fourteen kinds, throttled Pods, reservations, plugins that wrote something, and
+For what a test machine does not have: fourteen workloads, throttled Pods, reservations, plugins that wrote something, and
 names full of markup. `python -m lab.support.sample_node SOCKET [--hostile]` serves until it is terminated.
 """
 
@@ -14,17 +14,17 @@ from typing import Any
 
 from aiohttp import web
 
-from carico_agent.app.history import StatusHistory
-from carico_agent.net.http import Handler, HttpServer, answer
-from carico_agent.net.times import rfc3339
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.status import KindStatus, Status
-from carico_agent.publish.status_routes import status_routes
-from carico_agent.runtime.events import Event
+from carico_agent.lib.net.http import Handler, HttpServer, answer
+from carico_agent.lib.net.times import rfc3339
+from carico_agent.node.history import StatusHistory
+from carico_agent.node.pods.events import Event
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.status import Status, WorkloadStatus
+from carico_agent.node.publish.status_routes import status_routes
 
 CORES, MEMORY = 8, 32 * 2**30
 HOSTILE = '<img src=x onerror="document.title=`owned`"><script>document.title="owned"</script>&amp;"\'$plain'
-KINDS = (  # name, Pods, cpu and memory of one as a share, arrivals, daemon
+WORKLOADS = (  # name, Pods, cpu and memory of one as a share, arrivals, per_node
     ("shop/web", 6, 0.031, 0.018, 0.52, False),
     ("shop/cache", 2, 0.008, 0.061, 0.06, False),
     ("shop/checkout", 3, 0.022, 0.024, 0.17, False),
@@ -47,13 +47,13 @@ class SampleNode:
 
     def status(self, t: float) -> Status:
         wave = 0.12 * math.sin(t / 95.0) + 0.04 * math.sin(t / 11.0)
-        kinds = [self._kind(*row, wave=wave) for row in KINDS]
+        workloads = [self._workload(*row, wave=wave) for row in WORKLOADS]
         host = {"cpu": 0.06 + 0.01 * math.sin(t / 7.0), "memory": 0.09}
-        used = {name: host[name] + sum(k.pods * (k.cost[name] or 0.0) for k in kinds) for name in host}
+        used = {name: host[name] + sum(k.pods * (k.cost[name] or 0.0) for k in workloads) for name in host}
         room = {"cpu": 1.0 - used["cpu"], "memory": 0.85 - used["memory"]}
         cost = {"cpu": 0.036, "memory": 0.02}
         capacity = max(0.0, min(room[name] / cost[name] for name in room))
-        kinds = [self._fits(kind, room) for kind in kinds]
+        workloads = [self._fits(workload, room) for workload in workloads]
         return Status(
             node=f"node-7{self.mark}",
             time=rfc3339(t, "milliseconds"),
@@ -70,33 +70,35 @@ class SampleNode:
             room=room,
             measured=True,
             sizes={"cpu": 2.0 * CORES, "memory": float(MEMORY)},
-            kinds=tuple(kinds),
+            workloads=tuple(workloads),
             reserved=2,
             available=int(capacity) - 2,
             runtime=f"containerd 1.7{self.mark}",
             publishers={"socket": "listening"},
         )
 
-    def _kind(
-        self, name: str, pods: int, cpu: float, memory: float, arrivals: float, daemon: bool, wave: float
-    ) -> KindStatus:
+    def _workload(
+        self, name: str, pods: int, cpu: float, memory: float, arrivals: float, per_node: bool, wave: float
+    ) -> WorkloadStatus:
         cost = {"cpu": cpu * (1 + 2 * wave), "memory": memory}
-        return KindStatus(f"{name}{self.mark}", pods, cost, None, None, daemon, arrivals=arrivals, trusted=True)
+        return WorkloadStatus(f"{name}{self.mark}", pods, cost, None, None, per_node, arrivals=arrivals, trusted=True)
 
     @staticmethod
-    def _fits(kind: KindStatus, room: dict[str, float]) -> KindStatus:
-        fits = {name: room[name] / (kind.cost[name] or math.inf) for name in room}
+    def _fits(workload: WorkloadStatus, room: dict[str, float]) -> WorkloadStatus:
+        fits = {name: room[name] / (workload.cost[name] or math.inf) for name in room}
         first = min(fits, key=lambda name: fits[name])
-        return replace(kind, fits=fits[first], limiting=first, low=0.8 * fits[first], high=1.2 * fits[first])
+        return replace(workload, fits=fits[first], limiting=first, low=0.8 * fits[first], high=1.2 * fits[first])
 
     def pods(self, t: float) -> list[dict[str, Any]]:
         return [
-            self._pod(t, name, number, cpu, memory) for name, count, cpu, memory, *_ in KINDS for number in range(count)
+            self._pod(t, name, number, cpu, memory)
+            for name, count, cpu, memory, *_ in WORKLOADS
+            for number in range(count)
         ]
 
-    def _pod(self, t: float, kind: str, number: int, cpu: float, memory: float) -> dict[str, Any]:
-        namespace, _, name = kind.partition("/")
-        throttled = 0.35 if kind == "shop/checkout" else 0.08 if kind == "shop/web" and number == 0 else 0.0
+    def _pod(self, t: float, workload: str, number: int, cpu: float, memory: float) -> dict[str, Any]:
+        namespace, _, name = workload.partition("/")
+        throttled = 0.35 if workload == "shop/checkout" else 0.08 if workload == "shop/web" and number == 0 else 0.0
         usage = {
             "t": t,
             "cpu_usage_usec": int(1e6 * t * cpu * 2 * CORES * (1 + 0.1 * number)),
@@ -112,7 +114,7 @@ class SampleNode:
         return {
             "name": full,
             "namespace": namespace,
-            "uid": f"{kind}{number}",
+            "uid": f"{workload}{number}",
             "counts": namespace != "monitoring",
             "started": 0.0,
             "cgroup": f"/pods/{full}",
@@ -129,7 +131,7 @@ class SampleNode:
             "name": f"{name}-5c9d{self.mark}",
             "namespace": "batch",
             "uid": name,
-            "kind": f"batch/{name}",
+            "workload": f"batch/{name}",
             "source": "reports" if reports else "history",
             **(reported if reports else dict.fromkeys(reported)),
             "stale": False,

@@ -33,7 +33,7 @@ class ControlPlaneSettings:
     base: dict[str, int] = field(default_factory=dict)
     """cpu.weight at rest by component, from 1 to 10000. Not named: what stands there when the plugin begins."""
 
-    most_factor: Annotated[float, Range(1, 100)] = 8.0
+    max_factor: Annotated[float, Range(1, 100)] = 8.0
     """A weight is never raised to more than this many times its base."""
 
     calm_s: Annotated[float, Range(1, 86_400)] = 600.0
@@ -112,7 +112,7 @@ class Plugin(plugin_api.Plugin):
     def _write(self, writer: Writer) -> None:
         changes, written = [], []
         for component, one in self._watched.items():
-            factor = min(one.weight.factor, self.settings.most_factor)
+            factor = min(one.weight.factor, self.settings.max_factor)
             value = str(max(1, min(10_000, round(one.base * factor))))
             if factor == 1 and component not in self.settings.base:
                 if writer.original(one.cgroup, one.inode, "cpu.weight") is not None:
@@ -131,7 +131,7 @@ class Plugin(plugin_api.Plugin):
             component: {
                 "cgroup": one.cgroup,
                 "held_up_ratio": one.ratio,
-                "factor": min(one.weight.factor, self.settings.most_factor),
+                "factor": min(one.weight.factor, self.settings.max_factor),
                 "base": one.base,
                 "says": f"{one.outcome.state} {one.outcome.detail}".strip() if one.outcome else "",
             }

@@ -62,13 +62,13 @@ def test_pods_of_kube_system_are_found(node):
     folder = node.pod("kube-apiserver-a")
     node.pods = [replace(pod, namespace="kube-system") for pod in node.pods]
     node.pod("kube-scheduler-of-somebody-else")
-    plugin = Plugin(ControlPlaneSettings(base={"kube-apiserver": 400}, most_factor=2))
+    plugin = Plugin(ControlPlaneSettings(base={"kube-apiserver": 400}, max_factor=2))
     run(plugin, node, 0)
     assert weight_of(folder) == "400"
     for now_s in (60, 120, 180):
         waits(folder, 0.7)
         run(plugin, node, now_s)
-    assert weight_of(folder) == "800", "not above most_factor"
+    assert weight_of(folder) == "800", "not above max_factor"
     assert list(plugin.report()["components"]) == ["kube-apiserver"]
     assert {metric.name for metric in plugin.metrics()} == {"weight_factor", "held_up_ratio"}
 

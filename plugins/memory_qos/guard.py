@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass
 
 WINDOW_S = 10.0
-LEAST_S = 2.0
+MIN_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class Guard:
             self._seen.popleft()
         then = self._seen[0]
         elapsed_s = now.now_s - then.now_s
-        if elapsed_s < LEAST_S or now.high_events <= then.high_events:
+        if elapsed_s < MIN_S or now.high_events <= then.high_events:
             return None
         full = (now.full_usec - then.full_usec) / 1e6 / elapsed_s
         scanned, stolen = now.pgscan - then.pgscan, now.pgsteal - then.pgsteal

@@ -32,7 +32,7 @@ from .latency import response_ms, serial_ms
 from .window import ThrottleWindow, WindowUsage
 
 KEPT_COUNTS = 24
-MOST_SHOWN = 8
+MAX_SHOWN = 8
 """Requests whose times are listed one by one."""
 
 
@@ -266,6 +266,6 @@ def _latency(request_ms: float | None, quota: Quota | None, parallel: int) -> di
         "alone_ms": round(response_ms(request_ms, quota_ms, period_ms), 3),
         "parallel_ms": round(response_ms(request_ms, quota_ms, period_ms, parallel), 3),
         "serial_ms": [
-            round(value, 3) for value in serial_ms(request_ms, quota_ms, period_ms, min(parallel, MOST_SHOWN))
+            round(value, 3) for value in serial_ms(request_ms, quota_ms, period_ms, min(parallel, MAX_SHOWN))
         ],
     }

@@ -12,7 +12,7 @@ import psutil
 
 from carico_agent.plugin_api import View
 
-MOST_THREADS = 512
+MAX_THREADS = 512
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ def count(view: View, cgroup: str) -> Threads | None:
         except psutil.Error:  # ended meanwhile, or not ours to see
             continue
         total += len(threads)
-        states = (_state(view.node.proc_root, pid, thread.id) for thread in threads[:MOST_THREADS])
+        states = (_state(view.node.proc_root, pid, thread.id) for thread in threads[:MAX_THREADS])
         runnable += sum(state == "R" for state in states)
     return Threads(total, runnable)
 

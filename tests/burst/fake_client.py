@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from carico_agent.burst.steps import Request
-from carico_agent.kube.errors import Refused, Unreachable
+from carico_agent.lib.kube.errors import Refused, Unreachable
 from tests.burst.model import Cluster, Object
 
 

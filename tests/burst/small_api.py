@@ -131,13 +131,13 @@ class SmallApi:
     # ---- HTTP
 
     def _collection(self, path: str, params: Any) -> dict[str, Object] | None:
-        kind = path.rpartition("/")[2]
-        if kind == "nodes":
+        workload = path.rpartition("/")[2]
+        if workload == "nodes":
             return self.nodes
-        if kind not in ("jobs", "pods"):
+        if workload not in ("jobs", "pods"):
             return None
-        found = dict(getattr(self.cluster, kind))
-        if kind == "pods" and params.get("fieldSelector") == PENDING:
+        found = dict(getattr(self.cluster, workload))
+        if workload == "pods" and params.get("fieldSelector") == PENDING:
             found = {name: pod for name, pod in found.items() if not _ended(pod)}
         if params.get("fieldSelector") == "status.phase=Failed":
             found = {}
@@ -177,10 +177,10 @@ class SmallApi:
             changed = [("MODIFIED", text) for name, text in now.items() if known.get(name) != text]
             changed += [("DELETED", text) for name, text in known.items() if name not in now]
             known = now
-            for kind, text in changed:
+            for workload, text in changed:
                 thing = json.loads(text)
                 thing["metadata"].setdefault("resourceVersion", "0")
-                await response.write(json.dumps({"type": kind, "object": thing}).encode() + b"\n")
+                await response.write(json.dumps({"type": workload, "object": thing}).encode() + b"\n")
 
     def _plain(self, method: str, path: str, body: Object) -> web.Response:
         if path.endswith("/events"):

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.burst.commands.burst import describe
 from carico_agent.burst.multikueue import nominate, waits
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.report import status
 from carico_agent.cli import main
-from carico_agent.cli.burst import describe
-from carico_agent.kube.leader import LeaderLease
+from carico_agent.lib.kube.leader import LeaderLease
 from tests.burst.fake_client import FakeClient
 from tests.burst.model import Cluster
 from tests.burst.test_service import Served
@@ -100,7 +100,7 @@ async def test_the_status_is_readable() -> None:
 
 async def test_one_leads_and_the_next_one_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     client, now_s = FakeClient(Cluster("home")), 100.0
-    monkeypatch.setattr("carico_agent.kube.leader.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("carico_agent.lib.kube.leader.time.monotonic", lambda: now_s)
     one = LeaderLease(client, "carico", "carico-burst", "one", 15.0)  # type: ignore[arg-type]
     other = LeaderLease(client, "carico", "carico-burst", "other", 15.0)  # type: ignore[arg-type]
     await one.hold(now_s)

@@ -15,7 +15,7 @@ from carico_agent.burst.link import Send, carry, drive
 from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.protocol import Intent
 from carico_agent.burst.steps import Request, Route, ServerAnswer, jobs_path, reconcile
-from carico_agent.kube.errors import KubeError
+from carico_agent.lib.kube.errors import KubeError
 from lab.support.burst_planes import BurstPlane, job_body, overlaps
 from lab.support.burst_scene import Scene
 from lab.support.waiting import wait_for

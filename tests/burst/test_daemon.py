@@ -121,7 +121,7 @@ def gone(scene: Scene, name: str) -> bool:
     return name not in [job["metadata"]["name"] for job in scene.home.admin.get(jobs_path("default"))["items"]]
 
 
-async def test_jobs_of_all_kinds(planes: Planes, tmp_path: Path, started: list[BurstProcess]) -> None:
+async def test_jobs_of_all_workloads(planes: Planes, tmp_path: Path, started: list[BurstProcess]) -> None:
     """Several Pods at once and in turn, failures, time to live, an owner, a deadline, a manual selector."""
     async with Scene(planes) as scene:
         owner = await asyncio.to_thread(

@@ -28,9 +28,9 @@ def workload(name: str, cpu: str) -> dict[str, Any]:
     }
 
 
-def condition(kind: str) -> dict[str, str]:
+def condition(workload: str) -> dict[str, str]:
     now = "2024-01-01T00:00:00Z"
-    return {"type": kind, "status": "True", "lastTransitionTime": now, "reason": "Test", "message": ""}
+    return {"type": workload, "status": "True", "lastTransitionTime": now, "reason": "Test", "message": ""}
 
 
 async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, BurstPlane], tmp_path: Path) -> None:

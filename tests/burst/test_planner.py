@@ -9,7 +9,7 @@ from carico_agent.burst.choice import (
     Prices,
     TargetOffer,
     hcs,
-    least_cost,
+    min_cost,
     parse_data,
     parse_prices,
 )
@@ -98,10 +98,10 @@ def test_egress_and_regions_decide() -> None:
     prices = Prices(egress_per_gb={"west": 0.09})
     near, cheap = TargetOffer("near", "west", 1.0), TargetOffer("cheap", "east", 0.5)
     small, large = JobNeeds(600.0), JobNeeds(600.0, (Data("m", "s3://m", "west", 50.0),))
-    assert least_cost(small, [near, cheap], prices, 0.1)[0].target == "cheap"
-    assert least_cost(large, [near, cheap], prices, 0.1)[0].target == "near"
+    assert min_cost(small, [near, cheap], prices, 0.1)[0].target == "cheap"
+    assert min_cost(large, [near, cheap], prices, 0.1)[0].target == "near"
     assert hcs(large, [near, cheap], prices, 0.1)[0].target == "cheap"
-    only = least_cost(JobNeeds(600.0, regions=("west",)), [cheap], prices, 0.1)[0]
+    only = min_cost(JobNeeds(600.0, regions=("west",)), [cheap], prices, 0.1)[0]
     assert only.why_not == "region east is not allowed (carico.dev/regions)"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.burst.provisioner import Provisioner, ProvisionerError, parse_report, run_command
-from carico_agent.kube.errors import Refused
+from carico_agent.lib.kube.errors import Refused
 from tests.burst.fake_client import FakeClient
 from tests.burst.model import Cluster
 

@@ -18,7 +18,7 @@ from carico_agent.burst.provisioner import Provisioner
 from carico_agent.burst.report import status
 from carico_agent.burst.service import BurstService
 from carico_agent.burst.site import Site
-from carico_agent.kube.health import Health
+from carico_agent.lib.kube.health import Health
 from tests.burst.model import ledger
 from tests.burst.test_mover import Stage, fit
 from tests.burst.test_provisioner import Fake
@@ -42,7 +42,7 @@ class Served(Stage):
             provisioner=provisioner,
             new_node=NodeRoom("new", 4.0, 8e9),
             boot_s=60.0,
-            most_nodes=3,
+            max_nodes=3,
         )
         home = ClusterView(self.home, Health("home"))  # type: ignore[arg-type]
         policy = BurstPolicy(unschedulable_s=5.0, value_per_h=5.0)

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from carico_agent.app.burst import BurstDaemon, bring_home, look
+from carico_agent.burst.daemon import BurstDaemon, bring_home, look
 from carico_agent.burst.objects import copy_job
 from carico_agent.burst.protocol import Intent
 from carico_agent.burst.report import status
 from carico_agent.burst.steps import Request
-from carico_agent.net import metrics
+from carico_agent.lib.net import metrics
 from carico_agent.settings import Settings, parse
 from tests.burst.model import Cluster, ledger
 from tests.burst.small_api import SmallApi

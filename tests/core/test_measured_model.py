@@ -1,4 +1,4 @@
-"""CapacityModel when every Pod is measured: the contract, kind by kind."""
+"""CapacityModel when every Pod is measured: the contract, workload by workload."""
 
 import json
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_agent.core import CapacityModel, KindCost, ModelConfig, PodSample
+from carico_agent.core import CapacityModel, ModelConfig, PodSample, WorkloadCost
 from carico_agent.core.answer import learning
 from carico_agent.core.estimators import Span
 
 WEB, CACHE = (0.1, 0.01), (0.01, 0.06)
 
 
-def pods(kind: str, count: int, usage: tuple[float, ...], daemon: bool = False) -> list[PodSample]:
-    return [PodSample(f"{kind}-{i}", kind, usage, daemon) for i in range(count)]
+def pods(workload: str, count: int, usage: tuple[float, ...], per_node: bool = False) -> list[PodSample]:
+    return [PodSample(f"{workload}-{i}", workload, usage, per_node) for i in range(count)]
 
 
 def run(
@@ -37,12 +37,12 @@ def model(cores: int = 4, **config: object) -> CapacityModel:
     return CapacityModel(("cpu", "memory"), ModelConfig(cores=cores, **config))  # type: ignore[arg-type]
 
 
-def test_each_kind_has_its_own_number() -> None:
+def test_each_workload_has_its_own_number() -> None:
     m = model()
     samples = pods("shop/web", 3, WEB) + pods("shop/cache", 2, CACHE)
-    t = run(m, 0.0, pods("system", 2, (0.001, 0.004), daemon=True))
-    run(m, t, samples + pods("system", 2, (0.001, 0.004), daemon=True))
-    web, cache = m.estimate(kind="shop/web"), m.estimate(kind="shop/cache")
+    t = run(m, 0.0, pods("system", 2, (0.001, 0.004), per_node=True))
+    run(m, t, samples + pods("system", 2, (0.001, 0.004), per_node=True))
+    web, cache = m.estimate(workload="shop/web"), m.estimate(workload="shop/cache")
     room = (1 - 0.02 - 0.322, 1 - 0.1 - 0.158)
     assert (web.mode, web.limiting) == ("measured", "cpu")
     assert web.pod_capacity == pytest.approx(room[0] / 0.1, rel=0.05)
@@ -54,19 +54,19 @@ def test_each_kind_has_its_own_number() -> None:
     # three of five that arrived are web: the next Pod is the mixture
     assert e.pod_capacity == pytest.approx(room[0] / (0.6 * 0.1 + 0.4 * 0.01), rel=0.05)
     assert e.low <= web.pod_capacity <= e.high
-    assert {k.kind: k.pods for k in e.kinds} == {"shop/web": 3, "shop/cache": 2, "system": 2}
-    assert next(k for k in e.kinds if k.kind == "system").arrivals == 0
-    assert m.estimate(kinds=False) == replace(e, kinds=())
+    assert {k.workload: k.pods for k in e.workloads} == {"shop/web": 3, "shop/cache": 2, "system": 2}
+    assert next(k for k in e.workloads if k.workload == "system").arrivals == 0
+    assert m.estimate(workloads=False) == replace(e, workloads=())
 
 
-def test_an_unknown_kind_is_the_prior_and_learning() -> None:
+def test_an_unknown_workload_is_the_prior_and_learning() -> None:
     m = model()
     run(m, 0.0, pods("shop/web", 3, WEB))
-    e = m.estimate(kind="nobody/knows")
+    e = m.estimate(workload="nobody/knows")
     assert e.mode == "learning"
     assert e.pod_capacity == pytest.approx(0.68 / 0.125, rel=0.02)
     assert e.low < e.pod_capacity / 2
-    assert model().estimate(kind="x").mode == "learning"
+    assert model().estimate(workload="x").mode == "learning"
 
 
 def test_pods_present_at_the_start_count_as_arrivals_only_until_one_arrives() -> None:
@@ -90,18 +90,18 @@ def test_an_empty_node_that_only_saw_sleepers_is_learning_with_the_priors_interv
     assert again.estimate().pod_capacity == e.pod_capacity
 
 
-def test_a_kind_of_sleepers_is_learning_until_they_have_slept_for_long() -> None:
+def test_a_workload_of_sleepers_is_learning_until_they_have_slept_for_long() -> None:
     m = model(cores=2)
     samples = pods("pi", 1, (0.25, 0.01)) + pods("waits", 3, (0.0, 0.0002))
     t = run(m, run(m, 0.0, []), samples, length_s=500)
-    waits = m.estimate(kind="waits")
+    waits = m.estimate(workload="waits")
     assert (waits.mode, waits.pod_capacity) == ("learning", pytest.approx(0.73 / 0.25, rel=0.02))
-    assert [kind.trusted for kind in m.estimate().kinds] == [True, False]
-    assert m.estimate().mode == "learning"  # three of four that arrive are of this kind
+    assert [workload.trusted for workload in m.estimate().workloads] == [True, False]
+    assert m.estimate().mode == "learning"  # three of four that arrive are of this workload
     again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
     for one in (m, again):
         run(one, t, samples, length_s=120)
-        waits = one.estimate(kind="waits")
+        waits = one.estimate(workload="waits")
         assert (waits.mode, waits.limiting) == ("measured", "memory")
         assert waits.pod_capacity > 1000
         assert one.estimate().mode == "measured"
@@ -109,7 +109,7 @@ def test_a_kind_of_sleepers_is_learning_until_they_have_slept_for_long() -> None
 
 def test_idle_system_pods_and_then_busy_ones() -> None:
     m = model()
-    system = pods("kube-system/agent", 6, (0.001, 0.004), daemon=True) + pods("kube-system/dns", 2, (0.002, 0.005))
+    system = pods("kube-system/agent", 6, (0.001, 0.004), per_node=True) + pods("kube-system/dns", 2, (0.002, 0.005))
     t = run(m, 0.0, system)
     run(m, t, system + pods("pi", 3, (0.125, 0.005)))
     e = m.estimate()
@@ -139,10 +139,10 @@ def test_a_node_that_starts_throttled_believes_the_pods_counters() -> None:
     assert m.estimate().room[0] == pytest.approx(0.45, abs=0.06)
 
 
-def test_a_young_pod_of_a_kind_that_ramps_counts_at_its_cost() -> None:
+def test_a_young_pod_of_a_workload_that_ramps_counts_at_its_cost() -> None:
     m = model(cores=8)
     t = run(m, 0.0, [])
-    for i in range(6):  # the kind shows that it needs 30 s
+    for i in range(6):  # the workload shows that it needs 30 s
         for tick in range(600):
             share = min(1.0, tick / 300)
             cpu = 0.1 * share
@@ -161,7 +161,7 @@ def test_a_young_pod_of_a_kind_that_ramps_counts_at_its_cost() -> None:
     assert e.room[0] == pytest.approx(0.88, abs=0.04)
 
 
-def test_pods_that_sleep_before_they_work_do_not_make_their_kind_cheap() -> None:
+def test_pods_that_sleep_before_they_work_do_not_make_their_workload_cheap() -> None:
     """What wakes has not grown: three that woke are no leak, and those that sleep on do not count as half of one."""
     m, awake_t = model(cores=8), {0: 60.0, 1: 64.0, 2: 90.0}
     for tick in range(3000):
@@ -271,36 +271,36 @@ def test_the_same_objects_again_are_still_evidence() -> None:
     m = model()
     t = run(m, 0.0, [])
     run(m, t, pods("web", 2, WEB), length_s=30)
-    assert m.estimate(kind="web").mode == "measured"
+    assert m.estimate(workload="web").mode == "measured"
 
 
-def test_what_the_cluster_knows_answers_for_a_kind_that_never_ran_here() -> None:
+def test_what_the_cluster_knows_answers_for_a_workload_that_never_ran_here() -> None:
     m = model()
     run(m, 0.0, [])
-    m.learn_kinds([KindCost("shop/db", (0.3, 0.2), (0.03, 0.02), 20, 5.0)])
-    e = m.estimate(kind="shop/db")
+    m.learn_workloads([WorkloadCost("shop/db", (0.3, 0.2), (0.03, 0.02), 20, 5.0)])
+    e = m.estimate(workload="shop/db")
     assert e.mode != "learning"
     assert e.pod_capacity == pytest.approx(0.98 / 0.3, rel=0.05)
     assert m.estimate().cost_vector[0] == pytest.approx(0.3)
-    m.learn_kinds([])
-    assert m.estimate(kind="shop/db").mode == "learning"
+    m.learn_workloads([])
+    assert m.estimate(workload="shop/db").mode == "learning"
 
 
-def test_a_light_kind_that_the_cluster_knows_is_believed_and_a_heavy_one_does_not_fit() -> None:
+def test_a_light_workload_that_the_cluster_knows_is_believed_and_a_heavy_one_does_not_fit() -> None:
     m = model()
     run(m, 0.0, [])
     light, heavy = (0.001, 0.002), (4.0, 0.5)  # of a node sixteen times as large
-    m.learn_kinds([KindCost("light", light, light, 500, 300.0), KindCost("heavy", heavy, heavy, 3, 1.0)])
-    assert m.estimate(kind="light").mode != "learning"
-    assert m.estimate(kind="light").pod_capacity > 100
-    assert 0 < m.estimate(kind="heavy").pod_capacity <= 1
+    m.learn_workloads([WorkloadCost("light", light, light, 500, 300.0), WorkloadCost("heavy", heavy, heavy, 3, 1.0)])
+    assert m.estimate(workload="light").mode != "learning"
+    assert m.estimate(workload="light").pod_capacity > 100
+    assert 0 < m.estimate(workload="heavy").pod_capacity <= 1
 
 
 def test_sleepers_of_a_few_minutes_are_not_told_to_others() -> None:
     m = model()
     t = run(m, 0.0, [])
     t = run(m, t, pods("pi", 1, (0.125, 0.01)) + pods("waits", 3, (0.0, 0.0002)))
-    assert [kind.kind for kind in m.local_kinds()] == ["pi"]
+    assert [workload.workload for workload in m.local_workloads()] == ["pi"]
 
 
 def test_growth_does_not_cross_a_new_clock() -> None:
@@ -314,33 +314,33 @@ def test_growth_does_not_cross_a_new_clock() -> None:
     full = pods("web", 3, (0.02, 0.15))
     before = run(again, t - 60, full, length_s=130)
     run(again, before, [*full, PodSample("web-9", "web", (0.02, 0.05))], length_s=60)
-    assert 0.1 < next(kind.cost[1] for kind in again.estimate().kinds if kind.kind == "web") < 0.2
+    assert 0.1 < next(workload.cost[1] for workload in again.estimate().workloads if workload.workload == "web") < 0.2
 
 
-def test_local_kinds_are_bounded_and_own() -> None:
+def test_local_workloads_are_bounded_and_own() -> None:
     m = model(cores=64)
-    m.learn_kinds([KindCost("k-0", (0.9, 0.9), (0.1, 0.1), 20, 5.0)])
+    m.learn_workloads([WorkloadCost("k-0", (0.9, 0.9), (0.1, 0.1), 20, 5.0)])
     samples = [PodSample(f"u{i}", f"k-{i}", (0.004, 0.004)) for i in range(100)]
     run(m, 0.0, samples)
-    local = m.local_kinds()
+    local = m.local_workloads()
     assert len(local) == 32
     assert all(k.cost[0] == pytest.approx(0.004) for k in local)
-    assert len(m.estimate().kinds) == 64
-    assert any(k.kind == "other" for k in m.estimate().kinds)
+    assert len(m.estimate().workloads) == 64
+    assert any(k.workload == "other" for k in m.estimate().workloads)
 
 
-def test_a_pod_counted_as_other_is_no_newcomer_when_its_kind_gets_a_place() -> None:
+def test_a_pod_counted_as_other_is_no_newcomer_when_its_workload_gets_a_place() -> None:
     m = model(cores=64)
     t = run(m, 0.0, [])
     samples = [PodSample(f"u{i}", f"k-{i}", (0.004, 0.004)) for i in range(65)]
     t = run(m, t, samples)
-    before = next(kind.arrivals for kind in m.estimate().kinds if kind.kind == "other")
+    before = next(workload.arrivals for workload in m.estimate().workloads if workload.workload == "other")
     again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
     for one in (m, again):
         run(one, t, samples, length_s=20)
-        kinds = {kind.kind: kind for kind in one.estimate().kinds}
-        assert kinds["other"].pods == 2
-        assert kinds["other"].arrivals == pytest.approx(before, rel=0.01)
+        workloads = {workload.workload: workload for workload in one.estimate().workloads}
+        assert workloads["other"].pods == 2
+        assert workloads["other"].arrivals == pytest.approx(before, rel=0.01)
 
 
 def test_a_resource_that_is_not_measured_per_pod_stays_with_the_filter() -> None:
@@ -352,7 +352,7 @@ def test_a_resource_that_is_not_measured_per_pod_stays_with_the_filter() -> None
             if tick % 50 == 0:
                 m.observe_pods(t, pods("net", count, (0.02, nan)))
             t += 0.1
-    e = m.estimate(kind="net")
+    e = m.estimate(workload="net")
     assert e.limiting == "network"
     assert e.pod_capacity == pytest.approx(6.9, rel=0.1)
 
@@ -371,7 +371,7 @@ BAD = [
     ("twice", lambda m: m.observe_pods(100, pods("a", 1, WEB) * 2)),
     ("2 resources", lambda m: m.observe_pods(100, pods("a", 1, (0.1,)))),
     ("host", lambda m: m.observe_pods(100, [], host=(0.1,))),
-    ("kind 'a'", lambda m: m.learn_kinds([KindCost("a", (-7.0, 0.0), (0.0, 0.0), 1, 1.0)])),
+    ("workload 'a'", lambda m: m.learn_workloads([WorkloadCost("a", (-7.0, 0.0), (0.0, 0.0), 1, 1.0)])),
 ]
 
 
@@ -414,7 +414,7 @@ def test_a_state_of_version_1_becomes_the_prior_of_the_next_pod() -> None:
         m.observe(tick / 10, [0.02 + 0.05 * count, 0.1], pods=count)
     again = CapacityModel.from_state(version_1(m))
     assert again.estimate().pod_capacity == pytest.approx(m.estimate().pod_capacity)
-    assert again.estimate(kind="new").cost_vector[0] == pytest.approx(0.05, rel=0.05)
+    assert again.estimate(workload="new").cost_vector[0] == pytest.approx(0.05, rel=0.05)
 
 
 def test_sleepers_of_version_1_have_taught_nothing() -> None:
@@ -422,7 +422,7 @@ def test_sleepers_of_version_1_have_taught_nothing() -> None:
     for tick in range(1200):
         m.observe(tick / 10, [0.02, 0.1], pods=4 * (tick // 200 % 2))
     again = CapacityModel.from_state(version_1(m))
-    assert again.estimate(kind="new").cost_vector[0] == 0.125
+    assert again.estimate(workload="new").cost_vector[0] == 0.125
 
 
 @given(st.sampled_from(["pods", "prior", "noise"]), st.none() | st.just({}) | st.just([[]]) | st.just("x"))
@@ -447,10 +447,10 @@ def test_any_history_gives_an_answer_that_holds_together(history) -> None:  # ty
     m, t = model(), 0.0
     for elapsed_s, cpu, memory, listed in history:
         t += elapsed_s
-        samples = {i: PodSample(f"p{i}", f"k{i % 3}", (a, b), daemon=i == 0) for i, a, b in listed}
+        samples = {i: PodSample(f"p{i}", f"k{i % 3}", (a, b), per_node=i == 0) for i, a, b in listed}
         m.observe(t, [cpu, memory], pods=len(samples))
         m.observe_pods(t, list(samples.values()))
-        for e in (m.estimate(), m.estimate(kind="k1"), m.estimate(kind="none")):
+        for e in (m.estimate(), m.estimate(workload="k1"), m.estimate(workload="none")):
             if e.pod_capacity == e.pod_capacity:
                 assert 0 <= e.low <= e.pod_capacity <= e.high
                 if e.mode == "learning" and e.room[0] == e.room[0] and e.pod_capacity != 1:  # an empty node offers one
@@ -468,12 +468,14 @@ leaking_histories = st.lists(
 @given(leaking_histories)
 @settings(max_examples=40, deadline=None)
 def test_any_history_goes_on_alike_after_a_restart(history) -> None:  # type: ignore[no-untyped-def]
-    """Pods that grow, wake, change their kind and leave; saved and restored before every step."""
+    """Pods that grow, wake, change their workload and leave; saved and restored before every step."""
     whole, restarted, t = model(), model(), 0.0
     for elapsed_s, count, usage, relabelled in history:
         t += elapsed_s
         samples = [
-            PodSample(f"p{i}", f"k{i % 2 + 2 * relabelled}", (usage if i % 3 else 0.0, 0.01 + 1e-5 * t), daemon=i == 0)
+            PodSample(
+                f"p{i}", f"k{i % 2 + 2 * relabelled}", (usage if i % 3 else 0.0, 0.01 + 1e-5 * t), per_node=i == 0
+            )
             for i in range(count)
         ]
         restarted = CapacityModel.from_state(json.loads(json.dumps(restarted.state())))

@@ -31,10 +31,10 @@ def same(a: Estimate, b: Estimate) -> bool:
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda s: s.name)
-@pytest.mark.parametrize("prior_factor,after_s,most_rms", [(1.0, 60.0, 0.4), (4.0, 120.0, 0.5), (0.25, 120.0, 0.5)])
-def test_accuracy_against_known_truth(scenario, prior_factor, after_s, most_rms) -> None:  # type: ignore[no-untyped-def]
+@pytest.mark.parametrize("prior_factor,after_s,max_rms", [(1.0, 60.0, 0.4), (4.0, 120.0, 0.5), (0.25, 120.0, 0.5)])
+def test_accuracy_against_known_truth(scenario, prior_factor, after_s, max_rms) -> None:  # type: ignore[no-untyped-def]
     result = score(scenario, "resource-space", seed=2024, prior_factor=prior_factor, after_s=after_s, length_s=240)
-    assert result.rms <= most_rms
+    assert result.rms <= max_rms
     assert result.covered >= 0.9
 
 

@@ -23,7 +23,7 @@ def test_a_pod_that_rises_has_not_shown_itself() -> None:
     assert pod.calm_age_s == 20.0
 
 
-def test_a_young_pod_waits_for_the_ramp_of_its_kind_unless_it_has_arrived() -> None:
+def test_a_young_pod_waits_for_the_ramp_of_its_workload_unless_it_has_arrived() -> None:
     assert not any(read(PodReadings("web", 0.0, 2), [0.001] * 4, (0.1, 0.01), ramp_s=30.0))
     assert any(read(PodReadings("web", 0.0, 2), [0.09] * 4, (0.1, 0.01), ramp_s=30.0))
 

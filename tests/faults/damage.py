@@ -51,14 +51,14 @@ def damaged(good: Sequence[bytes], cases: int = CASES, seed: int = SEED, most: i
 
 
 def _instead(dice: random.Random, piece: bytes, good: Sequence[bytes]) -> bytes:
-    kind = dice.randrange(5)
-    if kind == 0:
+    workload = dice.randrange(5)
+    if workload == 0:
         return dice.choice(ODD)
-    if kind == 1:
+    if workload == 1:
         return dice.randbytes(dice.randint(0, 8))
-    if kind == 2:
+    if workload == 2:
         return piece * 2
-    if kind == 3 and piece:
+    if workload == 3 and piece:
         return bytes([piece[0] ^ 1 << dice.randrange(8)]) + piece[1:]
     other = dice.choice(good)
     start = dice.randint(0, len(other))

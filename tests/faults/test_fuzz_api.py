@@ -180,9 +180,9 @@ def test_what_the_description_allows(start_agent: Start, roomy: list[str]) -> No
 HEADS = [
     f"{method} {path} HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nX-Request-Id: 7\r\n".encode()
     for method, path in (
-        ("GET", "/v1/status?kind=shop/web"),
+        ("GET", "/v1/status?workload=shop/web"),
         ("GET", "/v1/watch"),
-        ("GET", "/v1/kinds/shop/web"),
+        ("GET", "/v1/workloads/shop/web"),
         ("POST", "/v1/reservations"),
         ("DELETE", "/v1/reservations/0123456789abcdef"),
         ("POST", "/v1/reload"),
@@ -190,7 +190,7 @@ HEADS = [
         ("GET", "/metrics"),
     )
 ]
-BODIES = [b'{"pods": 1, "ttl_s": 0.01, "holder": "me", "pod_uid": "u", "kind": "shop/web"}', b"{}"]
+BODIES = [b'{"pods": 1, "ttl_s": 0.01, "holder": "me", "pod_uid": "u", "workload": "shop/web"}', b"{}"]
 
 
 def first_answer(path: str, sent: bytes) -> bytes:

@@ -1,24 +1,24 @@
-"""gRPC messages, 10,000 damaged ones of each kind: taken, or refused by the one error meant for it. Nothing else."""
+"""gRPC messages, 10,000 damaged ones of each message: taken, or refused by the one error meant for it. Nothing else."""
 
 import time
 from contextlib import suppress
 
 from google.protobuf.message import DecodeError
 
-from carico_agent.federation import wire, wire_kinds
+from carico_agent.federation import wire, wire_workloads
 from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
-from carico_agent.runtime.containerd import PAYLOADS, change_of, snapshot_of
-from carico_agent.runtime.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID, PodChange, PodTable
-from carico_agent.runtime.proto import containers_pb2, tasks_pb2, types_pb2
+from carico_agent.node.pods.containerd import PAYLOADS, change_of, snapshot_of
+from carico_agent.node.pods.pods import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID, WORKLOAD, PodChange, PodTable
+from carico_agent.node.pods.proto import containers_pb2, tasks_pb2, types_pb2
 from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, SEED, damaged
 from tests.faults.tally import counted
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
-WEB = pb.KindCost(kind="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
-LABELS = {KIND: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
+WEB = pb.WorkloadCost(message="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
+LABELS = {WORKLOAD: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
 
 
 def contribution(node: str) -> bytes:
@@ -29,7 +29,7 @@ def contribution(node: str) -> bytes:
         pods=3,
         time_unix_nano=time.time_ns(),
         cost=pb.Cost(value=[0.1, 0.0], precision=[9.0, 1.0], size=[8.0, 1e9]),
-        kinds=pb.KindReport(kinds=[WEB]).SerializeToString(),
+        workloads=pb.WorkloadReport(workloads=[WEB]).SerializeToString(),
         fits=[4],
         limiting=[1],
         room=[3.0, 5e8],
@@ -46,8 +46,8 @@ def server(name: str = "test") -> Aggregator:
 
 def merge(one: Aggregator) -> None:
     one.merge()
-    for _ in one.ledger.merge_kinds():
-        one.render_kinds()
+    for _ in one.ledger.merge_workloads():
+        one.render_workloads()
 
 
 def test_what_nodes_send_to_an_aggregator() -> None:
@@ -63,11 +63,11 @@ def test_what_nodes_send_to_an_aggregator() -> None:
 def test_what_an_aggregator_tells_nodes() -> None:
     one, taken = server(), 0
     view = one.exchange(contribution("a"), None)
-    assert pb.View.FromString(view).kinds.kinds[0].kind == "shop/web"
+    assert pb.View.FromString(view).workloads.workloads[0].message == "shop/web"
     for raw in counted(damaged([view, pb.View(rejected="no").SerializeToString()], most=1), CASES):
         with suppress(Rejected):
             about, _ = wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
-            wire_kinds.to_node(wire_kinds.read_table(about.kinds), ("cpu", "memory"), (8.0, 1e9))
+            wire_workloads.to_node(wire_workloads.read_table(about.workloads), ("cpu", "memory"), (8.0, 1e9))
             taken += 1
     assert 100 < taken < CASES
 
@@ -88,8 +88,8 @@ def test_what_aggregators_send_each_other() -> None:
 def test_what_containerd_tells() -> None:
     """Its events: whatever can be read is applied, and the table stays a table."""
     good = []
-    for topic, kind in PAYLOADS.items():
-        payload = kind(**{"id" if topic.startswith("/containers/") else "container_id": "c1"})
+    for topic, message in PAYLOADS.items():
+        payload = message(**{"id" if topic.startswith("/containers/") else "container_id": "c1"})
         event = types_pb2.Envelope(topic=topic, namespace="k8s.io")
         event.timestamp.seconds, event.event.value = 1_700_000_000, payload.SerializeToString()
         good.append(event.SerializeToString())
@@ -111,7 +111,7 @@ def test_what_containerd_tells() -> None:
 def test_what_containerd_lists() -> None:
     containers = containers_pb2.ListContainersResponse()
     containers.containers.add(id="c1", labels=LABELS)
-    containers.containers.add(id="c2", labels={**LABELS, KIND: "sandbox"})
+    containers.containers.add(id="c2", labels={**LABELS, WORKLOAD: "sandbox"})
     tasks = tasks_pb2.ListTasksResponse()
     tasks.tasks.add(id="c1", pid=7, status=2)
     tasks.tasks.add(container_id="c2", pid=8, status=5)

@@ -12,9 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
+from carico_agent.node.pods import cgroups, counter_files, pod_cpu, process_counters, run_delay, usage
+from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo
 from carico_agent.plugin_api import formats
-from carico_agent.runtime import cgroups, counter_files, pod_cpu, process_counters, progress, run_delay, usage
-from carico_agent.telemetry import diskstats, link, meminfo, pressure, stat, zoneinfo
+from carico_agent.progress import table as progress
 from tests.faults import damage
 from tests.faults.tally import counted
 

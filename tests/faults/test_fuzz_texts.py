@@ -13,19 +13,19 @@ from typing import Any
 
 import pytest
 
-from carico_agent.app import state
-from carico_agent.app.reserve import ReservationApi
 from carico_agent.burst import cluster as burst_cluster
 from carico_agent.burst.objects import LEDGER, ORIGIN, copy_job, home_job
 from carico_agent.burst.provisioner import ProvisionerError, parse_report
 from carico_agent.core import ModelConfig
-from carico_agent.kube import kinds
-from carico_agent.kube.kinds import KindOnNode, NodeKinds
-from carico_agent.kube.names import KINDS, POD_CAPACITY, SLOTS, STATUS
-from carico_agent.kube.placement_lease import OFFER, PLACED, lease_record
-from carico_agent.schedule.published import read_node
-from carico_agent.schedule.reservations import Reservations
-from carico_agent.supervise.workers import Workers
+from carico_agent.extender.published import read_node
+from carico_agent.lib.kube import workloads
+from carico_agent.lib.kube.names import POD_CAPACITY, SLOTS, STATUS, WORKLOADS
+from carico_agent.lib.kube.placement_lease import OFFER, PLACED, lease_record
+from carico_agent.lib.kube.workloads import NodeWorkloads, WorkloadOnNode
+from carico_agent.lib.supervise.workers import Workers
+from carico_agent.node import state
+from carico_agent.node.reservations import Reservations
+from carico_agent.node.reserve import ReservationApi
 from tests.faults.damage import CASES, damaged
 from tests.faults.tally import counted
 
@@ -50,13 +50,13 @@ def test_what_stands_on_a_node() -> None:
     assert 100 < known < CASES
 
 
-def test_what_a_node_says_about_kinds() -> None:
-    given = NodeKinds((1.6, 1e9, 0.5, 0.1), kinds={"shop/web": KindOnNode((0.5, 1e8, 0.1, 0.2), pods=2)})
-    good, known = kinds.encode(given).encode(), 0
-    assert kinds.decode(good.decode()) is not None
+def test_what_a_node_says_about_workloads() -> None:
+    given = NodeWorkloads((1.6, 1e9, 0.5, 0.1), workloads={"shop/web": WorkloadOnNode((0.5, 1e8, 0.1, 0.2), pods=2)})
+    good, known = workloads.encode(given).encode(), 0
+    assert workloads.decode(good.decode()) is not None
     for data in counted(damaged([good], most=2), CASES):
-        known += kinds.decode(text(data)) is not None
-        read_node({"metadata": {"name": "a", "annotations": {SLOTS: "8", KINDS: text(data)}}})
+        known += workloads.decode(text(data)) is not None
+        read_node({"metadata": {"name": "a", "annotations": {SLOTS: "8", WORKLOADS: text(data)}}})
     assert 100 < known < CASES
 
 
@@ -106,11 +106,11 @@ def test_what_a_provisioner_answers() -> None:
 
 
 def test_what_an_earlier_life_reserved() -> None:
-    held = Reservations(most=9, most_ttl_s=600)
-    held.reserve(0.0, 9.0, pods=2, ttl_s=60, holder="h", pod_uid="u", owner="uid 1", kind="shop/db", each=1.5)
+    held = Reservations(most=9, max_ttl_s=600)
+    held.reserve(0.0, 9.0, pods=2, ttl_s=60, holder="h", pod_uid="u", owner="uid 1", workload="shop/db", each=1.5)
     good, taken = json.dumps(held.state()).encode(), 0
     for data in counted(damaged([good], most=2), CASES):
-        again = Reservations(most=9, most_ttl_s=600)
+        again = Reservations(most=9, max_ttl_s=600)
         with suppress(TypeError, ValueError):  # those that the agent expects of a damaged file
             again.restore(json.loads(data), 0.0)
             taken += again.total(0.0) > 0
@@ -150,7 +150,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
 
 @pytest.mark.parametrize("deep", ["[" * 100_000, '{"a":' * 100_000], ids=["lists", "objects"])
 def test_nested_without_end(deep: str, tmp_path: Path) -> None:
-    notes = {SLOTS: "8", STATUS: deep, KINDS: deep, POD_CAPACITY: "5", LEDGER: deep, ORIGIN: deep}
+    notes = {SLOTS: "8", STATUS: deep, WORKLOADS: deep, POD_CAPACITY: "5", LEDGER: deep, ORIGIN: deep}
     assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
     assert burst_cluster.read_node({"metadata": {"name": "a", "annotations": notes}}).pod_capacity is None
     assert home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": notes}}).ledger.epoch == 0
@@ -158,7 +158,7 @@ def test_nested_without_end(deep: str, tmp_path: Path) -> None:
         parse_report(deep.encode())
     for name in ("reservations.json", "model.json"):
         (tmp_path / name).write_text(deep)
-    held = Reservations(most=9, most_ttl_s=600)
+    held = Reservations(most=9, max_ttl_s=600)
     ReservationApi(held, tmp_path / "reservations.json", Workers("the disk", 1), lambda: 9.0, lambda: None)
     assert state.load(tmp_path / "model.json", ("cpu",), ModelConfig(cores=4)) is None
     assert sorted(path.name for path in tmp_path.iterdir()) == ["model.damaged", "reservations.damaged"]

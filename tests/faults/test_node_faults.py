@@ -18,7 +18,7 @@ import pytest
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from lab.support.containerd import PrivateContainerd, missing
 from tests.conftest import AgentProcess
-from tests.runtime.trees import FakeRoot
+from tests.node.pods.trees import FakeRoot
 
 Start = Callable[..., AgentProcess]
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="mounting needs root")

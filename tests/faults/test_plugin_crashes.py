@@ -3,7 +3,7 @@
 A life is a row of ticks, Pods that come and go, harm that makes a plugin take back, somebody else who writes, full
 disks, `kill -9` and power failures in the middle of anything. After the last restart every file of every living cgroup
 must hold what stood there before the agent, or what somebody else wrote since. `make fuzz` lives 10,000 of them,
-`make test` 150; tests/node/guest.py does a few in a real cgroup v2 tree.
+`make test` 150; tests/vm/guest.py does a few in a real cgroup v2 tree.
 """
 
 import errno
@@ -18,18 +18,18 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.node.plugin_host import cgroupfs
+from carico_agent.node.plugin_host import writer as writers
+from carico_agent.node.plugin_host.restore import restore_all
+from carico_agent.node.plugin_host.runner import Runner
+from carico_agent.node.plugin_host.write_rate import WriteLimits
+from carico_agent.node.plugin_host.writer import CgroupWriter, PluginWriter
 from carico_agent.plugin_api import Plugin
-from carico_agent.plugin_host import cgroupfs
-from carico_agent.plugin_host import writer as writers
-from carico_agent.plugin_host.restore import restore_all
-from carico_agent.plugin_host.runner import Runner
-from carico_agent.plugin_host.write_rate import WriteLimits
-from carico_agent.plugin_host.writer import CgroupWriter, PluginWriter
 from plugins import control_plane, cpu_pinning, memory_qos
 from plugins.conftest import FakeNode
 from tests.faults.damage import SEED
 from tests.faults.tally import counted
-from tests.plugin_host.plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, no_sync, value_of
+from tests.node.plugin_host.plugin_fakes import FakeDisk, FakeKernel, Fuse, InlineCall, PowerLoss, no_sync, value_of
 
 LIVES = int(os.environ.get("CARICO_LIVES", "150"))
 STEPS = 12
@@ -117,9 +117,9 @@ class Life:
 
     def pod_comes(self) -> None:
         self.born += 1
-        kind = self.dice.choice(("pinned", "web"))
+        workload = self.dice.choice(("pinned", "web"))
         files = {"memory.max": str(self.dice.choice((200, 300)) * MI)}
-        pod = self.node.pod(f"{kind}-{self.born}", containers={"main": {}, "helper": {}}, files=files)
+        pod = self.node.pod(f"{workload}-{self.born}", containers={"main": {}, "helper": {}}, files=files)
         for group in (pod, pod / "main", pod / "helper"):
             self._remember(group)
 

@@ -7,21 +7,21 @@ import gc
 import os
 from collections.abc import Iterator
 
-from carico_agent.app import state
-from carico_agent.app.model_feed import ModelFeed
-from carico_agent.app.pipeline import Pipeline, model_config
-from carico_agent.app.sample_queue import SampleQueue, UpdateClock
 from carico_agent.core import CapacityModel
-from carico_agent.net.metrics import render
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.families import status_metrics
-from carico_agent.publish.line import human_line
-from carico_agent.publish.status import status_of
-from carico_agent.runtime.events import Event, EventLog
-from carico_agent.schedule.reservations import Reservations
+from carico_agent.lib.net.metrics import render
+from carico_agent.lib.supervise.cost import OwnCost
+from carico_agent.node import state
+from carico_agent.node.model_feed import ModelFeed
+from carico_agent.node.pipeline import Pipeline, model_config
+from carico_agent.node.pods.events import Event, EventLog
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.families import status_metrics
+from carico_agent.node.publish.line import human_line
+from carico_agent.node.publish.status import status_of
+from carico_agent.node.reservations import Reservations
+from carico_agent.node.sampling import Reading, TraceRow
+from carico_agent.node.sampling.queue import SampleQueue, UpdateClock
 from carico_agent.settings import Settings
-from carico_agent.supervise.cost import OwnCost
-from carico_agent.telemetry import Reading, TraceRow
 from lab.synthetic import SCENARIOS, samples
 
 HOURS = float(os.environ.get("CARICO_SOAK_H", "1"))

@@ -17,7 +17,7 @@ ROOT = Path(__file__).resolve().parents[2]
 MAIN = """
 import asyncio, json, logging, sys
 from carico_agent.settings import AggregatorSettings
-from carico_agent.app.aggregator import AggregatorDaemon
+from carico_agent.federation.daemon import AggregatorDaemon
 logging.basicConfig(level=logging.INFO, format="%(message)s")
 given = {k: tuple(v) if isinstance(v, list) else v for k, v in json.loads(sys.argv[1]).items()}
 asyncio.run(AggregatorDaemon(AggregatorSettings(**given)).run(lambda address: print("ready", address, flush=True)))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from carico_agent.core import KindCost
+from carico_agent.core import WorkloadCost
 from carico_agent.core.subspace import Subspace
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.exchange import ExchangeSchedule, cost_ratio, moved, view_moved
@@ -17,8 +17,8 @@ def given(cpu: float = 0.5, **more) -> Contribution:
     return Contribution(TWO, Subspace.of_batch([[cpu], [0.2]]), 10, **parts)
 
 
-def kind(cost: float, pods: int = 5) -> KindCost:
-    return KindCost("shop/web", (cost, float("nan")), (0.0, 0.0), pods, 1.0)
+def workload(cost: float, pods: int = 5) -> WorkloadCost:
+    return WorkloadCost("shop/web", (cost, float("nan")), (0.0, 0.0), pods, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -35,10 +35,10 @@ def kind(cost: float, pods: int = 5) -> KindCost:
         (given(room=(0.5, 0.5)), given(room=(0.52, 0.5)), False),
         (given(room=(0.5, 0.5)), given(room=(0.6, 0.5)), True),
         (given(), given(room=(0.5, 0.5)), True),
-        (given(kinds=[kind(0.1)]), given(kinds=[kind(0.105)]), False),
-        (given(kinds=[kind(0.1)]), given(kinds=[kind(0.12)]), True),
-        (given(kinds=[kind(0.1)]), given(kinds=[kind(0.1, pods=11)]), True),
-        (given(kinds=[kind(0.1)]), given(), True),
+        (given(workloads=[workload(0.1)]), given(workloads=[workload(0.105)]), False),
+        (given(workloads=[workload(0.1)]), given(workloads=[workload(0.12)]), True),
+        (given(workloads=[workload(0.1)]), given(workloads=[workload(0.1, pods=11)]), True),
+        (given(workloads=[workload(0.1)]), given(), True),
     ],
 )
 def test_what_counts_as_a_change(before, after, changed):

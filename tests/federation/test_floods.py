@@ -21,11 +21,11 @@ from .test_client import client, contributed, fast
 pytestmark = pytest.mark.asyncio(loop_scope="session")
 
 HELLO = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n" + bytes(3) + b"\x04\x00" + bytes(4)  # preface and empty SETTINGS
-MOST_GROWTH_MB = 48.0
+MAX_GROWTH_MB = 48.0
 
 
-def frame(kind: int, flags: int, stream: int, payload: bytes) -> bytes:
-    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", kind, flags, stream) + payload
+def frame(workload: int, flags: int, stream: int, payload: bytes) -> bytes:
+    return struct.pack(">I", len(payload))[1:] + struct.pack(">BBI", workload, flags, stream) + payload
 
 
 def headers(path: str) -> bytes:
@@ -108,7 +108,7 @@ async def test_resets_leave_nothing_behind():
                 await writer.drain()
             await assert_served(server.address)
             writer.close()
-        assert rss_mb(server.child.pid) - before_mb < MOST_GROWTH_MB
+        assert rss_mb(server.child.pid) - before_mb < MAX_GROWTH_MB
         await until(lambda: _streams(server.address, 0))
 
 
@@ -145,7 +145,7 @@ async def test_a_stream_that_sends_too_fast_is_read_slowly():
             await assert_served(server.address)
             await until(lambda: _exchanges(server.address, 30))
             assert not await _exchanges(server.address, 2000)
-            assert rss_mb(server.child.pid) - before_mb < MOST_GROWTH_MB
+            assert rss_mb(server.child.pid) - before_mb < MAX_GROWTH_MB
             sending.cancel()
             await asyncio.gather(sending, return_exceptions=True)
         await until(lambda: _streams(server.address, 0))
@@ -169,7 +169,7 @@ async def test_calls_beyond_the_rate_are_refused():
         assert codes.count(grpc.StatusCode.OK) >= 50
         assert codes.count(grpc.StatusCode.RESOURCE_EXHAUSTED) >= 1000
         await assert_served(server.address)
-        assert rss_mb(server.child.pid) - before_mb < MOST_GROWTH_MB
+        assert rss_mb(server.child.pid) - before_mb < MAX_GROWTH_MB
 
 
 async def _code(call) -> grpc.StatusCode:

@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_agent.core.subspace import Subspace
-from carico_agent.federation.contribution import MOST_RESOURCES, Contribution
+from carico_agent.federation.contribution import MAX_RESOURCES, Contribution
 from carico_agent.federation.moments import Moments, add, known_by
 from carico_agent.federation.pairwise_merge import PairwiseMerge
 
@@ -89,7 +89,7 @@ def test_a_million_updates_do_not_drift():
 
 
 @pytest.mark.parametrize("rank", [1, 2, 3])
-def test_rank_truncation_loses_at_most_what_was_cut(rank):
+def test_rank_truncation_loses_at_max_what_was_cut(rank):
     """‖M − M_r‖ ≤ mean of the σ²_{r+1} that were cut at the nodes (+ at the aggregator σ²_{r+1} of M)."""
     rng = np.random.default_rng(rank)
     whole, cut, lost = Moments(), Moments(), 0.0
@@ -138,12 +138,12 @@ def test_a_rare_resource_is_not_diluted_by_those_who_do_not_measure_it():
 def test_junk_names_crowd_nobody_out():
     cluster = Moments()
     for i in range(5):
-        names = tuple(f"junk{i}-{j}" for j in range(MOST_RESOURCES))
-        cluster.put(f"liar{i}", Contribution(names, Subspace.of_batch(np.full((MOST_RESOURCES, 1), 0.5))))
+        names = tuple(f"junk{i}-{j}" for j in range(MAX_RESOURCES))
+        cluster.put(f"liar{i}", Contribution(names, Subspace.of_batch(np.full((MAX_RESOURCES, 1), 0.5))))
     for i in range(5):
         cluster.put(f"n{i}", Contribution(("cpu", "memory"), Subspace.of_batch([[0.5], [0.2]])))
     names = cluster.sums().resources
-    assert len(names) == MOST_RESOURCES and {"cpu", "memory"} <= set(names)
+    assert len(names) == MAX_RESOURCES and {"cpu", "memory"} <= set(names)
 
 
 def test_a_resource_nobody_has_any_more_is_gone():

@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from carico_agent.federation.status import fetch_status
-from carico_agent.net.address import BadAddress, check, is_private
-from carico_agent.net.tls import TlsFiles
+from carico_agent.lib.net.address import BadAddress, check, is_private
+from carico_agent.lib.net.tls import TlsFiles
 
 from .processes import aggregator, until
 from .test_client import client, contributed, fast

@@ -11,15 +11,15 @@ import time
 from datetime import UTC, datetime
 from typing import Any
 
-from carico_agent.kube.access import Access, from_kubeconfig
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.errors import KubeError
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.node_publisher import NodePublisher
-from carico_agent.publish.status import Status
-from carico_agent.publish.throttle import ThrottleConfig
+from carico_agent.lib.kube.access import Access, from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError
+from carico_agent.lib.net.buckets import TokenBucket
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.node_draft import NodeConfig
+from carico_agent.node.publish.node_publisher import NodePublisher
+from carico_agent.node.publish.status import Status
+from carico_agent.node.publish.throttle import ThrottleConfig
 from lab.support.control_plane import Plane
 
 SWING_S = 8.0

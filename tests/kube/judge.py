@@ -16,10 +16,10 @@ from datetime import datetime
 from math import inf
 from typing import Any
 
-from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.client import KubeClient, Object
-from carico_agent.kube.names import RESOURCE
-from carico_agent.net.buckets import TokenBucket
+from carico_agent.lib.kube.access import from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.names import RESOURCE
+from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
 
 
@@ -67,9 +67,9 @@ class Recorder:
 
     async def __aenter__(self) -> "Recorder":
         self._tasks = []
-        for kind in ("nodes", "pods"):
-            start = await self._client.get(f"/api/v1/{kind}")
-            self._tasks.append(asyncio.create_task(self._follow(kind, start["metadata"]["resourceVersion"])))
+        for workload in ("nodes", "pods"):
+            start = await self._client.get(f"/api/v1/{workload}")
+            self._tasks.append(asyncio.create_task(self._follow(workload, start["metadata"]["resourceVersion"])))
         return self
 
     async def __aexit__(self, *error: object) -> None:
@@ -79,21 +79,21 @@ class Recorder:
         await asyncio.gather(*self._tasks, return_exceptions=True)
         await self._client.close()
 
-    async def _follow(self, kind: str, version: str) -> None:
+    async def _follow(self, workload: str, version: str) -> None:
         while True:
             params = {"watch": "1", "resourceVersion": version, "timeoutSeconds": "300"}
-            async for line in self._client.lines(f"/api/v1/{kind}", params, lambda: None):
+            async for line in self._client.lines(f"/api/v1/{workload}", params, lambda: None):
                 thing = line["object"]
                 version = thing["metadata"]["resourceVersion"]
-                self._events.append((int(version), kind, line["type"] == "DELETED", thing))
+                self._events.append((int(version), workload, line["type"] == "DELETED", thing))
 
     def judge(self, by: str) -> Verdict:
         """Hold every binding against `by`: "resource" (holders only) or "places" (all Pods)."""
         verdict, clock = Verdict(), _Clock(self._plane.audit()[self._before :])
         published: dict[str, list[tuple[int, int]]] = defaultdict(list)  # node → number, version
         held: dict[str, set[str]] = defaultdict(set)
-        for version, kind, gone, thing in sorted(self._events, key=lambda event: event[0]):
-            if kind == "nodes":
+        for version, workload, gone, thing in sorted(self._events, key=lambda event: event[0]):
+            if workload == "nodes":
                 number, so_far = _published(thing, by), published[thing["metadata"]["name"]]
                 if number is not None and (not so_far or so_far[-1][0] != number):
                     verdict.rises += bool(so_far) and number > so_far[-1][0]

@@ -10,8 +10,8 @@ import random
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from carico_agent.kube.client import Object
-from carico_agent.kube.errors import Refused, Unreachable
+from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.errors import Refused, Unreachable
 
 Pause = Callable[[], Awaitable[None]]
 

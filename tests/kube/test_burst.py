@@ -175,7 +175,7 @@ def test_stale_nodes_are_closed(cluster: Plane, start_extender: StartExtender) -
     status = '{"time":"2020-01-01T00:00:00Z","ttl_s":150,"places":5}'
     notes = {"carico.dev/slots": "5", "carico.dev/status": status}
     cluster.admin.merge("/api/v1/nodes/quiet", {"metadata": {"annotations": notes}})
-    # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
+    # Before the first Pod: kube-scheduler's events of one workload for one Pod keep the words of the first.
     wait_for(lambda: "stale" in extender.filter("quiet"), "the extender has seen it")
     cluster.admin.add_pod("waits", 0)
 

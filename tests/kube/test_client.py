@@ -15,22 +15,22 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from carico_agent.app.kubernetes import examine
-from carico_agent.kube.access import Access, Exec, from_kubeconfig, in_cluster
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.clock import describe
-from carico_agent.kube.credentials import certificate_end
-from carico_agent.kube.errors import BadAccess, Refused, Unreachable
-from carico_agent.kube.health import Health
-from carico_agent.kube.lists import ListReader
-from carico_agent.kube.watch import ResourceWatch
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.publish.pace import count_nodes
+from carico_agent.lib.kube.access import Access, Exec, from_kubeconfig, in_cluster
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.clock import describe
+from carico_agent.lib.kube.credentials import certificate_end
+from carico_agent.lib.kube.errors import BadAccess, Refused, Unreachable
+from carico_agent.lib.kube.health import Health
+from carico_agent.lib.kube.lists import ListReader
+from carico_agent.lib.kube.watch import ResourceWatch
+from carico_agent.lib.kubernetes import examine
+from carico_agent.lib.net.buckets import TokenBucket
+from carico_agent.lib.supervise.backoff import Backoff
+from carico_agent.node.publish.pace import count_nodes
 from carico_agent.settings import KubernetesSettings
-from carico_agent.supervise.backoff import Backoff
 from lab.support.waiting import free_port
 
-FAST = Backoff(first_s=0.01, factor=2.0, most_s=0.05)
+FAST = Backoff(first_s=0.01, factor=2.0, max_s=0.05)
 
 
 class Script:
@@ -78,14 +78,14 @@ async def test_a_rotated_token_is_read_again_after_401(script: Script, tmp_path:
 
     def answer(request: web.BaseRequest) -> web.Response:
         good = request.headers["Authorization"] == "Bearer new"
-        return web.json_response({"kind": "x"}, status=200 if good else 401)
+        return web.json_response({"workload": "x"}, status=200 if good else 401)
 
     script.answer = answer
     async with KubeClient(script.access(token_file=str(file))) as client:
         with pytest.raises(Refused, match="does not accept these credentials"):
             await client.get("/x")
         file.write_text("new\n")
-        assert await client.get("/x") == {"kind": "x"}
+        assert await client.get("/x") == {"workload": "x"}
         assert tokens(script) == ["old", "old", "old", "new"]  # each was refused once and tried again with what is read
 
 
@@ -127,7 +127,7 @@ async def test_retry_after_pauses_the_whole_client(script: Script) -> None:
 async def test_a_server_that_is_down_sees_one_try_at_a_time(script: Script) -> None:
     await script.stop()
     async with KubeClient(
-        script.access(), retry_delays=Backoff(first_s=0.2, factor=1.0, most_s=0.2, jitter_ratio=0)
+        script.access(), retry_delays=Backoff(first_s=0.2, factor=1.0, max_s=0.2, jitter_ratio=0)
     ) as client:
 
         async def until_it_works() -> None:
@@ -172,7 +172,7 @@ async def test_a_clock_that_is_off_is_noticed(script: Script, off_s: int, result
 async def test_doctor_finds_a_clock_that_is_off(
     script: Script, off_s: int, found: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("carico_agent.app.kubernetes.access_of", lambda settings: script.access())
+    monkeypatch.setattr("carico_agent.lib.kubernetes.access_of", lambda settings: script.access())
     script.answer = lambda request: web.json_response(
         {"status": {"allowed": True}, "items": [{}]}, headers={"Date": formatdate(time.time() + off_s, usegmt=True)}
     )
@@ -305,7 +305,7 @@ def test_health_speaks_once(caplog: pytest.LogCaptureFixture) -> None:
 
 CONFIG = """
 apiVersion: v1
-kind: Config
+workload: Config
 current-context: here
 clusters:
 - name: c

@@ -38,7 +38,7 @@ def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
 
 
 def test_what_is_too_new_has_only_fields_that_exist() -> None:
-    """Also without a control plane: kinds that 1.20 does not know are held against tests/kube/schema.py."""
+    """Also without a control plane: workloads that 1.20 does not know are held against tests/kube/schema.py."""
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
     assert len(looked_at) == 8
     assert [found for document in looked_at for found in problems(document)] == []
@@ -136,8 +136,10 @@ def test_kustomize_has_every_object() -> None:
     if kubectl is None:
         pytest.skip("kubectl is not here: the list of files was compared, kustomize not run")
     built = subprocess.run([kubectl, "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
-    names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
-    wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed)))
+    names = sorted((d["workload"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
+    wanted = sorted(
+        (d["workload"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed))
+    )
     assert names == wanted
 
 
@@ -145,9 +147,11 @@ def test_the_overlay_for_progress_changes_what_it_should() -> None:
     """Its patches name objects of the base; the extender's configuration is that of the base and one line more; the job
     mounts the folder in which the client looks."""
     overlay = DEPLOY / "progress"
-    base = {(d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))}
+    base = {
+        (d["workload"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
+    }
     patches = [overlay / one["path"] for one in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]]
-    found = {(d["kind"], d["metadata"]["name"]): d for d in documents(*patches)}
+    found = {(d["workload"], d["metadata"]["name"]): d for d in documents(*patches)}
     assert set(found) <= set(base)
     assert found["DaemonSet", "carico-agent"]["spec"]["template"]["spec"]["hostPID"] is True
     configs = [table["ConfigMap", "carico-extender"]["data"]["config.toml"] for table in (base, found)]
@@ -212,7 +216,7 @@ def agent_pod() -> Any:
 
 
 def test_the_agent_mounts_containerds_folder_and_not_its_socket() -> None:
-    """The socket is another file after a restart; tests/runtime/test_containerd.py shows what happens then."""
+    """The socket is another file after a restart; tests/node/pods/test_containerd.py shows what happens then."""
     paths = {volume["name"]: volume.get("hostPath", {}).get("path") for volume in agent_pod()["volumes"]}
     assert paths["containerd"] == "/run/containerd"
     mount = next(one for one in agent_pod()["containers"][0]["volumeMounts"] if one["name"] == "containerd")
@@ -292,7 +296,7 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
     context = ssl.create_default_context(cafile=str(cluster.ca))
     context.load_cert_chain(certificate, key)
     try:
-        # Before the first Pod: kube-scheduler's events of one kind for one Pod keep the words of the first.
+        # Before the first Pod: kube-scheduler's events of one workload for one Pod keep the words of the first.
         extender.ready(context)
         pace = {key: sample("v1beta1")["clientConnection"][key] for key in ("qps", "burst")}
         connection = {"kubeconfig": str(cluster.kubeconfig("scheduler-token")), **pace}

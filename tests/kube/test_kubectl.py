@@ -97,5 +97,5 @@ def test_a_user_of_one_namespace(cluster: Plane, busy: ExtenderProcess) -> None:
         assert run(own, "fit", "shop/web").returncode == 1
         assert run(own, "-n", "kube-system").returncode == 1
     finally:
-        for kind in ("rolebindings", "roles"):
-            cluster.admin.delete(f"{path}/{kind}/viewer")
+        for workload in ("rolebindings", "roles"):
+            cluster.admin.delete(f"{path}/{workload}/viewer")

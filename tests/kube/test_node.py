@@ -16,10 +16,10 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
-from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.client import KubeClient
-from carico_agent.publish.pace import count_nodes
-from carico_agent.publish.throttle import MOST_CREDIT, MOST_DEBT
+from carico_agent.lib.kube.access import from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.node.publish.pace import count_nodes
+from carico_agent.node.publish.throttle import MAX_CREDIT, MAX_DEBT
 from lab.support.control_plane import Plane
 from lab.support.etcd_objects import copies
 from lab.support.waiting import wait_for
@@ -356,7 +356,7 @@ def test_writes_stay_within_the_budget(cluster: Plane, start_agents: Start) -> N
     time.sleep(25)
     entries = [entry for entry in cluster.audit()[since:] if entry["verb"] == "patch"]
     times = [when(entry) for entry in entries if entry["objectRef"]["resource"] == "nodes"]
-    assert 2 <= len(times) <= (times[-1] - times[0]) / 5 + MOST_CREDIT + MOST_DEBT + 1, times
+    assert 2 <= len(times) <= (times[-1] - times[0]) / 5 + MAX_CREDIT + MAX_DEBT + 1, times
     assert len(entries) - len(times) <= len(times) + 2  # its Lease: before a fall, or after a rise
     # A second where they are sent; on a busy machine one arrives a little later than the next.
     assert all(later - earlier >= 0.5 for earlier, later in pairwise(times)), times

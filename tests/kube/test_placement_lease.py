@@ -16,11 +16,16 @@ from typing import Any
 
 import pytest
 
-from carico_agent.kube.client import Object
-from carico_agent.kube.errors import KubeError, Refused, Unreachable
-from carico_agent.kube.leader import leader_record
-from carico_agent.kube.names import RESOURCE
-from carico_agent.kube.placement_lease import (
+from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.extender import Extender
+from carico_agent.extender.extender_config import ExtenderConfig
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.published import read_lease, read_node
+from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.lib.kube.leader import leader_record
+from carico_agent.lib.kube.names import RESOURCE
+from carico_agent.lib.kube.placement_lease import (
     LEADER_LEASE,
     Acknowledgement,
     Offer,
@@ -28,18 +33,13 @@ from carico_agent.kube.placement_lease import (
     PlacementLeases,
     lease_record,
 )
-from carico_agent.kube.pods import facts
-from carico_agent.publish.board import StatusBoard
-from carico_agent.publish.node_draft import NodeConfig
-from carico_agent.publish.node_mirror import NodeFacts
-from carico_agent.publish.node_publisher import NodePublisher
-from carico_agent.publish.status import Status
-from carico_agent.publish.throttle import ThrottleConfig
-from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.extender import Extender
-from carico_agent.schedule.extender_config import ExtenderConfig
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.published import read_lease, read_node
+from carico_agent.lib.kube.pods import facts
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.node_draft import NodeConfig
+from carico_agent.node.publish.node_mirror import NodeFacts
+from carico_agent.node.publish.node_publisher import NodePublisher
+from carico_agent.node.publish.status import Status
+from carico_agent.node.publish.throttle import ThrottleConfig
 from tests.kube.small_server import SmallServer
 from tests.virtual_time import run
 

@@ -1,15 +1,15 @@
-"""What is read from Pod objects: the same kind as on the node. No control plane is needed."""
+"""What is read from Pod objects: the same workload as on the node. No control plane is needed."""
 
 from typing import Any
 
 import pytest
 
-from carico_agent.core import kind_names
-from carico_agent.kube.pods import daemon_of, facts, kind_of
+from carico_agent.core import workload_names
+from carico_agent.lib.kube.pods import facts, per_node_of, workload_of
 
 
 def meta(name: str, owner: str = "", **labels: str) -> dict[str, Any]:
-    owners = [{"controller": True, "kind": owner, "name": "x"}] if owner else []
+    owners = [{"controller": True, "workload": owner, "name": "x"}] if owner else []
     named = {key.replace("_", "-"): value for key, value in labels.items()}
     return {"namespace": "shop", "name": name, "labels": named, "ownerReferences": owners}
 
@@ -31,22 +31,24 @@ ROWS = [
     (meta("agent-x7k2p", "DaemonSet"), "shop/agent", True),
     (meta("etcd-n1", "Node"), "shop/etcd", True),
     (meta("alone"), "shop/alone", False),
-    ({**meta("a1"), "labels": {"carico.dev/kind": "heavy"}}, "shop/heavy", False),
+    ({**meta("a1"), "labels": {"carico.dev/workload": "heavy"}}, "shop/heavy", False),
 ]
 
 
-@pytest.mark.parametrize(("given", "kind", "daemon"), ROWS)
-def test_kinds_and_daemons(given: dict[str, Any], kind: str, daemon: bool) -> None:
+@pytest.mark.parametrize(("given", "workload", "per_node"), ROWS)
+def test_workloads_and_daemons(given: dict[str, Any], workload: str, per_node: bool) -> None:
     found = facts({"metadata": given, "spec": {"nodeName": "n1"}})
-    assert (found.kind, found.daemon) == (kind, daemon) == (kind_of(given, "n1"), daemon_of(given, "n1"))
+    assert (
+        (found.workload, found.per_node) == (workload, per_node) == (workload_of(given, "n1"), per_node_of(given, "n1"))
+    )
     # what the node makes of the same labels: it sees no owner
-    assert kind_names.kind_of("shop", given["name"], given["labels"], node_name="n1") == kind
+    assert workload_names.workload_of("shop", given["name"], given["labels"], node_name="n1") == workload
 
 
-def test_a_pod_that_waits_is_of_the_kind_that_it_will_be_on_its_node() -> None:
+def test_a_pod_that_waits_is_of_the_workload_that_it_will_be_on_its_node() -> None:
     given = meta("web-6c5d9b7f8d-x7k2p", "ReplicaSet", pod_template_hash="6c5d9b7f8d")
-    assert kind_of(given) == kind_of(given, "any-node")
+    assert workload_of(given) == workload_of(given, "any-node")
 
 
 def test_metadata_without_anything() -> None:
-    assert kind_of({}) == kind_names.UNNAMED and not daemon_of({})
+    assert workload_of({}) == workload_names.UNNAMED and not per_node_of({})

@@ -9,10 +9,10 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
-from carico_agent.kube.access import Access, from_kubeconfig
-from carico_agent.publish.status import WorkStatus
-from carico_agent.runtime.jobs import Jobs
-from carico_agent.runtime.pods import Pod
+from carico_agent.lib.kube.access import Access, from_kubeconfig
+from carico_agent.node.pods.jobs import Jobs
+from carico_agent.node.pods.pods import Pod
+from carico_agent.node.publish.status import WorkStatus
 from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
 from lab.support.waiting import wait_for
@@ -95,7 +95,7 @@ async def place(plane: Plane, name: str) -> tuple[str, str]:
     return uid, str(await asyncio.to_thread(wait_for, node, f"{name} is bound", 60))
 
 
-async def test_the_next_pod_goes_where_the_least_work_is_left(cluster: Plane, start_extender: StartExtender) -> None:
+async def test_the_next_pod_goes_where_the_min_work_is_left(cluster: Plane, start_extender: StartExtender) -> None:
     """n2 has the most Pods and the least work: counting Pods would go to n1 or n3. Then what comes there is long, and
     n3 is next; then n3 has no room, and n1 is next, for room goes before work."""
     extender = await asyncio.to_thread(lambda: start_extender(policy="least-left"))

@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from carico_agent.kube.access import from_kubeconfig
-from carico_agent.kube.client import KubeClient
-from carico_agent.kube.names import RESOURCE
-from carico_agent.net.buckets import TokenBucket
-from carico_agent.schedule.cluster import Cluster
-from carico_agent.schedule.expired import CALM_S, ExpiredNodes
+from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.expired import CALM_S, ExpiredNodes
+from carico_agent.lib.kube.access import from_kubeconfig
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.names import RESOURCE
+from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
 from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess

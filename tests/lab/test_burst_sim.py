@@ -18,7 +18,7 @@ def table() -> dict[str, Any]:
 def test_the_workload_is_the_documents() -> None:
     jobs = burst_sim.workload(0)
     assert len(jobs) == 90
-    assert sum(job.kind.startswith("train") for job in jobs) == 30
+    assert sum(job.workload.startswith("train") for job in jobs) == 30
     assert max(job.arrival_s for job in jobs) < 1800
     assert sum(job.arrival_s == 0 for job in jobs) == 6
 

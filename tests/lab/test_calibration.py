@@ -38,7 +38,7 @@ def test_work_is_conserved() -> None:
 
 
 def test_a_node_without_memory_kills_and_the_pod_runs_again() -> None:
-    r = run(Kube(), [PodBatch(SKLEARN.asking(100, 0), 13)], 7, Setup(nodes=1, most_s=900))
+    r = run(Kube(), [PodBatch(SKLEARN.asking(100, 0), 13)], 7, Setup(nodes=1, max_s=900))
     assert r.kills > 0
     assert r.finished and np.isfinite(r.end_s).all()
 

@@ -53,8 +53,8 @@ def test_nodes_really_share_what_they_know() -> None:
     """An aggregator nobody speaks to gives the same run as none: it would pass for "federation changes nothing"."""
     setup = Setup(nodes=3, rehearsal=(PI,))
     alone, shared = (
-        run(PaperCarico(AgentConfig("paper-dual", None, aggregator=kind)), [PodBatch(PI, 40)], 3, setup)
-        for kind in (None, PairwiseMerge)
+        run(PaperCarico(AgentConfig("paper-dual", None, aggregator=workload)), [PodBatch(PI, 40)], 3, setup)
+        for workload in (None, PairwiseMerge)
     )
     fleet = shared.scheduler_object.fleet  # type: ignore[union-attr]
     assert len(fleet._aggregator) == 3

@@ -6,7 +6,7 @@ import pytest
 
 from lab.nodes import NODES, run
 
-SAMPLE = ("8 system Pods, one-core Pods", "two kinds at once", "host steps", "ramps of 30 s")
+SAMPLE = ("8 system Pods, one-core Pods", "two workloads at once", "host steps", "ramps of 30 s")
 
 
 @pytest.mark.parametrize("name", SAMPLE)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.runtime.work_left import Point
+from carico_agent.progress.work_left import Point
 from lab.progress.placers import (
     PLACERS,
     contention,
@@ -37,9 +37,9 @@ def test_the_fixed_schedule_of_the_document() -> None:
     assert run.contention == pytest.approx([1320.0] * 4, rel=0.01)
 
 
-def reported(*points: tuple[float, float], kind: TrainingModel = SIX) -> WorkerJob:
+def reported(*points: tuple[float, float], workload: TrainingModel = SIX) -> WorkerJob:
     """A job that reported (time, done)."""
-    job = WorkerJob(kind, 0.0)
+    job = WorkerJob(workload, 0.0)
     job.reports.extend(Point(t, done, 0.0) for t, done in points)
     return job
 
@@ -94,7 +94,7 @@ def test_its_flaw_and_the_mended_tie() -> None:
 
 def test_a_worker_below_its_limit_is_taken_whatever_its_contention() -> None:
     light = TrainingModel("light", 6, 60.0, threads=2.0)
-    idle = worker(reported((0, 1), (10, 2), kind=light), reported((0, 1), (10, 2), kind=light))
+    idle = worker(reported((0, 1), (10, 2), workload=light), reported((0, 1), (10, 2), workload=light))
     assert is_below_limit(idle)
     assert procon([worker(reported((0, 4), (10, 5))), idle], WorkerJob(SIX, 0.0), 0.0, Random(1)) == 1
 
@@ -119,11 +119,11 @@ def test_work_is_neither_lost_nor_made() -> None:
     for name, place in PLACERS.items():
         jobs = SCHEDULES[2].make(Random(3))
         run = simulate(jobs, 4, place, 3)
-        assert all(job.used_s == pytest.approx(job.kind.work_s, rel=1e-5) for job in jobs), name
-        assert run.makespan_s * 4 * THREADS >= sum(job.kind.work_s for job in jobs)
+        assert all(job.used_s == pytest.approx(job.workload.work_s, rel=1e-5) for job in jobs), name
+        assert run.makespan_s * 4 * THREADS >= sum(job.workload.work_s for job in jobs)
 
 
-def test_reports_come_at_most_once_a_second_and_in_order() -> None:
+def test_reports_come_at_max_once_a_second_and_in_order() -> None:
     one = worker(WorkerJob(BIRNN, 0.0))
     for now_s in (5.0, 9.5, 30.0, 100.0):
         one.advance(now_s)

@@ -1,1 +1,0 @@
-"""A real cgroup v2 node in a virtual machine: `python -m tests.node` (make test-node)."""

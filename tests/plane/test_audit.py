@@ -27,6 +27,6 @@ def test_by_user() -> None:
 
 
 def test_users_without_end_stay_bounded() -> None:
-    found = audit.by_user(line(f"user-{n}", 1) for n in range(audit.MOST_USERS + 50))
-    assert len(found) == audit.MOST_USERS + 1
+    found = audit.by_user(line(f"user-{n}", 1) for n in range(audit.MAX_USERS + 50))
+    assert len(found) == audit.MAX_USERS + 1
     assert found["other"].requests == 50

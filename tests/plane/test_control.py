@@ -7,7 +7,7 @@ import pytest
 from carico_agent.plane.control import decide
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import NAME, SHARES, Levels, ReserveObject, read_levels, spec_of
-from carico_agent.plane.shares import ServerSeats, least_seats, reserve_for, seats_of
+from carico_agent.plane.shares import ServerSeats, min_seats, reserve_for, seats_of
 
 DEFAULTS = {
     "system": 30,
@@ -31,7 +31,7 @@ def test_the_reserve_is_the_largest_that_leaves_enough() -> None:
         shares = {str(n): choose.randint(1, 200) for n in range(choose.randint(1, 9))}
         server, wanted = choose.randint(1, 3000), choose.randint(1, 700)
         reserve = reserve_for(server, shares, wanted)
-        floor = max(wanted, least_seats(shares))
+        floor = max(wanted, min_seats(shares))
         if reserve == 0:
             assert sum(seats_of(server, shares, 1).values()) < floor
             continue

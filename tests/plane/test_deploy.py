@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 import yaml
 
-from carico_agent.app.plane import listen_address
 from carico_agent.cli import parser
+from carico_agent.plane.daemon import listen_address
 from carico_agent.settings import parse
 from tests.conftest import TREE
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.plane.exposition import MOST_KEYS, MetricsReader, read, total
+from carico_agent.plane.exposition import MAX_KEYS, MetricsReader, read, total
 
 TEXT = b"""# HELP requests Requests.
 # TYPE requests counter
@@ -45,10 +45,10 @@ def test_any_bytes_are_survived(junk: bytes) -> None:
 
 
 def test_labels_without_end_stay_bounded() -> None:
-    lines = (b'requests{verb="%d"} 1\n' % n for n in range(3 * MOST_KEYS))
+    lines = (b'requests{verb="%d"} 1\n' % n for n in range(3 * MAX_KEYS))
     found = read(lines, WANTED)["requests"]
-    assert len(found) == MOST_KEYS + 1
-    assert sum(found.values()) == 3 * MOST_KEYS
+    assert len(found) == MAX_KEYS + 1
+    assert sum(found.values()) == 3 * MAX_KEYS
 
 
 def test_escapes() -> None:

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
-from carico_agent.kube.errors import Refused
-from carico_agent.kube.leader import LeaderLease
+from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.plane.seats import NAME, NoFairness, Reserve
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"

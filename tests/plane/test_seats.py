@@ -51,7 +51,7 @@ class Service:
             "seats": seats,
             "period_s": 1,
             "busy_ratio": 0.0,
-            "least_seats": 23,
+            "min_seats": 23,
             "listen": f"127.0.0.1:{self.port}",
             **plane_settings,
         }

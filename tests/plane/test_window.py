@@ -6,7 +6,7 @@ import pytest
 
 from carico_agent.plane.components import API, executing, levels, load_of, needs, one_process
 from carico_agent.plane.diagnosis import describe, diagnose
-from carico_agent.plane.learn import MOST_BIN, LearnedCurve
+from carico_agent.plane.learn import MAX_BIN, LearnedCurve
 from carico_agent.plane.processes import find, periods
 from carico_agent.plane.queueing import Load
 from carico_agent.plane.recommend import PlaneState, SeatRecommendation, recommend
@@ -139,15 +139,15 @@ def situation(**more: object) -> PlaneState:
 
 
 def test_a_flat_curve_does_not_ask_for_more_seats() -> None:
-    found = recommend(situation(), 0.999, 0.7, least_seats=1)
+    found = recommend(situation(), 0.999, 0.7, min_seats=1)
     assert isinstance(found, SeatRecommendation)
     assert found.seats == 5  # the first with 0.95 × 1.5 cores: others use 0.5 of the 2
     assert found.needs == {"system": 9}
     assert found.steady
 
 
-def test_least_seats() -> None:
-    found = recommend(situation(), 0.999, 0.7, least_seats=16)
+def test_min_seats() -> None:
+    found = recommend(situation(), 0.999, 0.7, min_seats=16)
     assert isinstance(found, SeatRecommendation) and found.seats == 16
 
 
@@ -177,7 +177,7 @@ def test_learning_forgets_and_stays_bounded() -> None:
     assert learned.points() == [(10, pytest.approx(5 / 3))]
     for n in range(20_000):
         learned.add(n, 1.001**n, 1.0)
-    assert len(learned) <= MOST_BIN + 1
+    assert len(learned) <= MAX_BIN + 1
     for bad in (math.nan, math.inf, -1.0):
         learned.add(0, bad, 1.0)
         learned.add(0, 1.0, bad)

@@ -13,9 +13,9 @@ import pytest
 import yaml
 
 from carico_agent.cli import main
+from carico_agent.lib.trace.containers import ContainerReading, PodsRow
+from carico_agent.node.sampling import Reading, TraceRow, TraceWriter
 from carico_agent.recommend.history import ContainerHistory, MinuteSample
-from carico_agent.telemetry import Reading, TraceRow, TraceWriter
-from carico_agent.telemetry.containers import ContainerReading, PodsRow
 
 T = 1.7e9
 MIB = 2**20

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from carico_agent.recommend.packing import SCORES, fits
+from carico_agent.extender.packing import SCORES, fits
 
 U = np.array([[0.2, 0.6], [0.6, 0.2], [0.5, 0.5], [0.0, 0.9]])
 X = np.array([0.3, 0.1])

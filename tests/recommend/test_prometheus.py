@@ -16,9 +16,9 @@ import numpy as np
 import psutil
 import pytest
 
-from carico_agent.app.prometheus import Prometheus, PrometheusError
-from carico_agent.app.prometheus_history import from_prometheus, selector
 from carico_agent.cli import main
+from carico_agent.recommend.sources.prometheus import Prometheus, PrometheusError
+from carico_agent.recommend.sources.prometheus_history import from_prometheus, selector
 
 from .prometheus_server import Exporter, Server, fill, free_port, need
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from carico_agent.app.histories import from_agent
 from carico_agent.recommend.history import BadHistory, MinuteSample
+from carico_agent.recommend.sources.histories import from_agent
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
 from carico_agent.recommend.workload import Resources
 

@@ -5,7 +5,7 @@ from carico_agent.core.estimators.paper import PaperDelta, PaperDual, PaperJoint
 from carico_agent.core.estimators.resource_space import ResourceSpace
 
 ESTIMATORS: dict[str, type[Estimator]] = {
-    kind.name: kind for kind in (ResourceSpace, Redenominated, PaperDual, PaperJoint, PaperDelta)
+    workload.name: workload for workload in (ResourceSpace, Redenominated, PaperDual, PaperJoint, PaperDelta)
 }
 
 __all__ = ["ESTIMATORS", "Estimator", "Judgement", "Situation", "Span"]

@@ -20,7 +20,7 @@ NOISE_RATIO = 0.05
 DRIFT_RATIO = 0.01
 """How far Baseline and Cost wander per √s, as a share of themselves."""
 
-LEAST_COST_RATIO = 1e-3
+MIN_COST_RATIO = 1e-3
 """Cost is at least this share of the Baseline, so that Pod-Capacity stays finite."""
 
 
@@ -69,13 +69,13 @@ class CapacitySpace(Estimator):
         return (DRIFT_RATIO * belief.x) ** 2 * elapsed_s
 
     def cost_now(self) -> float:
-        return max(self.cost.x, LEAST_COST_RATIO * self.baseline.x, 1e-9)
+        return max(self.cost.x, MIN_COST_RATIO * self.baseline.x, 1e-9)
 
     def judge(self, seen: Situation) -> Judgement:
         k, limiting = capacity(seen.usage, seen.unit, self.limits)
         cost = self.cost_now()
         cost_sd = 2 * sqrt(max(self.cost.p, 0.0))
-        lower, upper = cost + cost_sd, max(cost - cost_sd, LEAST_COST_RATIO * self.baseline.x, 1e-9)
+        lower, upper = cost + cost_sd, max(cost - cost_sd, MIN_COST_RATIO * self.baseline.x, 1e-9)
         if not isfinite(k) or not self.started:
             unknown = Span(float("nan"), 0.0, float("inf"), limiting)
             return Judgement(unknown, unknown, self.baseline.x, cost, self._cost_vector(seen.unit), False)

@@ -19,10 +19,10 @@ from carico_agent.core.estimators.base import Estimator, Judgement, Situation, S
 from carico_agent.core.kalman import JointKalman
 from carico_agent.core.subspace import capacity
 
-LEAST_COST = 1e-4
+MIN_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that Pod-Capacity stays finite."""
 
-LEAST_BASE = -1.0
+MIN_BASE = -1.0
 """The base is where the line of usage over Pods meets zero Pods, and lies below 0 where idle Pods came first."""
 
 TRUST_RATIO = 0.25
@@ -37,9 +37,9 @@ COST_DRIFT_RATIO = 0.002
 SURPRISE = 9.0
 """A squared residual beyond this many variances, twice in a row, means that the workload has changed."""
 
-MISFIT_S, MOST_MISFIT = 50.0, 1.3
+MISFIT_S, MAX_MISFIT = 50.0, 1.3
 """Squared residuals in variances, averaged over so many batches of a second: about 0.2 where all Pods are alike, up to
-0.8 where they differ by a third or the host steps. Beyond the latter usage is no line over Pods (several kinds, Pods
+0.8 where they differ by a third or the host steps. Beyond the latter usage is no line over Pods (several workloads, Pods
 that ramp up) and the cost deserves no trust: trusted and wrong 5 % of the time in lab/nodes.py, 21 % without it."""
 
 ENOUGH_BATCHES = 3
@@ -80,11 +80,11 @@ class Channel:
         self.misfit += (min(residual**2 / variance, SURPRISE) - self.misfit) / MISFIT_S
         self._mind_surprise(residual, variance, pods)
         self.belief.update(y, pods, noise)  # y = b + c·n
-        self.belief.bound(LEAST_BASE, 1.0, 0.0)
+        self.belief.bound(MIN_BASE, 1.0, 0.0)
         self.batches += pods > 0
 
     def _drift(self, pods: float, elapsed_s: float) -> None:
-        base_sd, cost_sd = BASE_DRIFT, COST_DRIFT_RATIO * max(self.cost, LEAST_COST)
+        base_sd, cost_sd = BASE_DRIFT, COST_DRIFT_RATIO * max(self.cost, MIN_COST)
         self.belief.predict(base_sd**2 * elapsed_s, cost_sd**2 * elapsed_s)
         if pods <= 0 and self._prior > 0:  # nothing is seen of the cost: it returns to the prior from both sides
             step = self.cost * self._config.idle_drift_per_s * elapsed_s
@@ -134,7 +134,7 @@ class Channel:
     def restore(self, state: Sequence[Any]) -> None:
         (a, b), ((a_p, ab_p), (_, b_p)), batches, surprises, cluster, *misfit = state  # older states have no misfit
         self.belief = JointKalman(*map(float, (a, b, a_p, b_p, ab_p)))
-        self.belief.bound(LEAST_BASE, 1.0, 0.0)  # states of earlier versions may lie outside
+        self.belief.bound(MIN_BASE, 1.0, 0.0)  # states of earlier versions may lie outside
         self.batches, self.surprises = int(batches), int(surprises)
         self.cluster = (float(cluster[0]), float(cluster[1])) if cluster else None
         self.misfit = float(misfit[0]) if misfit else 0.0
@@ -178,7 +178,7 @@ class ResourceSpace(Estimator):
         channel = self.channels[limiting]
         cost, variance = channel.cost_belief()
         evidence = channel.batches >= ENOUGH_BATCHES or channel.cluster is not None
-        return evidence and sqrt(variance) < TRUST_RATIO * max(cost, LEAST_COST) and channel.misfit <= MOST_MISFIT
+        return evidence and sqrt(variance) < TRUST_RATIO * max(cost, MIN_COST) and channel.misfit <= MAX_MISFIT
 
     def local_cost(self) -> tuple[tuple[float, ...], tuple[float, ...]]:
         costs = tuple(channel.cost for channel in self.channels)
@@ -186,7 +186,7 @@ class ResourceSpace(Estimator):
 
     def learn_cost(self, cost: Sequence[float], precision: Sequence[float]) -> None:
         for channel, theirs, weight in zip(self.channels, cost, precision, strict=True):
-            spread = (SPREAD_RATIO * max(theirs, LEAST_COST)) ** 2
+            spread = (SPREAD_RATIO * max(theirs, MIN_COST)) ** 2
             channel.cluster = (theirs, 1 / weight + spread) if weight > 0 else None
 
     def state(self) -> dict[str, Any]:
@@ -200,9 +200,9 @@ class ResourceSpace(Estimator):
 def _room(free: float, free_p: float, cost: float, cost_p: float, i: int) -> Span:
     """free/cost with the interval that two standard deviations of both allow."""
     cost_sd, free_sd = 2 * sqrt(cost_p), 2 * sqrt(free_p)
-    value = max(0.0, free) / max(cost, LEAST_COST)
-    low = max(0.0, free - free_sd) / max(cost + cost_sd, LEAST_COST)
-    high = max(0.0, free + free_sd) / max(cost - cost_sd, LEAST_COST)
+    value = max(0.0, free) / max(cost, MIN_COST)
+    low = max(0.0, free - free_sd) / max(cost + cost_sd, MIN_COST)
+    high = max(0.0, free + free_sd) / max(cost - cost_sd, MIN_COST)
     return Span(value, min(low, value), max(high, value), i)
 
 

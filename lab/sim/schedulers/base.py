@@ -6,7 +6,7 @@ from typing import ClassVar
 import numpy as np
 
 from lab.sim.cluster import SimulatedCluster
-from lab.sim.workload import SimulatedKind
+from lab.sim.workload import SimulatedWorkload
 
 
 class SimulatedScheduler(ABC):
@@ -14,8 +14,8 @@ class SimulatedScheduler(ABC):
 
     name: ClassVar[str]
 
-    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
-        self.cluster, self.kinds, self.rng = cluster, kinds, rng
+    def begin(self, cluster: SimulatedCluster, workloads: list[SimulatedWorkload], rng: np.random.Generator) -> None:
+        self.cluster, self.workloads, self.rng = cluster, workloads, rng
 
     def tick(self) -> None:
         """100 ms have passed."""

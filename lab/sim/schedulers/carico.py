@@ -6,18 +6,18 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.kube.kinds import UNKNOWN, NodeKinds
-from carico_agent.schedule.kind_costs import ClusterCosts
-from carico_agent.schedule.nodes import NodeState, NodeTable, PendingPod
-from carico_agent.schedule.placement.ledger import Ledger
-from carico_agent.schedule.placement.lifecycle import PodEvent
-from carico_agent.schedule.placement.place import Place
-from carico_agent.schedule.policies.pod_capacity import PodCapacity, PodCapacitySettings
-from carico_agent.schedule.policy import Policy
+from carico_agent.extender.nodes import NodeState, NodeTable, PendingPod
+from carico_agent.extender.placement.ledger import Ledger
+from carico_agent.extender.placement.lifecycle import PodEvent
+from carico_agent.extender.placement.place import Place
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.policy import Policy
+from carico_agent.extender.workload_costs import ClusterCosts
+from carico_agent.lib.kube.workloads import UNKNOWN, NodeWorkloads
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.fleet import AgentConfig, Fleet
 from lab.sim.schedulers.base import SimulatedScheduler
-from lab.sim.workload import SimulatedKind
+from lab.sim.workload import SimulatedWorkload
 
 FEW_NODES = 100
 """Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
@@ -37,28 +37,28 @@ class Extended(SimulatedScheduler):
     def __init__(self, agents: AgentConfig, policy: Policy[Any] | None = None) -> None:
         self.agents, self.policy = agents, policy or PodCapacity()
 
-    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
-        super().begin(cluster, kinds, rng)
+    def begin(self, cluster: SimulatedCluster, workloads: list[SimulatedWorkload], rng: np.random.Generator) -> None:
+        super().begin(cluster, workloads, rng)
         self.states = [NodeState(str(i), prior_places=self.prior_places()) for i in range(cluster.n)]
         self.table, self.ledger = NodeTable(cluster.n), Ledger()
         for state in self.states:
             self.table.put(state)
-        names = [self.template(kind) for kind in kinds]
+        names = [self.template(workload) for workload in workloads]
         self.fleet = Fleet(cluster, self.agents, names, self.on_published)
         self._from = 0
         self._pods = [PendingPod("", name) for name in names]
         self._costs = ClusterCosts()
-        # Nodes that may take a Pod of a kind: not refused since anything about them changed. Only time passes between
+        # Nodes that may take a Pod of a workload: not refused since anything about them changed. Only time passes between
         # two changes, and time only closes nodes, so asking the others again would give the same refusal. Without this
         # 5,000 nodes are asked for every single Pod.
-        self._open = np.ones((len(kinds), cluster.n), dtype=bool)
+        self._open = np.ones((len(workloads), cluster.n), dtype=bool)
 
     def prior_places(self) -> float:
         return inf
 
-    def template(self, kind: SimulatedKind) -> str:
-        """The name under which Pods of this kind are known."""
-        return kind.name
+    def template(self, workload: SimulatedWorkload) -> str:
+        """The name under which Pods of this workload are known."""
+        return workload.name
 
     def tick(self) -> None:
         self.fleet.tick()
@@ -68,28 +68,32 @@ class Extended(SimulatedScheduler):
                 if state.unprofiled or state.starting:
                     self._refresh(node)
             for number, pod in enumerate(self._pods):
-                if (cost := self._costs.of(pod.kind, self.cluster.t)) != pod.elsewhere:
+                if (cost := self._costs.of(pod.workload, self.cluster.t)) != pod.elsewhere:
                     self._pods[number] = replace(pod, elsewhere=cost)
                     self._open[number] = True
 
-    def on_published(self, node: int, value: float, published_s: float, ttl_s: float, kinds: NodeKinds | None) -> None:
+    def on_published(
+        self, node: int, value: float, published_s: float, ttl_s: float, workloads: NodeWorkloads | None
+    ) -> None:
         state = self.states[node]
-        state.places, state.published_s, state.ttl_s, state.kinds = value, published_s, ttl_s, kinds
-        self._costs.put(state.name, kinds)
+        state.places, state.published_s, state.ttl_s, state.workloads = value, published_s, ttl_s, workloads
+        self._costs.put(state.name, workloads)
         self._refresh(node)
 
     def _refresh(self, node: int) -> None:
         state, now_s = self.states[node], self.cluster.t
         self.ledger.show(state, now_s)
-        kinds = state.kinds
-        state.left = UNKNOWN if kinds is None else self._costs.left(kinds, self.ledger.kinds(state.name), now_s)
+        workloads = state.workloads
+        state.left = (
+            UNKNOWN if workloads is None else self._costs.left(workloads, self.ledger.workloads(state.name), now_s)
+        )
         self.table.put(state)
         self._open[:, node] = True
 
     def pick(self, pod: int) -> int | None:
         now_s, n = self.cluster.t, self.cluster.n
-        kind = self.cluster.pods.kind[pod]
-        shown, may = self._pods[kind], self._open[kind]
+        workload = self.cluster.pods.workload[pod]
+        shown, may = self._pods[workload], self._open[workload]
         asked = np.flatnonzero(may)
         asked = np.roll(asked, -int(np.searchsorted(asked, self._from)))
         passed = self.policy.fits(self.table.at(asked), shown, now_s) if len(asked) else np.zeros(0, dtype=bool)
@@ -107,7 +111,7 @@ class Extended(SimulatedScheduler):
         self._apply(PodEvent.SEEN_BOUND, pod, node)
 
     def _apply(self, event: PodEvent, pod: int, node: int) -> None:
-        place = Place(str(node), self._pods[self.cluster.pods.kind[pod]].kind)
+        place = Place(str(node), self._pods[self.cluster.pods.workload[pod]].workload)
         self.ledger.apply(event, str(pod), self.cluster.t, place)
         self._refresh(node)
 

@@ -4,14 +4,14 @@ from typing import Any
 
 import numpy as np
 
-from carico_agent.schedule.nodes import PendingPod
-from carico_agent.schedule.placement.lifecycle import PodEvent
-from carico_agent.schedule.placement.place import Place
-from carico_agent.schedule.policy import Policy
+from carico_agent.extender.nodes import PendingPod
+from carico_agent.extender.placement.lifecycle import PodEvent
+from carico_agent.extender.placement.place import Place
+from carico_agent.extender.policy import Policy
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.schedulers.carico import Carico
 from lab.sim.schedulers.kube import DEFAULT_MCPU, DEFAULT_MIB
-from lab.sim.workload import SimulatedKind
+from lab.sim.workload import SimulatedWorkload
 
 MIB = 1024.0**2
 
@@ -23,24 +23,24 @@ class Packer(Carico):
         super().__init__(policy=policy)
         self.name = policy.name  # type: ignore[misc]
 
-    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
-        super().begin(cluster, kinds, rng)
+    def begin(self, cluster: SimulatedCluster, workloads: list[SimulatedWorkload], rng: np.random.Generator) -> None:
+        super().begin(cluster, workloads, rng)
         for state, cores, mib in zip(self.states, cluster.cores.tolist(), cluster.memory_mib.tolist(), strict=True):
             state.cpu, state.memory, state.prior_places = cores, mib * MIB, 2.0 * cores
             self.table.put(state)
         self._pods = [
             PendingPod(
                 "",
-                self.template(kind),
-                cpu=(kind.request_mcpu or DEFAULT_MCPU) / 1000,
-                memory=(kind.request_mib or DEFAULT_MIB) * MIB,
-                requested=kind.request_mcpu > 0,
+                self.template(workload),
+                cpu=(workload.request_mcpu or DEFAULT_MCPU) / 1000,
+                memory=(workload.request_mib or DEFAULT_MIB) * MIB,
+                requested=workload.request_mcpu > 0,
             )
-            for kind in kinds
+            for workload in workloads
         ]
 
     def _apply(self, event: PodEvent, pod: int, node: int) -> None:
-        own = self._pods[self.cluster.pods.kind[pod]]
-        place = Place(str(node), own.kind, cpu=own.cpu, memory=own.memory, requested=own.requested)
+        own = self._pods[self.cluster.pods.workload[pod]]
+        place = Place(str(node), own.workload, cpu=own.cpu, memory=own.memory, requested=own.requested)
         self.ledger.apply(event, str(pod), self.cluster.t, place)
         self._refresh(node)

@@ -4,8 +4,8 @@ import numpy as np
 
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.schedulers.base import SimulatedScheduler
-from lab.sim.schedulers.kube import MOST_PODS
-from lab.sim.workload import SimulatedKind
+from lab.sim.schedulers.kube import MAX_PODS
+from lab.sim.workload import SimulatedWorkload
 
 WINDOW = 50
 FORGET = 0.9
@@ -18,8 +18,8 @@ class Pronto(SimulatedScheduler):
 
     name = "PRONTO"
 
-    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
-        super().begin(cluster, kinds, rng)
+    def begin(self, cluster: SimulatedCluster, workloads: list[SimulatedWorkload], rng: np.random.Generator) -> None:
+        super().begin(cluster, workloads, rng)
         n = cluster.n
         self.mean = np.zeros((n, 3))
         self.moment = np.tile(np.eye(3) * 1e-6, (n, 1, 1))
@@ -43,7 +43,7 @@ class Pronto(SimulatedScheduler):
         self.reject = (weights * spikes).sum(axis=1) > THRESHOLD
 
     def pick(self, pod: int) -> int | None:
-        return self.best(np.zeros(self.cluster.n), ~self.reject & (self.count < MOST_PODS))
+        return self.best(np.zeros(self.cluster.n), ~self.reject & (self.count < MAX_PODS))
 
     def bound(self, pod: int, node: int) -> None:
         self.count[node] += 1

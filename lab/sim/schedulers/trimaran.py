@@ -4,7 +4,7 @@ import numpy as np
 
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import SimulatedKind
+from lab.sim.workload import SimulatedWorkload
 
 TARGET = 40.0
 MULTIPLIER = 1.5
@@ -20,8 +20,8 @@ class TargetLoadPacking(Kube):
         super().__init__()
         self.period_s = period_s
 
-    def begin(self, cluster: SimulatedCluster, kinds: list[SimulatedKind], rng: np.random.Generator) -> None:
-        super().begin(cluster, kinds, rng)
+    def begin(self, cluster: SimulatedCluster, workloads: list[SimulatedWorkload], rng: np.random.Generator) -> None:
+        super().begin(cluster, workloads, rng)
         self.load = np.zeros(cluster.n)  # by the last fetch [% of the node]
         self.expected = np.zeros(cluster.n)  # Pods assigned since, by their requests [% of the node]
         self._sum, self._count, self._next_s = np.zeros(cluster.n), 0, self.period_s
@@ -47,5 +47,5 @@ class TargetLoadPacking(Kube):
         self.expected[node] += self._percent(pod)
 
     def _percent(self, pod: int) -> float:
-        request = self.wants[self.cluster.pods.kind[pod]][0]
+        request = self.wants[self.cluster.pods.workload[pod]][0]
         return 100 * MULTIPLIER * request / (1000 * self.cluster.machine.cores)

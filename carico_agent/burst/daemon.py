@@ -1,0 +1,330 @@
+"""`carico burst` as a daemon: clients, watches, mover, planner, provisioners, Lease and metrics, put together."""
+
+import asyncio
+import logging
+import os
+import signal
+import socket
+import tomllib
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from aiohttp import web
+
+from carico_agent.burst.choice import BadPrices, Prices, parse_prices
+from carico_agent.burst.cluster import ClusterView
+from carico_agent.burst.events import JobEvents
+from carico_agent.burst.families import families
+from carico_agent.burst.feeds import target_watch, watches
+from carico_agent.burst.link import Link, carry
+from carico_agent.burst.models import Models
+from carico_agent.burst.mover import Mover
+from carico_agent.burst.multikueue import Dispatcher
+from carico_agent.burst.objects import State, home_job
+from carico_agent.burst.overflow import NodeRoom
+from carico_agent.burst.planner import BurstPolicy
+from carico_agent.burst.protocol import Intent, Suspends
+from carico_agent.burst.provisioner import Provisioner
+from carico_agent.burst.report import status
+from carico_agent.burst.service import BurstService, rounds
+from carico_agent.burst.site import Site
+from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
+from carico_agent.burst.target import Target, identity, probe, suspends
+from carico_agent.lib.kube.access import Access, from_kubeconfig, in_cluster
+from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.health import Health
+from carico_agent.lib.kube.leader import LeaderLease
+from carico_agent.lib.net import metrics
+from carico_agent.lib.net.address import is_loopback, split_listen
+from carico_agent.lib.net.buckets import TokenBucket
+from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, answer_metrics
+from carico_agent.lib.supervise.cost import OwnCost
+from carico_agent.lib.supervise.tasks import Supervisor
+from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSettings, Settings, build
+
+log = logging.getLogger(__name__)
+
+PROBE_TIMEOUT_S = 3.0
+
+
+def home_access(settings: BurstSettings) -> Access:
+    return from_kubeconfig(settings.kubeconfig, settings.context) if settings.kubeconfig else in_cluster()
+
+
+def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
+    """Every [burst.targets.NAME], checked; raises BadSettings with all errors."""
+    made: dict[str, BurstTargetSettings] = {}
+    errors: list[str] = []
+    for name, table in settings.targets.items():
+        path = f"burst.targets.{name}"
+        try:
+            made[name] = build(BurstTargetSettings, table, path)
+        except BadSettings as bad:
+            errors += bad.errors
+            continue
+        if not made[name].kubeconfig:
+            errors.append(f"{path}.kubeconfig: is missing")
+    if errors:
+        raise BadSettings(errors)
+    return made
+
+
+def read_prices(path: str) -> Prices:
+    if not path:
+        return Prices()
+    try:
+        return parse_prices(Path(path).read_text())
+    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, BadPrices) as error:
+        raise BadPrices(f"{path}: {error}") from error
+
+
+@dataclass
+class Clients:
+    """All clients, closed together."""
+
+    home: KubeClient
+    targets: dict[str, tuple[KubeClient, KubeClient]]
+
+    async def close(self) -> None:
+        for client in [self.home, *(client for pair in self.targets.values() for client in pair)]:
+            await client.close()
+
+
+def clients_of(settings: BurstSettings, targets: dict[str, BurstTargetSettings]) -> Clients:
+    """Raises BadAccess for a kubeconfig that cannot be used: an error at start, not an hour later."""
+
+    def client(access: Access) -> KubeClient:
+        # a move has 12 requests: 90 Jobs in 15 s are 72 per second; beyond that, API priority and fairness decides
+        return KubeClient(access, TokenBucket(per_s=200.0, burst=400))
+
+    def pair(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient]:
+        access = from_kubeconfig(one.kubeconfig, one.context)
+        return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S)
+
+    return Clients(client(home_access(settings)), {name: pair(one) for name, one in targets.items()})
+
+
+class BurstDaemon:
+    """`run` until SIGTERM or SIGINT; `start` and `stop` for one look (`plan`, `status`)."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = own = settings.burst
+        host, _ = split_listen(own.listen)
+        if not is_loopback(host):
+            raise ValueError(f"burst.listen: {own.listen} is not loopback; put a proxy with TLS before it")
+        self._targets = target_settings(own)
+        self.prices = read_prices(own.prices)
+        self.clients = clients_of(own, self._targets)
+        self.events, self.models = JobEvents(), Models(own.models)
+        self.supervisor = Supervisor()
+        self.lease = LeaderLease(
+            self.clients.home, own.lease_namespace, "carico-burst", f"{socket.gethostname()}-{os.getpid()}", own.lease_s
+        )
+        self.service: BurstService | None = None
+        self.dispatcher: Dispatcher | None = None
+        self._stopping, self._cost = asyncio.Event(), OwnCost()
+
+    # ---- life
+
+    async def run(self) -> None:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            asyncio.get_running_loop().add_signal_handler(number, self._stopping.set)
+        server = HttpServer(self.routes())
+        await server.listen(*split_listen(self.settings.listen))
+        self.supervisor.start("lease", self.lease.run)
+        self.supervisor.start("service", self._serve)
+        log.info("carico burst on %s, home %s", self.settings.listen, self.clients.home.access.server)
+        try:
+            await self._stopping.wait()
+        finally:
+            await server.stop()
+            await self.stop()
+
+    async def stop(self) -> None:
+        await self.supervisor.stop()
+        await self.clients.close()
+
+    async def _serve(self) -> None:
+        await self.start(acts=True)
+        await asyncio.Event().wait()
+
+    async def start(self, acts: bool) -> BurstService:
+        """Learn who home is, then watch and work. Without `acts` nothing is written anywhere."""
+        home = self.clients.home
+        home_id = await identity(home)
+        by_suspend = suspends(await home.get("/version"))
+        mover = self._mover(home_id, by_suspend)
+        service = self.service = self._service(mover)
+        for watch in watches(mover, self.settings.selector, self.settings.namespaces):
+            self._start(f"watch {id(watch)}", watch.run)
+        views = [service.home, *(site.view for site in service.sites.values())]
+        for watch_any in [watch for view in views for watch in view.watches]:
+            self._start(f"watch {id(watch_any)}", watch_any.run)
+        for name, target in mover.targets.items():
+            self._start(f"probe {name}", partial(probe, target))
+            self._start(f"copies {name}", target_watch(mover, target).run)
+        if acts:
+            self._start_acting(service, mover)
+        return service
+
+    def _start_acting(self, service: BurstService, mover: Mover) -> None:
+        self._start("events", lambda: self.events.run(self.clients.home))
+        if self.settings.engine == "multikueue":
+            self.dispatcher = Dispatcher(self.clients.home, service, self.lease, self.settings.period_s)
+            self._start("multikueue", self.dispatcher.run)
+            return
+        self._start("mover", lambda: self._while_leading(mover.run))
+        self._start("rounds", lambda: rounds(service, self._leads, self.settings.period_s, self.models))
+
+    def _leads(self) -> bool:
+        return self.lease.leads
+
+    async def _while_leading(self, work: Callable[[], Awaitable[None]]) -> None:
+        """Run `work` while this process leads; it is cancelled when it does not any more."""
+        while True:
+            while not self.lease.leads:
+                await asyncio.sleep(0.2)
+            task = asyncio.ensure_future(work())
+            try:
+                while self.lease.leads and not task.done():
+                    await asyncio.sleep(0.5)
+                if task.done():
+                    await task
+            finally:
+                task.cancel()
+
+    def _start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self.supervisor.start(name, work)
+
+    # ---- parts
+
+    def _mover(self, home_id: str, by_suspend: bool) -> Mover:
+        targets = {}
+        for name, one in self._targets.items():
+            client, prober = self.clients.targets[name]
+            route = Route(home_id, name, Suspends(home=by_suspend), dict(one.namespaces))
+            targets[name] = Target(route, client, prober, one.host_paths, health=Health(f"target {name}"))
+        return Mover(self.clients.home, targets, self.events)
+
+    def _service(self, mover: Mover) -> BurstService:
+        own = self.settings
+        policy = BurstPolicy(own.policy, own.unschedulable_s, own.value_per_h, self.prices)
+        home = ClusterView(self.clients.home, mover.home_health)
+        sites = {name: self._site(mover.targets[name], one) for name, one in self._targets.items()}
+        return BurstService(mover, home, sites, policy, own.idle_delete_s, self.models.of)
+
+    def _site(self, target: Target, one: BurstTargetSettings) -> Site:
+        own = self.settings
+        price = self.prices.per_h.get(one.region, {}).get(one.machine)
+        if price is None:
+            log.warning("%s: burst.prices has no %s in %s: it is not used", target.name, one.machine, one.region)
+        provisioner = None
+        if one.provisioner:
+            provisioner = Provisioner(
+                self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s
+            )
+        return Site(
+            target,
+            ClusterView(target.client, target.health),
+            one.region,
+            price,
+            one.image_s,
+            one.data_s_per_gb,
+            one.autoscales_s or None,
+            provisioner,
+            NodeRoom("new", one.node_cpu, one.node_memory_gb * 1e9, one.node_pods),
+            one.boot_s,
+            one.max_nodes,
+        )
+
+    # ---- HTTP
+
+    def routes(self) -> dict[str, dict[str, Handler]]:
+        return {
+            "/healthz": {"GET": self._healthz},
+            "/readyz": {"GET": self._readyz},
+            "/metrics": {"GET": self._metrics},
+            "/v1/burst": {"GET": self._status},
+        }
+
+    async def _healthz(self, request: web.BaseRequest) -> web.StreamResponse:
+        return answer({"ok": True, "leads": self.lease.leads, "leader": self.lease.holder})
+
+    async def _readyz(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.service is None or not self.service.home.synced:
+            raise ApiError(503, "the home cluster is not known yet")
+        return answer({"ok": True})
+
+    async def _status(self, request: web.BaseRequest) -> web.StreamResponse:
+        if self.service is None:
+            raise ApiError(503, "the home cluster is not known yet")
+        return answer({**status(self.service), "leads": self.lease.leads, "leader": self.lease.holder})
+
+    def families(self) -> list[metrics.Family]:
+        return families(self.service, self.lease, self.clients.home, self._cost, self.events.dropped)
+
+    async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        return answer_metrics(self.families())
+
+
+async def look(settings: Settings, max_s: float = 9.0) -> dict[str, Any]:
+    """What the service would think now, without doing anything: for `plan` and `status`."""
+    daemon = BurstDaemon(settings)
+    try:
+        async with asyncio.timeout(max_s):
+            service = await daemon.start(acts=False)
+            while not service.home.synced:
+                await asyncio.sleep(0.05)
+        await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
+        for site in service.sites.values():
+            if site.provisioner is not None:
+                await site.provisioner.load()
+        await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
+        await service.round(acts=False)
+        return status(service)
+    except TimeoutError as error:
+        raise KubeError(f"{daemon.clients.home.access.server} does not answer within {max_s:g} s") from error
+    finally:
+        await daemon.stop()
+
+
+async def _targets_answer(service: BurstService, max_s: float) -> None:
+    """Until every target is known or silent."""
+    deadline_s = asyncio.get_running_loop().time() + max_s
+    while asyncio.get_running_loop().time() < deadline_s:
+        sites = service.sites.values()
+        if all(site.target.silent_since_s is not None or (site.target.known and site.view.synced) for site in sites):
+            return
+        await asyncio.sleep(0.05)
+
+
+async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent) -> MoveOutcome | None:
+    """Recall or forget one Job, as one more mover: the service need not run, and may. None when there is no such Job.
+
+    A recall needs the target; forgetting does not ask it.
+    """
+    targets = target_settings(settings.burst)
+    clients = clients_of(settings.burst, targets)
+    try:
+        job = home_job(await clients.home.get(jobs_path(namespace, name)))
+        to = job.ledger.to
+        if to not in targets:
+            raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
+        by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
+        if wish == Intent.RECALL:
+            there = clients.targets[to][0]
+            by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
+            cluster = await identity(there)
+        route = Route(await identity(clients.home), to, by_suspend, dict(targets[to].namespaces), cluster)
+        send = Link(clients.home, clients.targets[to][0]).send
+        return await carry(namespace, name, wish, route, send, {State.HOME, State.DONE})
+    except Refused as refused:
+        if refused.status == 404:
+            return None
+        raise
+    finally:
+        await clients.close()

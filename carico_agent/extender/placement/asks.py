@@ -1,0 +1,201 @@
+"""How an extender that does not lead has a Pod placed: it asks the leader, in a Lease that all extenders watch.
+
+Slower than being the leader, by two writes for all who ask at the same time. So whoever can should talk to the leader
+(its Pod carries a label for that, deploy/base/30-extender.yaml); but extenders on loopback, each beside its own
+kube-scheduler, cannot reach each other, and a Service sends a few requests to the old leader after a change.
+
+The Lease has an annotation per asking extender with its open questions, and one of the leader's with the answers to
+them. An answer stays as long as its question.
+"""
+
+import asyncio
+import json
+import logging
+import time
+from collections.abc import Awaitable, Callable
+from itertools import count
+from typing import NamedTuple
+
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.leases import lease_object, leases_path
+from carico_agent.lib.kube.placement_lease import ASKS_LEASE, MALFORMED
+from carico_agent.lib.kube.pods import is_name
+
+log = logging.getLogger(__name__)
+
+ASKED_BY = "asks.carico.dev/"
+ANSWERS = "carico.dev/answers"
+MAX_ASKS = 500
+"""Questions of one extender that are looked at: a Lease may have some 250 kB."""
+AGAIN_S = 0.5
+DECIDE_S = 2.0
+"""For one decision [s]: whoever asks gives up after 4 s."""
+OLD_S = 10.0
+"""A question that we have seen for longer is of an extender that is gone, or gave up [s]."""
+
+
+class Question(NamedTuple):
+    """May this Pod be bound there?"""
+
+    verb: str
+    """"bind" or "admit": by which rule."""
+    namespace: str
+    name: str
+    uid: str
+    node: str
+
+
+Decide = Callable[[Question], Awaitable[str | None]]
+"""The leader's decision: why not; None if it may. Raises KubeError when that cannot be known."""
+
+
+class Asks:
+    """Both sides. The caller shows it the Lease as its watch sees it, and runs `run`."""
+
+    def __init__(
+        self, client: KubeClient, namespace: str, identity: str, leads: Callable[[], bool], decide: Decide
+    ) -> None:
+        """`leads`: whether it is us who answer."""
+        self._client, self._identity, self._leads, self._decide = client, identity, leads, decide
+        self._path = leases_path(namespace)
+        self._serials = count(1)
+        self._open: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}  # ours, by serial
+        self._others: dict[str, Question] = {}  # open questions of the other extenders, by "extender/serial"
+        self._seen_s: dict[str, float] = {}  # since when we have seen them
+        self._answers: dict[str, str] = {}  # ours to them, as the leader: why not; empty if it may
+        self._changed: set[str] = set()  # annotations of ours that are to be written
+        self._wakeup = asyncio.Event()
+
+    async def ask(self, question: Question) -> str | None:
+        """Why not; None if it may. Waits for the leader: give it a timeout."""
+        serial = str(next(self._serials))
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._open[serial] = question, future
+        self._write(ASKED_BY + self._identity)
+        try:
+            return await future
+        finally:
+            del self._open[serial]
+            if not self._open:
+                self._write(ASKED_BY + self._identity)
+
+    # ---- what the watch shows
+
+    def seen(self, lease: Object) -> None:
+        annotations = lease["metadata"].get("annotations") or {}
+        if self._open:
+            self._take_answers(_dictionary(annotations.get(ANSWERS)))
+        self._others = {
+            f"{extender}/{serial}": question
+            for key, text in annotations.items()
+            if key.startswith(ASKED_BY) and (extender := key.removeprefix(ASKED_BY)) != self._identity
+            for serial, question in _questions(text)
+        }
+        now_s = time.monotonic()
+        self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._others}
+        self._answers = {key: why for key, why in self._answers.items() if key in self._others}
+        if self._others:
+            self._wakeup.set()
+
+    def _take_answers(self, answers: Object) -> None:
+        for serial, (_, future) in self._open.items():
+            why = answers.get(f"{self._identity}/{serial}")
+            if isinstance(why, str) and not future.done():
+                future.set_result(why or None)
+
+    # ---- answering, as the leader
+
+    async def _answer_new(self) -> None:
+        """Decide about all questions that are new."""
+        if not self._leads():
+            return
+        old_s = time.monotonic() - OLD_S
+        new = [key for key in self._others if key not in self._answers and self._seen_s[key] > old_s]
+        self._remove_old({key for key, seen_s in self._seen_s.items() if seen_s <= old_s})
+        found = await asyncio.gather(*(self._decide_one(self._others[key]) for key in new))
+        self._answers |= dict(zip(new, found, strict=True))
+        if new:
+            self._write(ANSWERS)
+
+    def _remove_old(self, old: set[str]) -> None:
+        """Take away what extenders that are gone have left."""
+        for extender in {_extender(key) for key in old} - {_extender(key) for key in self._others if key not in old}:
+            self._write(ASKED_BY + extender)
+
+    async def _decide_one(self, question: Question) -> str:
+        try:
+            async with asyncio.timeout(DECIDE_S):
+                return await self._decide(question) or ""
+        except KubeError as error:
+            return f"the leading extender cannot know: {error}"
+        except TimeoutError:
+            return f"the leading extender could not know within {DECIDE_S:g} s"
+
+    # ---- writing
+
+    def _write(self, annotation: str) -> None:
+        self._changed.add(annotation)
+        self._wakeup.set()
+
+    async def run(self) -> None:
+        """For ever: one write at a time, for all who ask meanwhile."""
+        while True:
+            await self._wakeup.wait()
+            self._wakeup.clear()
+            await self._answer_new()
+            if not self._changed:
+                continue
+            annotations = {name: self._text(name) for name in self._changed}
+            try:
+                await self._put(annotations)
+                self._changed.difference_update(name for name, text in annotations.items() if text == self._text(name))
+            except KubeError as error:
+                log.warning("questions between extenders are not written: %s", error)
+                await asyncio.sleep(AGAIN_S)
+            if self._changed:
+                self._wakeup.set()
+
+    def _text(self, annotation: str) -> str | None:
+        if annotation == ANSWERS:
+            return json.dumps(self._answers, separators=(",", ":"))
+        own = annotation == ASKED_BY + self._identity
+        questions = {serial: question for serial, (question, _) in self._open.items()} if own else {}
+        return json.dumps(questions, separators=(",", ":")) if questions else None
+
+    async def _put(self, annotations: dict[str, str | None]) -> None:
+        try:
+            await self._client.patch(f"{self._path}/{ASKS_LEASE}", {"metadata": {"annotations": annotations}})
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            present = {name: text for name, text in annotations.items() if text is not None}
+            meta = {"name": ASKS_LEASE, "annotations": present}
+            await self._client.post(self._path, lease_object(meta, {}))
+
+
+def _extender(key: str) -> str:
+    return key.rpartition("/")[0]
+
+
+def _dictionary(text: object) -> Object:
+    try:
+        found = json.loads(str(text or "{}"))
+    except MALFORMED:
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def _questions(text: object) -> list[tuple[str, Question]]:
+    """Those of one extender. Malformed ones count as none.
+
+    >>> _questions('{"1":["bind","d","p","u","a"],"2":["bind","d","../x","u","a"],"3":7}')
+    [('1', Question(verb='bind', namespace='d', name='p', uid='u', node='a'))]
+    """
+    found = []
+    for serial, parts in list(_dictionary(text).items())[:MAX_ASKS]:
+        if isinstance(parts, list) and len(parts) == 5 and all(isinstance(part, str) for part in parts):
+            question = Question(*parts)
+            if all(map(is_name, (question.namespace, question.name, question.node))):
+                found.append((serial, question))
+    return found

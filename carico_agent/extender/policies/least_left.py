@@ -1,0 +1,63 @@
+"""least-left: the node on which the least work is left first, among those with room.
+
+Work left is what the jobs of a node still need of CPU time, by their own reports (docs/progress.md). What is compared
+is the work per core: how long the node would take if nothing came.
+
+Why not the original's contention rate Σi − max i (*ProCon*, algorithm 1): a node with one job and an empty one tie at
+0, and the newcomer goes to either; with random ties it is worse than counting Pods (lab/results/progress.md). Σ alone
+needs no tie-break rule but one.
+
+Why Pods of which nothing is known count as the mean job of the cluster: a Pod says nothing in its first seconds, and
+ten Pods that come at once would all go to the node with least work left. Where no job reports at all, what remains is
+the number of Pods per core. Of Pods that do not report but belong to a Kubeflow TrainJob, its own status says how long
+they take (train_jobs.py).
+"""
+
+from typing import ClassVar
+
+import numpy as np
+
+from carico_agent.extender.nodes import Floats, NodeColumns, PendingPod
+from carico_agent.extender.policies.pod_capacity import PodCapacity
+from carico_agent.extender.policy import TOP_SCORE
+
+
+class LeastLeft(PodCapacity):
+    """Nodes with room for one more Pod; the one with the least work left per core first.
+
+    >>> from carico_agent.extender.nodes import NodeState
+    >>> done = NodeState("a", 8, 0, 150, assigned=2, cpu=4, work_jobs=2, work_s=10)
+    >>> long = NodeState("b", 8, 0, 150, assigned=1, cpu=4, work_jobs=1, work_s=600)
+    >>> LeastLeft().scores(NodeColumns.of([done, long]), PendingPod("uid-1"), now_s=10)
+    [10, 0]
+    """
+
+    name: ClassVar[str] = "least-left"
+    reads_train_jobs: ClassVar[bool] = True
+
+    def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
+        """The best alone gets 10: kube-scheduler adds other scores, and a tie would leave the choice to them."""
+        if not len(nodes):
+            return []
+        left = work_left(nodes)
+        best = np.lexsort((nodes.assigned, left))[0]
+        most = left.max()
+        others = (TOP_SCORE - 1) * (1 - left / most) if most > 0 else np.zeros(len(left))
+        scores = others.astype(int)
+        scores[best] = TOP_SCORE
+        found: list[int] = scores.tolist()
+        return found
+
+
+def work_left(nodes: NodeColumns) -> Floats:
+    """Work left per core [s], with the Pods of which nothing is known. Cores count only where all nodes say theirs."""
+    jobs, work_s = nodes.work_jobs, nodes.work_s
+    known, known_s = (jobs + nodes.train_pods).sum(), (work_s + nodes.train_s).sum()
+    mean_s = known_s / known if known and known_s > 0 else 1.0
+    silent = np.maximum(0.0, nodes.assigned - jobs)
+    trained = np.minimum(silent, nodes.train_pods)  # a Pod that reports to its node as well is counted there
+    train_s = np.divide(nodes.train_s, nodes.train_pods, out=np.zeros(len(nodes)), where=nodes.train_pods > 0)
+    all_s = work_s + trained * train_s + (silent - trained) * mean_s
+    cores = nodes.cpu if np.isfinite(nodes.cpu).all() else np.ones(len(nodes))
+    left: Floats = all_s / cores
+    return left

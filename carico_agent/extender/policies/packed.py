@@ -1,0 +1,19 @@
+"""packed: Packs: full nodes whose free room points in the direction of the Pod's requests first.
+
+Source: "Analyse von Verfahren zur Optimierung des Container-Schedulings in Kubernetes", section 5.1 (KVD).
+"""
+
+from typing import ClassVar
+
+from carico_agent.extender import packing
+from carico_agent.extender.nodes import Floats
+from carico_agent.extender.policies._packing import Packing
+
+
+class Packed(Packing):
+    """Packs: full nodes whose free room points in the direction of the Pod's requests first."""
+
+    name: ClassVar[str] = "packed"
+
+    def score(self, used: Floats, share: Floats) -> Floats:
+        return packing.packed(used, share)

@@ -1,0 +1,139 @@
+"""pod-capacity: nodes with room for one more Pod, the one with most room first.
+
+Why `places − assigned` and not the dissertation's `Pod-Capacity − reserved` (*CARICO*, section 3.6): there a
+reservation ends when the Pod starts, but the node's number is older than that by then, so for a second nobody counts
+the Pod, and nodes overfill. Places (the node's slots: Pods counted + Pod-Capacity, both of one instant) hardly move
+when Pods come and go, so they may be old.
+
+Why only a part of the places may be starting at once: Pods that start together end together, and then the node idles
+while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it
+was not chosen on, it lowers the job's time by 5 % and the Pods' by 10 % (lab/REPORT.md, "Waves").
+
+Why that part follows the node's own Pods: by Little's law a full node whose Pods start for S and run for R seconds has
+S/(S+R) of them starting at any time. A fixed part of 0.4 held back Pods that start for longer than they run (a job
+took 1.6 times as long) and let in 16 unmeasured ones at once where Pods of 20 s start in 3.
+
+Why unprofiled Pods (of a workload that has not yet run here) count at the prior cost when that is higher: a node that has
+learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (*CARICO*, section
+5.9).
+
+On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload somebody has measured: it
+fits as often as what is left (workload_costs.py) holds what it takes, which may be more or less often than places say, for
+these are made for the next Pod to arrive. A Pod of a workload that nobody knows counts with its requests, or else one core,
+and gets no place that the node does not have.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
+
+import numpy as np
+
+from carico_agent.extender.nodes import Floats, Mask, NodeColumns, PendingPod
+from carico_agent.extender.policy import TOP_SCORE, Policy, Reason
+from carico_agent.extender.workload_room import WorkloadRoom, refusals, room_for
+from carico_agent.plugin_api.declare import Range
+
+
+@dataclass(frozen=True)
+class PodCapacitySettings:
+    """Which nodes have room for one more Pod."""
+
+    least: Annotated[float, Range(0.1, 100.0)] = 1.0
+    """The room that a Pod needs on a node [Pods]."""
+
+    starting_ratio: Annotated[float, Range(0.0, 1.0)] = 0.6
+    """The part of a node's places that may be starting at once, until Pods that ended there have shown how long they
+    start and run. 1: never a limit, as in the dissertation."""
+
+    starting_headroom: Annotated[float, Range(0.1, 10.0)] = 1.25
+    """From then on this many times the part of a full node's Pods that is starting at any time."""
+
+    open_when_stale: bool = False
+    """true: use expired numbers instead of closing their nodes."""
+
+    open_when_unknown: bool = False
+    """true: nodes that have never published are left to the other filters, with the lowest score. false: closed."""
+
+
+class PodCapacity(Policy[PodCapacitySettings]):
+    """Nodes with room for one more Pod; the one with most room first.
+
+    >>> from carico_agent.extender.nodes import NodeState
+    >>> policy, pod = PodCapacity(), PendingPod("uid-1")
+    >>> roomy, full = NodeState("a", 8, 0, 150, assigned=2), NodeState("b", 8, 0, 150, assigned=8)
+    >>> policy.refusal(roomy, pod, now_s=10), policy.refusal(full, pod, now_s=10)
+    (None, 'no room: 8 places, 8 Pods')
+    >>> policy.refusal(roomy, pod, now_s=200)
+    'stale: published 200 s ago, valid for 150 s'
+    >>> policy.scores(NodeColumns.of([roomy, NodeState("c", 8, 0, 150, assigned=5)]), pod, now_s=10)
+    [10, 5]
+    """
+
+    name: ClassVar[str] = "pod-capacity"
+    Settings: ClassVar[type] = PodCapacitySettings
+
+    def reasons(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> Iterator[Reason]:
+        """A node that has never published has NaN for places, and no comparison with NaN refuses."""
+        unknown = np.isnan(nodes.places)
+        if not self.settings.open_when_unknown:
+            yield Reason(unknown, "unknown: this node has published no capacity")
+        if not self.settings.open_when_stale:
+            age_s = now_s - nodes.published_s
+            stale = (age_s > nodes.ttl_s) & ~unknown
+            yield Reason(stale, "stale: published {:.0f} s ago, valid for {:.0f} s", (np.round(age_s), nodes.ttl_s))
+        of_workload = room_for(nodes, pod)
+        yield from self._full(nodes, pod) if of_workload is None else self._full_for_workload(nodes, pod, of_workload)
+        busy = (nodes.starting > 0) & (nodes.starting >= self._max_starting(nodes, of_workload))
+        yield Reason(busy, "busy: {:.0f} Pods are starting", (nodes.starting,))
+
+    def _full(self, nodes: NodeColumns, pod: PendingPod, known: Mask | None = None) -> Iterator[Reason]:
+        """By the number of places, except on nodes where room is `known`."""
+        room = nodes.available() if known is None else np.where(known, np.nan, nodes.available())
+        yield Reason(room < self.settings.least, "no room: {:g} places, {:.0f} Pods", (nodes.places, nodes.assigned))
+        narrow = (nodes.places > nodes.prior_places) & (room < nodes.caution()) & (room >= self.settings.least)
+        yield Reason(
+            nodes.unknown_workload(pod.workload, narrow),
+            "no room for an unprofiled Pod: {:g} places, {:.0f} Pods, {:.0f} of them unprofiled",
+            (nodes.places, nodes.assigned, nodes.unprofiled),
+        )
+
+    def _full_for_workload(self, nodes: NodeColumns, pod: PendingPod, of_workload: WorkloadRoom) -> Iterator[Reason]:
+        """By what is left where that is known."""
+        if not of_workload.measured.all():
+            yield from self._full(nodes, pod, of_workload.measured)
+        if not of_workload.certain.all():
+            full = (nodes.places - nodes.assigned < self.settings.least) & of_workload.measured & ~of_workload.certain
+            yield Reason(full, "no room: {:g} places, {:.0f} Pods", (nodes.places, nodes.assigned))
+        yield from refusals(of_workload, nodes, pod.workload, self.settings.least)
+
+    def _max_starting(self, nodes: NodeColumns, of_workload: WorkloadRoom | None) -> Floats:
+        """How many may be starting at once. Little's law: of full places, `starting_share` are starting at any time.
+        Where more Pods of this workload fit than places say, those are the places."""
+        places = nodes.places
+        if of_workload is not None:
+            places = np.where(of_workload.certain, np.fmax(places, np.floor(nodes.assigned + of_workload.fits)), places)
+        if self.settings.starting_ratio >= 1:
+            return np.full(len(nodes), np.inf)
+        ratio = np.minimum(1.0, self.settings.starting_headroom * nodes.starting_share)
+        most: Floats = np.ceil(np.where(np.isnan(ratio), self.settings.starting_ratio, ratio) * places)
+        return most
+
+    def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
+        room = self._room(nodes, pod)
+        most = np.fmax.reduce(room, initial=0.0)
+        if not most > 0:
+            return [0] * len(room)
+        # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
+        scores: list[int] = (TOP_SCORE * np.fmax(0.0, room) / most).astype(int).tolist()
+        return scores
+
+    def _room(self, nodes: NodeColumns, pod: PendingPod) -> Floats:
+        """How many more Pods like this one fit."""
+        of_workload = room_for(nodes, pod)
+        if of_workload is None:
+            return nodes.available()
+        bounded = np.fmin(of_workload.fits, nodes.places - nodes.assigned)
+        return np.where(
+            of_workload.measured, np.where(of_workload.certain, of_workload.fits, bounded), nodes.available()
+        )

@@ -1,0 +1,10 @@
+"""What carico's things are called on Kubernetes objects."""
+
+POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "carico.dev/status"
+WORKLOADS = "carico.dev/workloads"
+"""What is left per resource and what each workload takes (kube/workloads.py)."""
+
+ANNOTATIONS = (POD_CAPACITY, SLOTS, STATUS, WORKLOADS)
+"""All that are ours on a Node."""
+
+RESOURCE = "carico.dev/pods"

@@ -1,0 +1,65 @@
+// One paragraph that says what the number means and why it is not larger.
+import { amount, known, number, percent, resourceName } from "./format.js";
+
+export function explain(status) {
+  if (!known(status.pod_capacity)) return "The agent has no number yet: something it needs is unknown.";
+  return [meaning(status), why(status), mode(status), reserved(status)].filter(Boolean).join(" ");
+}
+
+function meaning(status) {
+  const whole = Math.max(0, Math.floor(status.pod_capacity + 1e-6));
+  const next = likely(status);
+  const pods = whole === 1 ? "1 more whole Pod" : `${whole} more whole Pods`;
+  const like = next ? ` of the mix that usually arrives here (mostly ${next})` : "";
+  if (whole === 0) return `No further Pod${like} fits now.`;
+  return `${pods}${like} ${whole === 1 ? "fits" : "fit"} now.`;
+}
+
+function likely(status) {
+  const workloads = (status.workloads ?? []).filter((workload) => !workload.per_node && workload.arrivals > 0);
+  return workloads.sort((a, b) => b.arrivals - a.arrivals)[0]?.workload ?? "";
+}
+
+function why(status) {
+  const resource = status.limiting;
+  if (!resource) return "No resource is near its limit.";
+  const name = resourceName(resource);
+  const cost = status.cost_vector?.[resource];
+  const takes = known(cost) ? `; the next Pod is expected to take ${percent(cost)} (${amount(resource, cost, status.sizes)})` : "";
+  const room = status.room?.[resource];
+  if (known(room)) return `The ${name} runs out first: ${percent(Math.max(0, room))} of it is left${takes}.${mostly(status, resource)}`;
+  return `The ${name} runs out first: ${percent(status.usage?.[resource])} of it is used${takes}.`;
+}
+
+// Which workload has the most of what runs out.
+function mostly(status, resource) {
+  const share = (workload) => workload.pods * (known(workload.cost?.[resource]) ? workload.cost[resource] : 0);
+  const first = [...(status.workloads ?? [])].sort((a, b) => share(b) - share(a))[0];
+  if (!first || share(first) < 0.01) return "";
+  return ` Most of what is in use is taken by ${first.pods} Pod${first.pods === 1 ? "" : "s"} of ${first.workload} (${percent(share(first))}).`;
+}
+
+function mode(status) {
+  const wide = known(status.low) && known(status.high) ? `between ${number(status.low)} and ${number(status.high)}` : "unknown";
+  if (status.mode === "learning")
+    return `This is a first guess: ${unseen(status)}, so one Pod is assumed to keep one core busy. The truth may lie anywhere ${wide}.`;
+  if (status.mode === "predicted")
+    return `Containers come or go at this moment, so this is predicted from what was used just before. In nine cases of ten the truth lies ${wide}.`;
+  return `It is measured from what is used at this moment; in nine cases of ten the truth lies ${wide}.`;
+}
+
+// Why nothing better than a guess is possible.
+function unseen(status) {
+  const unknown = Object.keys(status.usage ?? {}).filter((name) => !known(status.usage[name]));
+  if (unknown.length) return `${unknown.map(resourceName).join(", ")} cannot be read now`;
+  if (status.pods && !status.measured) return "Pods are not measured one by one here, and what one takes is not clear";
+  const workloads = (status.workloads ?? []).filter((workload) => !workload.per_node);
+  const asleep = workloads.filter((workload) => !workload.trusted).reduce((sum, workload) => sum + workload.arrivals, 0);
+  if (asleep && workloads.some((workload) => workload.trusted)) return `${percent(asleep)} of the Pods that come here have not worked yet`;
+  return "nothing that works has been seen here yet";
+}
+
+function reserved(status) {
+  if (!status.reserved) return "";
+  return `Schedulers hold room for ${status.reserved} Pod${status.reserved === 1 ? "" : "s"} on the way, so ${status.available} can still be reserved.`;
+}

@@ -1,0 +1,308 @@
+"""The agent: puts the parts of one node together and keeps them running.
+
+The sampling side (source.py) reads the kernel and owns the model; the runtime counts Pods; reservations, plugins and
+learning with other nodes each have their file here. What all of them know becomes one Status (`_status`), goes onto the
+board (updates.py), and from there out through the publishers (publish/publishers), none of which is known by name.
+"""
+
+import asyncio
+import gc
+import logging
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+
+from carico_agent.core import Estimate
+from carico_agent.lib.net.http import HttpServer
+from carico_agent.lib.net.limits import Limits, RateLimiter
+from carico_agent.lib.net.metrics import Family
+from carico_agent.lib.supervise.cost import OwnCost
+from carico_agent.lib.supervise.memory import give_back
+from carico_agent.lib.supervise.pulse import Pulse
+from carico_agent.lib.supervise.tasks import Supervisor
+from carico_agent.lib.supervise.workers import Workers
+from carico_agent.node.container_history import ContainerHistories
+from carico_agent.node.counters import PodCounters
+from carico_agent.node.history import StatusHistory
+from carico_agent.node.learning import ClusterLearning
+from carico_agent.node.own_cost import self_metrics
+from carico_agent.node.plugins import PluginApi
+from carico_agent.node.pods.events import Event
+from carico_agent.node.pods.watch import discover
+from carico_agent.node.progress import ProgressApi
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.publisher import Measured, Publisher, PublisherContext, open_all
+from carico_agent.node.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
+from carico_agent.node.reload import Configuration
+from carico_agent.node.reservations import Reservations
+from carico_agent.node.reserve import ReservationApi
+from carico_agent.node.routes import PodRoutes, SelfRoutes
+from carico_agent.node.source import Source, SourceOptions, memory_bytes, open_live, open_replay
+from carico_agent.node.state import StateFile
+from carico_agent.node.updates import StatusUpdates, UpdateDemand
+from carico_agent.node.workloads import WorkloadRoutes
+from carico_agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+STARTED_S = 60.0
+"""After this long all parts have started, containers were listed, and their files are open."""
+MAX_DISK_CALLS = 4
+"""Threads that may wait for a disk at a time: reservations, status file, state, configuration."""
+
+
+def limits_of(settings: Settings) -> Limits:
+    return Limits(settings.clients.connections, settings.clients.requests_per_s)
+
+
+class Agent:
+    """One node's agent. `run` returns after SIGTERM or SIGINT, or when a replay has ended."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        options: SourceOptions | None = None,
+        print_line: Callable[[str], None] | None = None,
+        load: Callable[[], Settings] | None = None,
+    ) -> None:
+        """`print_line` gets a line per update; `load` reads the configuration again."""
+        self._disk = Workers("the disk", MAX_DISK_CALLS)
+        self._configuration = Configuration(settings, load, self._disk)
+        self._node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
+        self._print_line = print_line
+        self._stopping = asyncio.Event()
+        self._cost, self._supervisor = OwnCost(), Supervisor()
+        self._pulse = Pulse()
+        self._runtime = discover(settings, sleep=self._pulse.sleep)
+        self._board = StatusBoard(settings.socket.ttl_s, renew=self._renew)
+        self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
+        self._demand = UpdateDemand(self._board, self._pulse, lambda: self._plugins.running)
+        self._source = self._open_source(settings, options or SourceOptions())
+        self._history = StatusHistory(self._source.resources, self._source.feed.catch_up)
+        self._counters = PodCounters(
+            self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
+        )
+        self._reservations = ReservationApi(
+            Reservations(settings.reservations.most, settings.reservations.max_ttl_s),
+            settings.state_path / "reservations.json",
+            self._disk,
+            self._room,
+            self._updates.soon,
+            self._fits,
+        )
+        self._reservations.take_settings(settings)
+        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.made))
+        self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
+        self._histories = ContainerHistories(
+            self._runtime,
+            self._node,
+            self._source.cores,
+            float(memory_bytes()),
+            settings.state_path / "containers.json",
+            self._pulse.sleep,
+            self._source.record_pods,
+        )
+        self._progress = ProgressApi(self._configuration.current, self._runtime)
+        self._http = HttpServer({}, RateLimiter(limits_of(settings)))
+        self._publishers: list[Publisher] = []
+        self._shown_pods, self._waited = 0, False
+        self._configuration.on_change(self._take_settings)
+
+    def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
+        if options.replay:
+            return open_replay(settings, options, self._cost, self._on_samples, self._on_second, self._stopping.set)
+        return open_live(
+            settings,
+            self._node,
+            self._runtime,
+            self._cost,
+            settings.state_path / "model.json",
+            self._on_samples,
+            options.record,
+            self._demand.wants,
+            self._on_second,
+        )
+
+    async def run(self) -> None:
+        self._add_signal_handlers()
+        self._add_routes()
+        self._publishers = await open_all(self._context())
+        state = StateFile(
+            self._configuration.current().state_path / "model.json", self._source.feed.current_model, self._disk
+        )
+        live = not self._source.replaying
+        if live:
+            self._runtime.look()
+        self._source.producer.start()
+        for publisher in self._publishers:
+            self._supervisor.start(publisher.name, publisher.run)
+        self._learning.start(self._supervisor)
+        if live:
+            self._runtime.listen(self._on_event)
+            self._supervisor.start("runtime", self._runtime.run)
+            self._supervisor.start("state", state.run)
+            if self._configuration.current().pods.history:
+                self._supervisor.start("container history", self._histories.run)
+            await self._plugins.start()
+            await self._progress.start()
+        gc.collect()
+        gc.freeze()  # what lives from here on is small: collections stay cheap
+        asyncio.get_running_loop().call_later(STARTED_S, give_back)
+        log.info("carico agent on %s: socket %s", self._node, self._configuration.current().socket_path)
+        try:
+            await self._stopping.wait()
+        finally:
+            self._source.stop()
+            await self._progress.stop()
+            await self._plugins.stop()
+            await self._supervisor.stop()
+            for publisher in self._publishers:
+                await publisher.stop()
+            if live:
+                await state.save_last()
+                await self._histories.save_last()
+
+    def _add_signal_handlers(self) -> None:
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.add_signal_handler(number, self._stopping.set)
+        loop.add_signal_handler(signal.SIGHUP, self._configuration.reload_soon)
+
+    def _add_routes(self) -> None:
+        own = SelfRoutes(
+            self._cost,
+            self._source,
+            self._runtime,
+            self._supervisor.conditions,
+            lambda: self._publishers,
+            self._configuration,
+        )
+        model = self._source.feed.current_model
+        workloads = WorkloadRoutes(self._board, self._source.resources, lambda workload: model().estimate(workload))
+        pods = PodRoutes(self._runtime, self._counters)
+        reserved, histories = self._reservations, (self._history, self._histories)
+        for part in (pods, workloads, *histories, own, reserved, self._plugins, self._progress):
+            self._http.add(part.routes())
+
+    def _context(self) -> PublisherContext:
+        return PublisherContext(
+            node=self._node,
+            board=self._board,
+            http=self._http,
+            settings=self._configuration.current,
+            families=self._families,
+            counted=self._counted,
+            disk=self._disk,
+            print_line=self._print_line,
+        )
+
+    def _take_settings(self, settings: Settings) -> None:
+        self._board.ttl_s = settings.socket.ttl_s
+        self._http.limiter.limits = limits_of(settings)
+        self._reservations.take_settings(settings)
+        self._progress.take_settings(settings)
+        self._source.take_settings(settings)
+
+    # ---- what the parts report
+
+    def _on_samples(self) -> None:
+        """Once a second, or more rarely: there is a new status for whoever reads it."""
+        self._demand.met()
+        if self._source.replaying:
+            self._source.feed.catch_up()
+        else:
+            self._source.feed.catch_up_late()
+            self._look_at_pods()
+        self._shown_pods = self._runtime.count
+        self._updates.now()
+        if self._plugins.running:  # their threads read what was made
+            self._board.make()
+        self._pulse.beat()
+
+    def _renew(self) -> None:
+        """Somebody reads a status that is some seconds old."""
+        if self._source.queue:
+            self._updates.now()
+
+    def _on_second(self, t: float, estimate: Estimate) -> None:
+        """A second of samples is understood; it may lie some seconds back."""
+        self._history.record_estimate(estimate, 0.0 if self._source.replaying else time.monotonic() - t)
+
+    def _look_at_pods(self) -> None:
+        """Those that started or ended, also while nobody listened."""
+        self._demand.pods_changed = False
+        self._reservations.pods_started(self._runtime.pods)
+        self._counters.tidy()
+        self._progress.look()
+
+    def _on_event(self, event: Event) -> None:
+        """A container came or went: the count is right at once, not at the next tick."""
+        self._demand.pods_changed = True
+        self._source.feed.count(time.monotonic(), self._runtime.count, event.churn)
+        self._history.mark(event)
+        if event.topic == "/tasks/start":
+            self._reservations.pods_started([event.pod, event.pod_name])
+        if event.count != self._shown_pods:
+            self._shown_pods = event.count
+            self._updates.soon()
+
+    def _counted(self) -> dict[str, bool]:
+        """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
+        return {} if self._source.replaying else {pod.uid: pod.counts for pod in self._runtime.pods.values() if pod.uid}
+
+    # ---- what is published
+
+    def _has_usage(self) -> bool:
+        """Not before the second sample. On a busy node that may be too near to the first for the cpu: the first
+        status then waits for one more update."""
+        usage = self._source.feed.usage
+        if usage is None or self._board.sequence or self._waited or self._source.replaying:
+            return usage is not None
+        self._waited = True
+        return all(y == y for y in usage.values)
+
+    def _status(self) -> Status:
+        """What all parts know now."""
+        estimate, usage = self._source.feed.look()
+        assert usage is not None
+        facts = AgentFacts(
+            sizes=by_name(self._source.resources, self._source.sizes),
+            work=WorkStatus() if self._source.replaying else self._progress.status(),
+            reserved=self._reservations.reserved(),
+            available=self._reservations.available(known(estimate.pod_capacity, 3)),
+            absent=self._source.absent,
+            runtime=self._runtime.condition,
+            federation=self._learning.status(),
+            sampling=self._source.status(),
+            publishers={one.name: one.condition for one in self._publishers},
+        )
+        return status_of(self._node, self._source.resources, estimate, usage.detail, facts)
+
+    def _room(self) -> float | None:
+        """Pod-Capacity, as long as it is valid."""
+        status = self._board.valid
+        return None if status is None else status.pod_capacity
+
+    def _fits(self, workload: str) -> float | None:
+        """How many more Pods of a workload fit."""
+        return known(self._source.feed.current_model().estimate(workload).pod_capacity, 3)
+
+    def _families(self) -> Iterator[Family]:
+        """Metrics beside the status."""
+        producer = self._source.producer
+        yield from self_metrics(self._cost, producer.lateness, producer.worked, producer.failures)
+        absent = Family("carico_absent", "gauge", "1 for each signal this node does not offer.")
+        for name in self._source.absent:
+            absent.add(1, signal=name)
+        refused = Family("carico_refused_total", "counter", "Beyond a client's limits.")
+        for what in ("connections", "requests"):
+            refused.add(self._http.limiter.refused[what], what=what)
+        dropped = Family("carico_dropped_samples_total", "counter", "Samples lost because the agent was too busy.")
+        yield from (absent, refused, dropped.add(self._source.queue.dropped))
+        events = Family("carico_container_events_total", "counter", "Container events received.")
+        yield events.add(self._runtime.log.total)
+        yield from self._progress.families()
+        yield from (one for part in self._publishers if isinstance(part, Measured) for one in part.families())
+        yield from self._plugins.metrics()

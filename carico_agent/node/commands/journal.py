@@ -1,0 +1,46 @@
+"""every cgroup value the agent has changed, and what became of it
+
+examples:
+  carico journal
+  carico journal --json | tail -5
+"""
+
+import argparse
+import json
+from datetime import UTC, datetime
+from typing import Any
+
+from carico_agent.lib.command import add_config, complain, load_settings
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--journal", metavar="FILE", help="the journal (default: where the configuration says)")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+
+
+def run(given: argparse.Namespace) -> int:
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    from carico_agent.node.plugin_host.journal import read_records
+
+    path = given.journal or settings.journal_path
+    try:
+        for record in read_records(path):
+            if record is None:
+                complain(f"{path}: a damaged line")
+            else:
+                print(json.dumps(record) if given.json else describe(record))
+    except FileNotFoundError:
+        print(f"{path}: no journal, nothing was ever changed")
+    except OSError as error:
+        complain(str(error))
+        return 1
+    return 0
+
+
+def describe(record: dict[str, Any]) -> str:
+    when = datetime.fromtimestamp(record.get("time", 0), UTC).strftime("%Y-%m-%d %H:%M:%S")
+    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "workload"))
+    return f"{when}  {record.get('workload', '?'):8} {rest}"

@@ -1,0 +1,52 @@
+"""the node's page in a browser: the number, why it is not larger, and who uses what
+
+Serves the page on loopback for as long as it runs, and forwards what the page reads to the agent's socket. The address
+has a token: other users of this machine cannot read along. Press Ctrl-C to leave.
+
+examples:
+  carico page
+  carico page --no-browser --port 9751
+  carico page --no-token --no-browser    also without scripts, for everybody on this machine
+"""
+
+import argparse
+import asyncio
+import secrets
+import sys
+import webbrowser
+
+from carico_agent.client import default_path
+from carico_agent.lib.command import add_socket, complain
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_socket(parser)
+    parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any that is free)")
+    parser.add_argument("--no-browser", action="store_true", help="print the address only")
+    parser.add_argument("--no-token", action="store_true", help="every user of this machine may look")
+
+
+def run(given: argparse.Namespace) -> int:
+    if not 0 <= given.port <= 65535:
+        complain(f"--port {given.port} is not between 0 and 65535")
+        return 2
+    try:
+        asyncio.run(serve(given))
+    except OSError as error:
+        complain(f"127.0.0.1:{given.port}: {error.strerror or error}")
+        return 1
+    return 0
+
+
+async def serve(given: argparse.Namespace) -> None:
+    """Until cancelled (Ctrl-C)."""
+    from carico_agent.lib.page.proxy import PageProxy  # aiohttp takes 0.2 s to load, and other commands need none
+
+    token = "" if given.no_token else secrets.token_urlsafe(24)
+    async with PageProxy(given.socket or default_path(), token) as proxy:
+        port = await proxy.listen("127.0.0.1", given.port)
+        address = f"http://127.0.0.1:{port}/" + (f"#token={token}" if token else "")
+        print(address, flush=True)
+        if not given.no_browser and not await asyncio.to_thread(webbrowser.open, address):
+            print("no browser was found here; open the address in one", file=sys.stderr)
+        await asyncio.Event().wait()

@@ -1,0 +1,130 @@
+"""Pods without a container runtime to ask: found by the names of their cgroups.
+
+Known are the kubelet's Pod directories (systemd and cgroupfs drivers), Podman's pods, and the containers of Docker,
+containerd, CRI-O and Podman outside of any Pod. Only directories that can hold such names are opened.
+
+Why a scan once a second and not inotify: Python's standard library has no inotify, and the scan opens a handful of
+directories, not one per Pod: with 110 Pods it takes 0.13 ms (`lab/bench/runtime.py`), 0.013 % of a core.
+Names that come and go between two scans are missed; with containerd they are not, which is why it is asked first.
+"""
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import MappingProxyType
+
+from carico_agent.core.workload_names import is_per_node, workload_of
+from carico_agent.node.pods.cgroups import POD_DIRECTORY, Layout
+from carico_agent.node.pods.log_names import LogNames
+from carico_agent.node.pods.pods import Pod, Selector
+
+DEPTH = 8
+PODMAN_POD = re.compile(r"(?:^|-)libpod_pod_([0-9a-f]{12,64})(?:\.slice)?$")
+CONTAINER = re.compile(r"^(?:(?:docker|cri-containerd|crio|libpod|nerdctl)-)?([0-9a-f]{64})(?:\.scope)?$")
+HOLDERS = re.compile(
+    r"^(?:.*kubepods.*|kubelet(?:\.slice)?|burstable|besteffort|guaranteed|docker|libpod_parent|machine\.slice)$"
+)
+"""Directories that are there because somebody runs containers here."""
+PASSAGES = re.compile(r"^(?:system\.slice|user\.slice|user-\d+\.slice|user@\d+\.service)$")
+"""Directories that every systemd machine has, and containers may be in."""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundGroup:
+    """One scan: Pods by key, and whether the tree looks like one that holds containers."""
+
+    pods: Mapping[str, Pod]
+    holders: tuple[str, ...] = ()
+    unnamed: str = ""
+    """Why Pods are selected that may not be: their names are wanted and not known. Empty: all is well."""
+
+
+class Scanner:
+    """Looks again and again; what was there the last time (same path, same inode) is not worked out anew."""
+
+    def __init__(
+        self,
+        root: Path,
+        layout: Layout,
+        namespaces: tuple[str, ...] = (),
+        selector: Selector | None = None,
+        names: LogNames | None = None,
+        node_name: str = "",
+    ) -> None:
+        """`namespaces`: containerd's, whose names `ctr` uses as top-level directories (/default/<id>). `names`: who
+        knows what a Pod is called; the tree itself knows uids only."""
+        self._top = str(root / layout.main) if layout.main else ""
+        self._namespaces, self._selector = frozenset(namespaces), selector or Selector()
+        self._names, self._node_name = names, node_name
+        self._known: dict[str, Pod] = {}
+
+    def scan(self) -> FoundGroup:
+        """Look once."""
+        pods: dict[str, Pod] = {}
+        holders: list[str] = []
+        if self._top:
+            self._enter(self._top, "", DEPTH, pods, holders)
+        unnamed = self._name(pods)
+        self._known = pods
+        return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders), unnamed)
+
+    def _name(self, pods: dict[str, Pod]) -> str:
+        """Names for those that have none yet; returns what is wrong if some stay without and somebody selects."""
+        nameless = {path: pod for path, pod in pods.items() if pod.uid and not pod.namespace}
+        if self._names is None or not nameless:
+            return ""
+        found = self._names.find({pod.uid for pod in nameless.values()})
+        for path, pod in nameless.items():
+            if pod.uid in found:
+                pods[path] = self._made(pod, *found[pod.uid])
+        if found.keys() >= {pod.uid for pod in nameless.values()} or self._selector == Selector():
+            return ""
+        return f"pods.skip_namespaces and pods.skip_names miss some Pods: {self._names.trouble}"
+
+    def _made(self, pod: Pod, namespace: str, name: str) -> Pod:
+        return replace(
+            pod,
+            namespace=namespace,
+            name=name,
+            counts=self._selector.counts(namespace, name),
+            workload=workload_of(namespace, name, {}, node_name=self._node_name),
+            per_node=is_per_node(name, {}, node_name=self._node_name),
+        )
+
+    def _enter(self, directory: str, path: str, depth: int, pods: dict[str, Pod], holders: list[str]) -> None:
+        try:
+            entries = os.scandir(directory)
+        except OSError:  # gone since it was listed, or not for us
+            return
+        with entries:
+            for entry in entries:
+                if not entry.is_dir(follow_symlinks=False):
+                    continue
+                here, known = f"{path}/{entry.name}", self._known.get(f"{path}/{entry.name}")
+                if known is not None and known.inode == entry.inode():
+                    pods[here] = known
+                elif pod := self._pod(entry, here):
+                    pods[here] = pod
+                elif depth and self._leads_on(entry.name, here, holders):
+                    self._enter(entry.path, here, depth - 1, pods, holders)
+
+    def _pod(self, entry: "os.DirEntry[str]", path: str) -> Pod | None:
+        name = entry.name
+        if found := POD_DIRECTORY.search(name) or PODMAN_POD.search(name):
+            key = title = uid = found[1].replace("_", "-")
+        elif found := CONTAINER.search(name):
+            key, title, uid = path, found[1][:12], ""
+        elif path.count("/") == 2 and path.split("/")[1] in self._namespaces:
+            key, title, uid = path, name, ""
+        else:
+            return None
+        pod = Pod(key=key, name=title, namespace="", uid=uid, cgroup=path, inode=entry.inode())
+        return self._made(pod, "", title)
+
+    def _leads_on(self, name: str, path: str, holders: list[str]) -> bool:
+        if HOLDERS.match(name) or (path.count("/") == 1 and name in self._namespaces):
+            holders.append(path)
+            return True
+        return PASSAGES.match(name) is not None

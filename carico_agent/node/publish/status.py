@@ -1,0 +1,268 @@
+"""Status: what a node says about itself, as one type from the model to every reader.
+
+The model's Estimate becomes a Status once per update; the socket, the metrics, the status file, the Node object, the
+line for humans and the plugins all read this type. `as_json` is the one place that makes JSON of it, and `from_json`
+reads it back (for `carico status` and `carico top`).
+
+Why unknown numbers are None here and NaN in the model: arithmetic needs NaN, JSON knows only null. The change happens
+once, in `status_of`.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+from carico_agent.lib.net.times import rfc3339
+
+if TYPE_CHECKING:  # numpy takes 0.1 s to load, and `carico status` needs none
+    from carico_agent.core import Estimate, WorkloadEstimate
+
+VERSION = 1
+MODES = ("learning", "measured", "predicted")
+
+Amounts = Mapping[str, float | None]
+"""Resource (or signal) → a number, None where it is unknown."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadStatus:
+    """One workload on this node: what one costs, and how many more of it fit."""
+
+    workload: str
+    pods: int
+    """Running now."""
+    cost: Amounts
+    """Usage of one Pod per resource, as a share of the node."""
+    fits: float | None
+    """How many more of this workload fit."""
+    limiting: str | None
+    per_node: bool = False
+    """Runs once on every node: it is not what arrives next."""
+    low: float | None = None
+    high: float | None = None
+    spread: Amounts = field(default_factory=dict)
+    """Standard deviation of one Pod around its cost."""
+    arrivals: float = 0.0
+    """Chance that the next Pod to arrive is of this workload, 0 to 1."""
+    trusted: bool = False
+    """False: nothing is known yet about its cost but the prior."""
+
+
+@dataclass(frozen=True, slots=True)
+class FederationStatus:
+    """The conversation with the aggregation server."""
+
+    condition: str = ""
+    peers: int = 0
+    age_s: float | None = None
+    """Age of the cluster's view [s]; None: there is none."""
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingStatus:
+    """How often the kernel is read."""
+
+    period_s: float | None = None
+    """Time between samples [s]; None in a replay."""
+    slowed: str | None = None
+    """Why that is longer than configured."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStatus:
+    """The work left on a node, as far as its jobs report it (docs/progress.md)."""
+
+    jobs: int = 0
+    """Pods whose work left is known."""
+    unknown: int = 0
+    """Pods that have reported, of which nothing is known now: stale, or too new."""
+    uncertain: int = 0
+    """Of `jobs`, those whose estimate is uncertain."""
+    total_s: float = 0.0
+    """What all of them still need [CPU seconds]."""
+    longest_s: float = 0.0
+    """What the one with most still needs [CPU seconds]."""
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """What is known of a node at one instant. The order of the fields is the order in JSON."""
+
+    version: int = VERSION
+    sequence: int = 0
+    """Number of this status since the agent started; the board gives it."""
+    ttl_s: float = 0.0
+    """For how long it is valid [s]; the board gives it."""
+    node: str = ""
+    time: str = ""
+    """When it was made (RFC 3339)."""
+    pod_capacity: float | None = None
+    low: float | None = None
+    high: float | None = None
+    slots: float | None = None
+    """Pods counted + Pod-Capacity, both of this instant."""
+    pods: int = 0
+    mode: str = "learning"
+    limiting: str | None = None
+    capacity: float | None = None
+    baseline: float | None = None
+    per_pod_cost: float | None = None
+    cost_vector: Amounts = field(default_factory=dict)
+    usage: Amounts = field(default_factory=dict)
+    sigma: float | None = None
+    direction: Amounts = field(default_factory=dict)
+    signals: Amounts = field(default_factory=dict)
+    host: Amounts = field(default_factory=dict)
+    """Usage that is no Pod's, per resource; empty until Pods are measured one by one."""
+    room: Amounts = field(default_factory=dict)
+    """What is left per resource; empty until Pods are measured one by one."""
+    measured: bool = False
+    """Every Pod is measured one by one."""
+    sizes: Amounts = field(default_factory=dict)
+    """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
+    workloads: tuple[WorkloadStatus, ...] = ()
+    work: WorkStatus = WorkStatus()
+    reserved: int = 0
+    """Pods that reservations hold room for."""
+    available: int = 0
+    """Whole Pods that may still be reserved."""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    """Signal → why this node does not offer it."""
+    runtime: str = ""
+    federation: FederationStatus = FederationStatus()
+    sampling: SamplingStatus = SamplingStatus()
+    publishers: Mapping[str, str] = field(default_factory=dict)
+    """Publisher → its condition."""
+
+
+@dataclass(frozen=True, slots=True)
+class AgentFacts:
+    """What the agent's other parts add to an estimate; the fields are those of Status."""
+
+    sizes: Amounts = field(default_factory=dict)
+    work: WorkStatus = WorkStatus()
+    reserved: int = 0
+    available: int = 0
+    absent: Mapping[str, str] = field(default_factory=dict)
+    runtime: str = ""
+    federation: FederationStatus = FederationStatus()
+    sampling: SamplingStatus = SamplingStatus()
+    publishers: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_FACTS = AgentFacts()
+
+
+def known(value: float, digits: int = 6) -> float | None:
+    """A finite number, rounded; None for NaN and infinity, which JSON does not know."""
+    return round(float(value), digits) if isfinite(value) else None
+
+
+def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | None]:
+    return {name: known(value) for name, value in zip(names, values, strict=True)}
+
+
+def status_of(
+    node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float], facts: AgentFacts = NO_FACTS
+) -> Status:
+    """The status of an estimate, its signals (`detail`) and what else the agent knows."""
+    return Status(
+        node=node,
+        time=rfc3339(),
+        pod_capacity=known(e.pod_capacity, 3),
+        low=known(e.low, 3),
+        high=known(e.high, 3),
+        slots=known(e.slots, 3),
+        pods=e.pods,
+        mode=e.mode,
+        limiting=e.limiting,
+        capacity=known(e.capacity),
+        baseline=known(e.baseline),
+        per_pod_cost=known(e.per_pod_cost),
+        cost_vector=by_name(resources, e.cost_vector),
+        usage=by_name(resources, e.usage),
+        sigma=known(e.sigma),
+        direction=by_name(resources, e.direction),
+        signals={key: known(value) for key, value in detail.items()},
+        measured=e.measured,
+        host=by_name(resources, e.host) if e.measured else {},
+        room=by_name(resources, e.room) if e.measured else {},
+        sizes=facts.sizes,
+        workloads=tuple(workload_status(resources, workload) for workload in e.workloads),
+        work=facts.work,
+        reserved=facts.reserved,
+        available=facts.available,
+        absent=facts.absent,
+        runtime=facts.runtime,
+        federation=facts.federation,
+        sampling=facts.sampling,
+        publishers=facts.publishers,
+    )
+
+
+def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") -> WorkloadStatus:
+    return WorkloadStatus(
+        workload=workload.workload,
+        pods=workload.pods,
+        cost=by_name(resources, workload.cost),
+        fits=known(workload.fits, 3),
+        limiting=workload.limiting,
+        per_node=workload.per_node,
+        low=known(workload.low, 3),
+        high=known(workload.high, 3),
+        spread=by_name(resources, workload.spread),
+        arrivals=round(workload.arrivals, 4),
+        trusted=workload.trusted,
+    )
+
+
+_NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
+_NAMES = {workload: tuple(one.name for one in fields(workload)) for workload in _NESTED}
+_WHEN_KNOWN = ("host", "room", "workloads", "sizes")
+"""Left out of the JSON while they are empty."""
+
+
+def as_json(status: Status) -> dict[str, Any]:
+    """The body of /v1/status, but for the age, which is every reader's own.
+
+    >>> body = as_json(Status(node="a", pod_capacity=3.2, publishers={"kubernetes": "published"}))
+    >>> body["pod_capacity"], body["high"], body["kubernetes"], "workloads" in body
+    (3.2, None, 'published', False)
+    """
+    body: dict[str, Any] = {name: getattr(status, name) for name in _NAMES[Status]}
+    for name in ("federation", "sampling", "workloads", "work"):
+        body[name] = _plain(body[name])
+    for name in _WHEN_KNOWN:
+        if not body[name]:
+            del body[name]
+    if "kubernetes" in status.publishers:
+        body["kubernetes"] = status.publishers["kubernetes"]
+    return body
+
+
+def _plain(value: Any) -> Any:
+    if names := _NAMES.get(type(value)):
+        return {name: _plain(getattr(value, name)) for name in names}
+    return [_plain(one) for one in value] if type(value) is tuple else value
+
+
+def from_json(body: Mapping[str, Any]) -> Status:
+    """The status an agent sent, perhaps one of another version: unknown fields are ignored, missing ones are unknown.
+
+    >>> status = Status(node="a", usage={"cpu": 0.5}, workloads=(WorkloadStatus("shop/web", 2, {"cpu": 0.1}, 3.0, "cpu"),))
+    >>> from_json(as_json(status)) == status
+    True
+    """
+    read: Status = _read(Status, body)
+    return replace(
+        read,
+        federation=_read(FederationStatus, body.get("federation") or {}),
+        sampling=_read(SamplingStatus, body.get("sampling") or {}),
+        work=_read(WorkStatus, body.get("work") or {}),
+        workloads=tuple(_read(WorkloadStatus, one) for one in body.get("workloads") or ()),
+    )
+
+
+def _read(workload: type[Any], body: Mapping[str, Any]) -> Any:
+    return workload(**{name: body[name] for name in _NAMES[workload] if name in body})

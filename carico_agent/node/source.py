@@ -1,0 +1,174 @@
+"""The sampling side of an agent: who reads (this machine or a trace), and the model that learns from it."""
+
+import asyncio
+import logging
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from carico_agent.core import CapacityModel
+from carico_agent.lib.supervise.budget import Allowance, Pace
+from carico_agent.lib.supervise.cost import OwnCost
+from carico_agent.lib.trace.containers import PodsRow
+from carico_agent.node import state
+from carico_agent.node.measurements import Measurements
+from carico_agent.node.model_feed import LiveRows, ModelFeed, OnSecond
+from carico_agent.node.pipeline import Pipeline, model_config
+from carico_agent.node.pods.meter import PodMeters
+from carico_agent.node.pods.watch import Runtime
+from carico_agent.node.publish.status import SamplingStatus
+from carico_agent.node.sampling import NodeReader, Root, TraceRow, TraceWriter, read_trace
+from carico_agent.node.sampling.queue import SampleQueue, Tick
+from carico_agent.node.sampling.replaying import Replay
+from carico_agent.node.sampling.thread import Live, Meters
+from carico_agent.settings import Settings
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class SourceOptions:
+    """What the command line says about where samples come from."""
+
+    record: str | None = None
+    """Keep all that is read in this file."""
+    replay: str | None = None
+    """Take this trace for the kernel."""
+    speed: float = 1.0
+    repeat: bool = False
+
+
+@dataclass(slots=True)
+class Source:
+    """Producer, queue and consumer of samples."""
+
+    resources: tuple[str, ...]
+    cores: int
+    feed: ModelFeed
+    producer: Live | Replay
+    queue: SampleQueue[Tick] | SampleQueue[TraceRow]
+    pace: Pace
+    absent: dict[str, str] = field(default_factory=dict)
+    """Signal → why this node does not offer it."""
+    close: Callable[[], None] = lambda: None
+    record_pods: Callable[[PodsRow], None] | None = None
+    """Keeps what was read about containers in the trace that is being recorded."""
+
+    @property
+    def replaying(self) -> bool:
+        return isinstance(self.producer, Replay)
+
+    @property
+    def sizes(self) -> tuple[float, ...]:
+        """What "all of it" is per resource: twice the cores (the cpu channel ends there), bytes; 1 for others."""
+        known = {"cpu": 2.0 * self.cores, "memory": float(memory_bytes())}
+        return tuple(known.get(name, 1.0) for name in self.resources)
+
+    def status(self) -> SamplingStatus:
+        return SamplingStatus(self.producer.period_s, self.pace.why or None)
+
+    def take_settings(self, settings: Settings) -> None:
+        """Settings that take effect while running."""
+        self.pace.allowance = allowance_of(settings)
+        if isinstance(self.producer, Live):
+            self.producer.settings = settings.sampling
+
+    def stop(self) -> None:
+        self.producer.stop()
+        self.feed.catch_up()
+        self.close()
+
+
+def allowance_of(settings: Settings) -> Allowance:
+    budget = settings.budget
+    return Allowance(budget.cpu_ratio, 1e6 * budget.resident_mb, budget.pressure_ratio, budget.calm_s)
+
+
+def open_live(
+    settings: Settings,
+    node: str,
+    runtime: Runtime,
+    cost: OwnCost,
+    state_file: Path,
+    on_update: Callable[[], None],
+    record: str | None,
+    wants_update: Callable[[], bool] = lambda: True,
+    on_second: OnSecond = lambda t, estimate: None,
+) -> Source:
+    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop once
+    a second while `wants_update()`, `on_second` for each second of samples when they are understood."""
+    reader = NodeReader(Root(settings.node.root), **settings.sampling.optional_signals())
+    for why in reader.absent.values():
+        log.warning("not available here: %s", why)
+    config = model_config(settings, reader.cores)
+    model = state.load(state_file, reader.resources, config) or CapacityModel(reader.resources, config)
+    recorder = TraceWriter(record, node, reader.cores, reader.resources) if record else None
+    queue: SampleQueue[Tick] = SampleQueue()
+    measurements = Measurements(reader.resources, reader.cores, float(memory_bytes()))
+    rows = LiveRows(reader, queue, measurements, recorder)
+    feed, pace = ModelFeed(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
+    live = Live(
+        reader,
+        runtime,
+        meters_of(settings, runtime),
+        queue,
+        cost,
+        pace,
+        settings.sampling,
+        feed.memory,
+        in_loop(on_update, wants_update),
+    )
+    return Source(
+        reader.resources,
+        reader.cores,
+        feed,
+        live,
+        queue,
+        pace,
+        reader.absent,
+        rows.close,
+        rows.record_pods if record else None,
+    )
+
+
+def meters_of(settings: Settings, runtime: Runtime) -> Meters | None:
+    """Every Pod measured from its own counters, unless that is switched off."""
+    if not settings.pods.measure:
+        return None
+    return Meters(PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s))
+
+
+def memory_bytes() -> int:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+
+
+def open_replay(
+    settings: Settings,
+    options: SourceOptions,
+    cost: OwnCost,
+    on_update: Callable[[], None],
+    on_second: OnSecond,
+    on_end: Callable[[], None],
+) -> Source:
+    """A recorded trace and a model that begins anew. All three are called in the event loop."""
+    path = options.replay
+    assert path is not None
+    header, _ = read_trace(path)
+    queue: SampleQueue[TraceRow] = SampleQueue()
+    model = CapacityModel(header.resources, model_config(settings, header.cores))
+    feed = ModelFeed(Pipeline(model), queue.take, cost, on_second)
+    again = lambda: read_trace(path)[1]  # noqa: E731
+    replay = Replay(again, queue, options.speed, options.repeat, in_loop(on_update), in_loop(on_end))
+    return Source(header.resources, header.cores, feed, replay, queue, Pace(allowance_of(settings)))
+
+
+def in_loop(call: Callable[[], None], wanted: Callable[[], bool] = lambda: True) -> Callable[[], None]:
+    """`call` in the running event loop, from any thread, while that is `wanted()`."""
+    loop = asyncio.get_running_loop()
+
+    def wake() -> None:
+        if wanted() and not loop.is_closed():
+            loop.call_soon_threadsafe(call)
+
+    return wake

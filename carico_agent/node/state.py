@@ -1,0 +1,104 @@
+"""What was learned, kept across restarts: one JSON file, checksummed, replaced atomically.
+
+A damaged or foreign file is set aside with one log line; the agent then begins anew.
+"""
+
+import asyncio
+import hashlib
+import json
+import logging
+from collections.abc import Callable
+from pathlib import Path
+
+from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.lib.supervise.files import replace_file
+from carico_agent.lib.supervise.workers import Workers, WorkersBusy
+
+log = logging.getLogger(__name__)
+
+VERSION = 1
+SAVE_EVERY_S = 60.0
+SAVE_WITHIN_S = 5.0
+"""How long the end of the agent waits for the disk [s]."""
+
+
+def encode(model: CapacityModel) -> bytes:
+    body = json.dumps(model.state(), sort_keys=True, allow_nan=False)
+    return json.dumps({"carico_state": VERSION, "sha256": _digest(body), "model": body}).encode()
+
+
+def decode(encoded: bytes) -> CapacityModel:
+    """The model, or ValueError saying what is wrong."""
+    try:
+        outer = json.loads(encoded)
+        if outer["carico_state"] != VERSION:
+            raise ValueError(f"version {outer['carico_state']!r}, this carico reads {VERSION}")
+        if _digest(outer["model"]) != outer["sha256"]:
+            raise ValueError("the checksum is wrong")
+        return CapacityModel.from_state(json.loads(outer["model"]))
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"not a carico state: {error!r}") from error
+
+
+def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> CapacityModel | None:
+    """The saved model with a new clock, if it is sound and was made with the same settings on the same resources."""
+    try:
+        model = decode(path.read_bytes())
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        log.warning("%s: %s; beginning anew", path, error)
+        return None
+    except ValueError as error:
+        set_aside(path, str(error))
+        return None
+    if model.resources != resources or model.config.state() != config.state():
+        log.info("%s was made with other settings or resources; beginning anew", path)
+        return None
+    model.restart_clock()
+    return model
+
+
+class StateFile:
+    """Keeps what was learned: a crash costs at most a minute of it, a state that cannot be saved a log line."""
+
+    def __init__(self, path: Path, model: Callable[[], CapacityModel], disk: Workers) -> None:
+        self._path, self._model, self._disk = path, model, disk
+        self._trouble = ""
+
+    async def run(self) -> None:
+        while True:
+            await asyncio.sleep(SAVE_EVERY_S)
+            await self.save()
+
+    async def save(self) -> None:
+        trouble = ""
+        try:
+            await self._disk.run(replace_file, self._path, encode(self._model()), 0o600, synced=True)
+        except (OSError, WorkersBusy) as error:
+            trouble = str(error)
+        if trouble and trouble != self._trouble:
+            log.warning("what was learned cannot be saved: %s", trouble)
+        self._trouble = trouble
+
+    async def save_last(self) -> None:
+        """At the end, for as long as anybody would wait."""
+        try:
+            async with asyncio.timeout(SAVE_WITHIN_S):
+                await self.save()
+        except TimeoutError:
+            log.warning("what was learned since the last minute is lost: the disk does not answer")
+
+
+def set_aside(path: Path, why: str) -> None:
+    """Keep a file that makes no sense for those who want to know, out of our way."""
+    aside = path.with_suffix(".damaged")
+    try:
+        path.replace(aside)
+        log.warning("%s: %s; set aside as %s", path, why, aside)
+    except OSError as error:
+        log.warning("%s: %s; and it cannot be set aside: %s", path, why, error)
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()

@@ -1,0 +1,66 @@
+"""What the agent answers about workloads: which there are, what one costs, how many more fit."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict
+from typing import Any
+
+from aiohttp import web
+
+from carico_agent.core import Estimate
+from carico_agent.lib.net.http import ApiError, Handler, answer, request_tail
+from carico_agent.lib.net.openapi import Operation, operation
+from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.status import by_name, known
+
+PATH = "/v1/workloads/"
+MAX_NAME_CHARS = 253
+
+
+class WorkloadRoutes:
+    """Handlers over the board (all workloads) and the model (any workload, also one that never ran here)."""
+
+    def __init__(self, board: StatusBoard, resources: Sequence[str], estimate: Callable[[str], Estimate]) -> None:
+        """`estimate(workload)` asks the model."""
+        self._board, self._resources, self._estimate = board, tuple(resources), estimate
+
+    def routes(self) -> dict[str, dict[str, Handler]]:
+        return {"/v1/workloads": {"GET": self._list}, "/v1/workloads/{path}": {"GET": self._show}}
+
+    @operation(Operation(errors={503: "no number, or an old one"}))
+    async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
+        """workloads: what one costs, how many run and how many more fit"""
+        status = self._board.valid
+        if status is None:
+            raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
+        workloads = [asdict(workload) for workload in status.workloads]
+        return answer(
+            {
+                "measured": status.measured,
+                "sizes": dict(status.sizes),
+                "room": dict(status.room),
+                "workloads": workloads,
+            }
+        )
+
+    @operation(Operation(errors={503: "no number, or an old one"}))
+    async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
+        """one workload: how many more of it fit, what limits; a workload that never ran here is answered by the prior"""
+        name = request_tail(request, PATH)
+        if not name or len(name) > MAX_NAME_CHARS:
+            raise ApiError(400, f"the name of a workload is expected after {PATH}, like {PATH}shop/web")
+        status = self._board.valid
+        if status is None:
+            raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
+        return answer({"workload": name, **self._body(name), "sizes": dict(status.sizes), "room": dict(status.room)})
+
+    def _body(self, name: str) -> dict[str, Any]:
+        found = self._estimate(name)
+        return {
+            "fits": known(found.pod_capacity, 3),
+            "low": known(found.low, 3),
+            "high": known(found.high, 3),
+            "limiting": found.limiting,
+            "mode": found.mode,
+            "pods": next((workload.pods for workload in found.workloads if workload.workload == name), 0),
+            "cost": by_name(self._resources, found.cost_vector),
+        }

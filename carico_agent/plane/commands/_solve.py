@@ -1,0 +1,95 @@
+"""`carico plane solve`: seats and queue from a table, for people who size by hand and for tests."""
+
+import argparse
+import json
+import math
+from collections.abc import Callable
+from typing import Any
+
+from carico_agent.lib.command import complain
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--table",
+        metavar="FILE",
+        required=True,
+        help="CSV: requests executing, cores used; linear between, constant beyond",
+    )
+    parser.add_argument("--requests", metavar="N", type=number(0.0), required=True, help="requests in the window")
+    parser.add_argument("--core-seconds", metavar="S", type=number(0.0), required=True, help="CPU time they took")
+    parser.add_argument("--window", metavar="S", type=positive, default=60.0, help="length of the window (60)")
+    parser.add_argument("--cores", metavar="C", type=positive, required=True, help="cores the component may use")
+    parser.add_argument(
+        "--availability", metavar="P", type=share, default=0.999, help="least share of requests not rejected (0.999)"
+    )
+    parser.add_argument("--json", action="store_true", help="for machines")
+
+
+def number(least: float, open_: bool = False) -> Callable[[str], float]:
+    """A converter for argparse: a finite number from `least` on."""
+
+    def convert(text: str) -> float:
+        try:
+            value = float(text)
+        except ValueError:
+            raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+        if not math.isfinite(value) or value < least or (open_ and value == least):
+            raise argparse.ArgumentTypeError(f"{text} must be {'more than' if open_ else 'at least'} {least:g}")
+        return value
+
+    return convert
+
+
+positive = number(0.0, open_=True)
+
+
+def share(text: str) -> float:
+    value = number(0.0)(text)
+    if value >= 1:
+        raise argparse.ArgumentTypeError(f"{text}: must be below 1; no finite queue never rejects")
+    return value
+
+
+def run(given: argparse.Namespace) -> int:
+    from carico_agent.plane.curve import BadTable, parse_table
+    from carico_agent.plane.queueing import Load
+    from carico_agent.plane.sizing import NoRecommendation, size
+
+    try:
+        with open(given.table, encoding="utf-8-sig", newline="") as file:
+            curve = parse_table(file)
+        if curve.x[0] > 1:
+            complain(f"{given.table}: begins at x = {curve.x[0]:g}; fewer requests are taken to use as many cores")
+        sized = size(Load(given.requests, given.core_seconds, given.window), curve, given.cores, given.availability)
+    except OSError as error:
+        complain(f"{given.table}: {error.strerror}")
+        return 2
+    except (BadTable, UnicodeDecodeError) as error:
+        complain(f"{given.table}: {error}")
+        return 2
+    except NoRecommendation as error:
+        complain(str(error))
+        return 1
+    result: dict[str, Any] = {
+        "seats": sized.seats,
+        "queue": sized.queue,
+        "wait_ms": sized.performance.wait_s * 1000,
+        "reject_ratio": sized.performance.reject_ratio,
+        "cores": sized.cores,
+        "steady": sized.steady,
+    }
+    needed = given.core_seconds / given.window
+    if not sized.steady:
+        complain(
+            f"unsteady: {needed:g} cores are needed, {sized.cores:g} can be used; the queue holds what a window leaves"
+        )
+    print(json.dumps(result) if given.json else describe(result))
+    return 0
+
+
+def describe(result: dict[str, Any]) -> str:
+    return (
+        f"seats {result['seats']}, queue {result['queue']}: a request takes {result['wait_ms']:.3f} ms, "
+        f"{result['reject_ratio']:.4%} are rejected, {result['cores']:g} cores in use at most"
+    )

@@ -1,0 +1,146 @@
+"""the control plane: how busy each part is, who costs most, and how many seats it needs
+
+Without an action it asks an API server for its metrics, twice, and says what it found. `solve` sizes by hand, from a
+table. As a service (--serve) it also keeps seats back, if the settings ask for it: see [plane] in the configuration.
+
+examples:
+  carico plane --kubeconfig ~/.kube/config
+  carico plane --kubeconfig ~/.kube/config --cores 8 --interval 60    from a laptop; the server has 8 cores
+  carico plane --component etcd=http://127.0.0.1:2381/metrics --watch
+  carico plane --serve --seats write
+  carico plane solve --table f.csv --requests 60000 --core-seconds 300 --window 60 --cores 6 --availability 0.999
+"""
+
+import argparse
+import asyncio
+import json
+import logging
+import sys
+from pathlib import Path
+from typing import Any
+
+from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.plane.commands import _solve as _plane_solve
+from carico_agent.plane.settings import COMPONENTS
+from carico_agent.settings import Settings, override
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
+    parser.add_argument(
+        "--component", metavar="NAME=URL", type=component, action="append", help=f"metrics of {', '.join(COMPONENTS)}"
+    )
+    parser.add_argument(
+        "--interval", metavar="S", type=_plane_solve.positive, default=10.0, help="time between two readings (10)"
+    )
+    parser.add_argument(
+        "--cores",
+        metavar="C",
+        type=_plane_solve.positive,
+        help="cores of the control plane's machine (default: as many as this one has)",
+    )
+    parser.add_argument("--audit", metavar="FILE", help="an audit log of the API server: the costliest users")
+    parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
+    parser.add_argument("--watch", action="store_true", help="go on, one look per interval")
+    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--serve", action="store_true", help="run as a service")
+    parser.add_argument("--seats", choices=["off", "recommend", "write"], help="with --serve: what to do with seats")
+    parser.add_argument("--listen", metavar="ADDR", help="with --serve: for /metrics, on loopback")
+    actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
+    _plane_solve.arguments(
+        actions.add_parser("solve", help="seats and queue from a table", description=_plane_solve.__doc__)
+    )
+
+
+def component(text: str) -> tuple[str, str]:
+    name, equals, url = text.partition("=")
+    if name not in COMPONENTS or not equals or not url.startswith(("http://", "https://")):
+        raise argparse.ArgumentTypeError(f"{text!r}: NAME=URL is expected, NAME one of {', '.join(COMPONENTS)}")
+    return name, url
+
+
+def run(given: argparse.Namespace) -> int:
+    if given.action == "solve":
+        return _plane_solve.run(given)
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
+    others = {**settings.plane.components, **dict(given.component or ())}
+    settings = override(settings, "plane", components=others, seats=given.seats, listen=given.listen, cores=given.cores)
+    from carico_agent.lib.kube.errors import KubeError
+
+    try:
+        return serve(settings) if given.serve else asyncio.run(look(settings, given))
+    except (KubeError, OSError, ValueError) as error:
+        complain(str(error))
+        return 1
+
+
+def serve(settings: Settings) -> int:
+    from carico_agent.plane.daemon import PlaneServer
+
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr, format="%(levelname)s %(name)s: %(message)s")
+
+    async def whole_life() -> None:
+        await PlaneServer(settings).run()
+
+    asyncio.run(whole_life())
+    return 0
+
+
+async def look(settings: Settings, given: argparse.Namespace) -> int:
+    from carico_agent.lib.kube.client import KubeClient
+    from carico_agent.lib.kubernetes import access_of
+    from carico_agent.plane.daemon import load_curve
+    from carico_agent.plane.diagnosis import describe
+    from carico_agent.plane.observer import Observer
+
+    users = costliest_users(given.audit) if given.audit else None
+    async with KubeClient(access_of(settings.kubernetes)) as client:
+        observer = Observer(client, settings.plane)
+        load_curve(observer, settings.state_path)
+        first = await observer.look()
+        while first.fresh or given.watch:
+            await asyncio.sleep(given.interval)
+            seen = (await observer.look()).diagnosis
+            body: dict[str, Any] = seen.as_json() | ({} if users is None else {"users": users})
+            print(json.dumps(body) if given.json else describe(seen) + describe_users(users), flush=True)
+            if given.plot:
+                plot(seen.curve, Path(given.plot))
+            if not given.watch:
+                return 0
+            if not given.json:
+                print(flush=True)
+    complain(first.diagnosis.remedy)
+    return 1
+
+
+def costliest_users(path: str) -> list[dict[str, Any]]:
+    from carico_agent.plane.audit import by_user, costliest
+
+    with open(path, encoding="utf-8", errors="replace") as file:
+        return costliest(by_user(file))
+
+
+def describe_users(users: list[dict[str, Any]] | None) -> str:
+    rows = [f"  {one['user']:44}{one['requests']:9d}   {one['share']:6.1%}" for one in users or ()]
+    return "\n".join(["\n\ncostliest users, by the audit log", *rows]) if rows else ""
+
+
+def plot(curve: list[tuple[float, float]], path: Path) -> None:
+    """The curve as a picture; matplotlib is needed for this only."""
+    try:
+        import matplotlib
+    except ImportError:
+        raise ValueError("--plot needs matplotlib: pip install matplotlib") from None
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    figure, axes = pyplot.subplots(figsize=(7, 4))
+    axes.plot([x for x, _ in curve], [f for _, f in curve], "o-")
+    axes.set(xlabel="requests executing at once", ylabel="cores used", xlim=(0, None), ylim=(0, None))
+    axes.grid(visible=True, alpha=0.3)
+    figure.savefig(path, dpi=120, bbox_inches="tight")
+    pyplot.close(figure)

@@ -1,0 +1,146 @@
+"""make a service of carico: user, units, configuration, started
+
+Needs root and systemd. Puts down the units of the agent and the servers (aggregator, extender, plane), the user carico
+and a configuration (an existing one is kept), and starts the agent. Every step is printed; --dry-run only prints them.
+`carico uninstall` takes it all back.
+
+examples:
+  carico install --systemd --dry-run
+  carico install --systemd
+  carico install --systemd --tuning --containerd
+"""
+
+import argparse
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from carico_agent.lib.command import complain, load_settings
+from carico_agent.service.units import AGENT, CONFIG, DROP_INS, CannotInstall, ServiceOptions, installed, plan, under
+from carico_agent.settings import Settings, example
+
+AFTERWARDS = (
+    ("systemd-sysusers", "/etc/sysusers.d/carico.conf"),
+    ("systemctl", "daemon-reload"),
+    ("systemctl", "enable", AGENT),
+    ("systemctl", "restart", AGENT),
+)
+SHIPPED = "carico_plugins."
+"""Where the entry points of our own plugins lead."""
+TUNING_IS_ROOT = (
+    "--tuning: CAP_DAC_OVERRIDE opens every file of this machine to the agent: whoever takes it over is as good as root"
+)
+CONTAINERD_IS_ROOT = "--containerd: whoever may write to containerd's socket is as good as root, and so is the agent"
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only workload)")
+    parser.add_argument(
+        "--tuning",
+        action="store_true",
+        help="let plugins write to cgroups, and `carico restore` after every stop. Needs CAP_DAC_OVERRIDE, which opens "
+        "every file of this machine: the agent is then as good as root",
+    )
+    parser.add_argument(
+        "--containerd",
+        action="store_true",
+        help="let the agent receive containerd's events; its socket is as good as root",
+    )
+    parser.add_argument("--dry-run", action="store_true", help="print what would be done, do nothing")
+    parser.add_argument(
+        "--root",
+        metavar="FOLDER",
+        type=Path,
+        default=Path("/"),
+        help="install into this folder (an image) and start nothing",
+    )
+
+
+def run(given: argparse.Namespace) -> int:
+    fresh = not under(given.root, CONFIG).exists()
+    settings = load_settings(None if fresh else str(under(given.root, CONFIG)))
+    if settings is None:
+        return 1
+    try:
+        wish = ServiceOptions(
+            own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/")
+        )
+        written = plan(wish)
+    except CannotInstall as error:
+        complain(str(error))
+        return 1
+    for chosen, rights in ((wish.tuning, TUNING_IS_ROOT), (wish.containerd, CONTAINERD_IS_ROOT)):
+        if chosen:
+            print(rights)
+    if fresh:
+        written[CONFIG] = example()
+    stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
+    try:
+        put_down(given.root, written, stale, given.dry_run)
+    except OSError as error:
+        complain(f"{error}; installing needs root" if os.geteuid() else str(error))
+        return 1
+    if given.root != Path("/"):
+        return 0
+    code = after(AFTERWARDS, given.dry_run)
+    if code == 0 and not given.dry_run:
+        if wish.loopback_only:
+            print("traffic beyond loopback is denied: the configuration asks for none; install again once it does")
+        print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
+    return code
+
+
+def alone(settings: Settings) -> bool:
+    """Whether the agent has nobody to talk to beyond this machine. The shipped plugins have nobody, either;
+    others may have."""
+    beyond = settings.kubernetes.enabled, settings.federation.aggregators, settings.listen.address, settings.page.listen
+    if any(beyond) or not settings.plugins.enabled:
+        return not any(beyond)
+    from carico_agent.node.plugin_host.load import find
+
+    found = find(settings.plugins.site_folder)
+    return all(name in found and found[name].origin.startswith(SHIPPED) for name in settings.plugins.enabled)
+
+
+def own_command() -> Path:
+    """The `carico` beside the running Python, or the one in the PATH."""
+    beside = Path(sys.executable).with_name("carico")
+    found = str(beside) if beside.exists() else shutil.which("carico")
+    if found is None:
+        raise CannotInstall("there is no `carico` command here: pip install carico-agent")
+    return Path(found).absolute()
+
+
+def put_down(root: Path, written: dict[Path, str], stale: list[Path], dry_run: bool) -> None:
+    would = "would " if dry_run else ""
+    for path in stale:
+        print(f"{would}remove {under(root, path)}")
+        if not dry_run:
+            under(root, path).unlink()
+    for path, text in written.items():
+        place = under(root, path)
+        print(f"{would}write {place}")
+        if not dry_run:
+            place.parent.mkdir(parents=True, exist_ok=True)
+            place.write_text(text)
+            place.chmod(0o644)
+
+
+def after(commands: tuple[tuple[str, ...], ...], dry_run: bool) -> int:
+    """Run each command, saying so; stops at the first that fails."""
+    for command in commands:
+        print(f"{'would ' if dry_run else ''}run {shlex.join(command)}", flush=True)
+        if dry_run:
+            continue
+        try:
+            subprocess.run(command, check=True)
+        except FileNotFoundError:
+            complain(f"there is no {command[0]}: is this a machine with systemd?")
+            return 1
+        except subprocess.CalledProcessError as error:
+            complain(f"{shlex.join(command)} ended with {error.returncode}; see `journalctl -u {AGENT}`")
+            return 1
+    return 0

@@ -1,0 +1,61 @@
+"""put back every cgroup value the agent has changed, and give back seats of the control plane
+
+Reads the journal; a value that somebody else has changed since is left alone. Refuses while an agent is using it. Seats
+that `carico plane` has left held back (it says so in a note) are given back, too.
+
+examples:
+  carico restore
+  carico restore --journal /var/lib/carico/journal
+"""
+
+import argparse
+import asyncio
+from collections.abc import Iterable
+from pathlib import Path
+
+from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.service.units import PLANE_STATE
+
+
+def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
+    parser.add_argument("--journal", metavar="FILE", help="the journal (default: where the configuration says)")
+
+
+def run(given: argparse.Namespace) -> int:
+    settings = load_settings(given.config)
+    if settings is None:
+        return 2
+    from carico_agent.node.plugin_host.journal import JournalBusy
+    from carico_agent.node.plugin_host.restore import restore
+
+    try:
+        done = restore(given.journal or settings.journal_path)
+    except (JournalBusy, OSError) as error:
+        complain(str(error))
+        return 1
+    for item in done:
+        print(f"{item.entry.knob.cgroup}/{item.entry.knob.key}: {item.how} {item.detail}".rstrip())
+    seats, failed = give_seats_back([settings.state_path, PLANE_STATE])
+    for line in seats:
+        print(line)
+    if not done and not seats and not failed:
+        print("nothing to put back")
+    return int(failed or any(item.how == "failed" for item in done))
+
+
+def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
+    """What was done about the notes in these folders, and whether something is left."""
+    seats, failed = [], False
+    for folder in dict.fromkeys(folders):
+        if not (folder / "plane-reserve.json").exists():
+            continue
+        from carico_agent.lib.kube.errors import KubeError
+        from carico_agent.plane.reserve import give_back
+
+        try:
+            seats.append(asyncio.run(give_back(folder)))
+        except (KubeError, OSError, ValueError) as error:
+            complain(f"seats are not given back: {error}")
+            failed = True
+    return seats, failed

@@ -1,0 +1,200 @@
+"""Every setting of carico: declared, explained and bounded in this package, and nowhere else.
+
+`config.example.toml` is printed from it (`carico print-config`, a test compares), and `load` accepts nothing that is
+not declared: all errors come at once, each with its path and a suggestion.
+"""
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from pathlib import Path
+from typing import Any, get_type_hints
+
+from carico_agent.burst.settings import BurstSettings, BurstTargetSettings
+from carico_agent.federation.settings import AggregatorSettings, FederationSettings
+from carico_agent.lib.declare import BadSettings, build, example_table
+from carico_agent.lib.kube_settings import ExtenderSettings, KubernetesSettings
+from carico_agent.lib.net.address import BadAddress, is_loopback, split
+from carico_agent.lib.page.settings import ClusterPageSettings, PageSettings, cluster_page_errors, page_errors
+from carico_agent.node.settings.access import BudgetSettings, ClientsSettings, ListenSettings
+from carico_agent.node.settings.node import (
+    ContainerdSettings,
+    ModelSettings,
+    NodeSettings,
+    PodsSettings,
+    ProcessesSettings,
+    ReservationsSettings,
+    SamplingSettings,
+    SocketSettings,
+)
+from carico_agent.node.settings.plugins import PluginsSettings
+from carico_agent.plane.settings import COMPONENTS, PlaneSettings
+from carico_agent.plugin_api.declare import Range
+from carico_agent.progress.settings import ProgressSettings
+
+__all__ = [
+    "AggregatorSettings",
+    "BadSettings",
+    "BudgetSettings",
+    "BurstSettings",
+    "BurstTargetSettings",
+    "ClientsSettings",
+    "ClusterPageSettings",
+    "ContainerdSettings",
+    "ExtenderSettings",
+    "FederationSettings",
+    "KubernetesSettings",
+    "ListenSettings",
+    "ModelSettings",
+    "NodeSettings",
+    "PageSettings",
+    "PlaneSettings",
+    "PluginsSettings",
+    "PodsSettings",
+    "ProcessesSettings",
+    "ProgressSettings",
+    "Range",
+    "ReservationsSettings",
+    "SamplingSettings",
+    "Settings",
+    "SocketSettings",
+    "build",
+    "example",
+    "load",
+    "override",
+    "parse",
+]
+
+
+def runtime_dir() -> Path:
+    """Where sockets go: /run/carico for root and services, the user's own runtime folder otherwise."""
+    if given := os.environ.get("RUNTIME_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/run/carico")
+    base = os.environ.get("XDG_RUNTIME_DIR") or f"/tmp/carico-{os.geteuid()}"
+    return Path(base) / "carico" if os.environ.get("XDG_RUNTIME_DIR") else Path(base)
+
+
+def state_dir() -> Path:
+    """What must survive a restart: /var/lib/carico for root and services, the user's own state folder otherwise."""
+    if given := os.environ.get("STATE_DIRECTORY"):
+        return Path(given.split(":")[0])
+    if os.geteuid() == 0:
+        return Path("/var/lib/carico")
+    return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
+
+
+@dataclass(frozen=True)
+class Settings:
+    """The whole configuration, one field per TOML table."""
+
+    node: NodeSettings = field(default_factory=NodeSettings)
+    sampling: SamplingSettings = field(default_factory=SamplingSettings)
+    model: ModelSettings = field(default_factory=ModelSettings)
+    containerd: ContainerdSettings = field(default_factory=ContainerdSettings)
+    pods: PodsSettings = field(default_factory=PodsSettings)
+    processes: ProcessesSettings = field(default_factory=ProcessesSettings)
+    socket: SocketSettings = field(default_factory=SocketSettings)
+    progress: ProgressSettings = field(default_factory=ProgressSettings)
+    listen: ListenSettings = field(default_factory=ListenSettings)
+    page: PageSettings = field(default_factory=PageSettings)
+    cluster_page: ClusterPageSettings = field(default_factory=ClusterPageSettings)
+    clients: ClientsSettings = field(default_factory=ClientsSettings)
+    budget: BudgetSettings = field(default_factory=BudgetSettings)
+    federation: FederationSettings = field(default_factory=FederationSettings)
+    aggregator: AggregatorSettings = field(default_factory=AggregatorSettings)
+    reservations: ReservationsSettings = field(default_factory=ReservationsSettings)
+    plane: PlaneSettings = field(default_factory=PlaneSettings)
+    plugins: PluginsSettings = field(default_factory=PluginsSettings)
+    kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
+    extender: ExtenderSettings = field(default_factory=ExtenderSettings)
+    burst: BurstSettings = field(default_factory=BurstSettings)
+
+    @property
+    def state_path(self) -> Path:
+        return Path(self.node.state) if self.node.state else state_dir()
+
+    @property
+    def socket_path(self) -> Path:
+        return Path(self.socket.path) if self.socket.path else runtime_dir() / "agent.sock"
+
+    @property
+    def progress_path(self) -> Path:
+        return Path(self.progress.path) if self.progress.path else self.socket_path.parent / "progress/progress.sock"
+
+    @property
+    def journal_path(self) -> Path:
+        return Path(self.plugins.journal) if self.plugins.journal else self.state_path / "journal"
+
+
+def load(path: str | os.PathLike[str]) -> Settings:
+    """Settings from a TOML file; raises BadSettings with every error in it."""
+    try:
+        with open(path, "rb") as file:
+            table = tomllib.load(file)
+    except OSError as error:
+        raise BadSettings([f"{path}: {error.strerror}"]) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise BadSettings([f"{path}: not TOML: {error}"]) from error
+    return parse(table)
+
+
+def parse(table: Mapping[str, Any]) -> Settings:
+    """Settings from a parsed TOML document."""
+    settings: Settings = build(Settings, table)
+    if errors := _cross_checks(settings):
+        raise BadSettings(errors)
+    return settings
+
+
+def override(settings: Settings, section: str, **values: Any) -> Settings:
+    """A copy with some values of one section replaced; None means "not given"."""
+    given = {key: value for key, value in values.items() if value is not None}
+    return replace(settings, **{section: replace(getattr(settings, section), **given)}) if given else settings
+
+
+def _cross_checks(settings: Settings) -> list[str]:
+    errors = []
+    for table, least in (("limits", 0.0), ("prior_cost", 0.0)):
+        for name, value in getattr(settings.model, table).items():
+            if not least < value <= 1:
+                errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
+    writes = settings.kubernetes
+    if not writes.min_interval_s <= writes.heartbeat_s <= writes.ttl_s / 2:
+        errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed: one write may get lost")
+    tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
+    if any(tls) and not all(tls):
+        errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
+    for name, url in settings.plane.components.items():
+        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
+            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
+    errors += page_errors(settings.page, "page") + cluster_page_errors(settings.cluster_page)
+    return errors + _listen_errors(settings.listen)
+
+
+def _listen_errors(listen: ListenSettings) -> list[str]:
+    if not listen.address:
+        return []
+    try:
+        host, _ = split(listen.address)
+    except BadAddress:
+        return [f"listen.address: {listen.address!r} is not host:port"]
+    if bool(listen.tls_cert) != bool(listen.tls_key) or (listen.tls_ca and not listen.tls_cert):
+        return ["listen.tls_cert, listen.tls_key: both are needed for TLS"]
+    if not listen.tls_cert and not is_loopback(host):
+        return [f"listen.address: {host} is not loopback; anyone could read along: give listen.tls_cert and tls_key"]
+    return []
+
+
+def example() -> str:
+    """The whole configuration as commented TOML with its defaults: config.example.toml."""
+    blocks = [
+        "# carico agent configuration. Every value below is the default; delete what you do not change.\n"
+        "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"
+    ]
+    for section in fields(Settings):
+        section_type = get_type_hints(Settings)[section.name]
+        blocks.append(example_table(section.name, section_type))
+    return "\n".join(blocks)

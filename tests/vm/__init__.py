@@ -1,0 +1,1 @@
+"""A real cgroup v2 node in a virtual machine: `python -m tests.vm` (make test-node)."""
