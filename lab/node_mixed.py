@@ -4,8 +4,8 @@ that holds memory, coming and going. How many more of each workload fit, beside 
     python -m lab.node_mixed [--quick] [--out lab/results/node]
 
 The truth: a busy loop wants one core, four threads four, a container at a quota of a fifth of a core that much; the
-channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A workload is judged
-from three seconds after a change, once one of its Pods has been there for as long as it takes to measure it.
+channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A workload is
+judged from three seconds after a change, once one of its Pods has been there for as long as it takes to measure it.
 """
 
 import argparse

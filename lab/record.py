@@ -2,8 +2,8 @@
 
     python -m lab.record --seconds 290
 
-What is recorded: 48 workloads started here (six workloads, real allocations and real computation, about one per cent of a
-core each), and every other process of this machine that lives through the recording: shells, editors, containerd,
+What is recorded: 48 workloads started here (six workloads, real allocations and real computation, about one per cent of
+a core each), and every other process of this machine that lives through the recording: shells, editors, containerd,
 test suites and builds of whoever works here. Names of other processes are not kept.
 
 A second stands for a minute: the methods know samples, not seconds, and two hours of 1,664 containers as in the source

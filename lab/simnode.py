@@ -6,10 +6,10 @@ every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counter
 stop Pods and what Pods get of the CPU, from which the agent makes the host's share.
 
 **The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
-still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the workloads that arrive,
-weighted by the chance with which the simulation draws them; a workload costs its mean over Pods, and over their life where
-it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
-the minimum over resources of room / cost, at least 0.
+still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the workloads that
+arrive, weighted by the chance with which the simulation draws them; a workload costs its mean over Pods, and over their
+life where it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity
+is the minimum over resources of room / cost, at least 0.
 """
 
 from collections.abc import Iterator

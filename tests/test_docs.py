@@ -167,12 +167,11 @@ def test_every_command_and_package_is_listed() -> None:
 def test_the_layers_are_the_same_everywhere() -> None:
     setup = configparser.ConfigParser()
     setup.read(TREE / "setup.cfg")
-    layers = re.sub(r"[()]", "", setup["importlinter:contract:layers"]["layers"]).split("\n")
+    layers = re.sub(r"[()]", "", setup["importlinter:contract:products"]["layers"]).split("\n")
     wanted = [" | ".join(sorted(layer.split(" | "))) for layer in layers if layer]
     for text in (PAGES["architecture.md"], (TREE / "CONTRIBUTING.md").read_text()):
         (block,) = re.findall(r"^```\n(cli\b.*?)^```", text, re.MULTILINE | re.DOTALL)
         shown = [
-            " | ".join(sorted(part.strip() for part in layer.split("|")))
-            for layer in block.replace("\n", " ").split(">")
+            " | ".join(sorted(part.strip() for part in layer.split("|"))) for layer in re.split(r">|\n", block.strip())
         ]
         assert [layer.strip() for layer in shown] == wanted

@@ -13,7 +13,7 @@ PACKAGE = Path(__file__).parents[1] / "carico_agent"
 
 @pytest.mark.skipif(find_spec("grpc_tools") is None, reason="grpcio-tools is not installed")
 def test_generated_code_is_reproduced_byte_for_byte(tmp_path: Path) -> None:
-    committed = {path.relative_to(PACKAGE): path.read_text() for path in PACKAGE.glob("*/proto/*_pb2.py*")}
+    committed = {path.relative_to(PACKAGE): path.read_text() for path in PACKAGE.rglob("*_pb2.py*")}
     subprocess.run([PACKAGE / "generate_proto.sh", tmp_path], check=True, env={**os.environ, "PYTHON": sys.executable})
     made = {path.relative_to(tmp_path / PACKAGE.name): path.read_text() for path in tmp_path.rglob("*_pb2.py*")}
     assert made.keys() == committed.keys() and len(made) > 10

@@ -225,7 +225,7 @@ def test_one_that_closes_every_connection_is_asked_less_and_less(listener: Liste
 def test_a_process_that_wants_sigpipe_is_not_ended_by_an_agent_that_closes(tmp_path: Path) -> None:
     code = (
         "import signal, sys; sys.path.insert(0, sys.argv[2])\n"
-        "from carico_agent.progress.client import Reporter\n"
+        "from carico_agent.progress import Reporter\n"
         "signal.signal(signal.SIGPIPE, signal.SIG_DFL)\n"
         "now = [0.0]; reporter = Reporter(sys.argv[1], lambda: now[0])\n"
         "reporter.report(1, 9); input()\n"
@@ -383,11 +383,11 @@ def test_the_examples_run_and_report_to_the_end(title: str, monkeypatch: pytest.
 
 def test_the_client_imports_nothing_but_the_standard_library() -> None:
     code = (
-        "import sys, carico_agent.progress.client\n"
+        "import sys, carico_agent.progress\n"
         "known = set(sys.stdlib_module_names) | {'carico_agent', '__main__'}\n"
         "print(sorted({m.split('.')[0] for m in sys.modules} - known),"
         " sorted(m for m in sys.modules if m.startswith('carico_agent')))"
     )
     code = f"import sys; sys.path.insert(0, {str(TREE)!r})\n{code}"
     found = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[] ['carico_agent', 'carico_agent.progress.client']"
+    assert found.stdout.strip() == "[] ['carico_agent', 'carico_agent.progress', 'carico_agent.progress.client']"

@@ -1,4 +1,5 @@
-"""Which Jobs do not fit at home: their Pods are unschedulable for a while, and no node has room for their workload. Pure.
+"""Which Jobs do not fit at home: their Pods are unschedulable for a while, and no node has room for their workload.
+Pure.
 
 Both are asked because each alone is wrong: kube-scheduler's verdict is by requests and may be seconds old, and a node
 with a free place by Pod-Capacity may be about to get the Pod. A node without an agent is judged by requests.

@@ -30,7 +30,8 @@ def starts(free_s: Iterable[float], jobs: Sequence[tuple[float, float]]) -> list
 
 
 class JobDurations:
-    """How long Jobs of each workload ran: the mean of the latest ones [s], weighted by 1/4. At most `workloads` workloads.
+    """How long Jobs of each workload ran: the mean of the latest ones [s], weighted by 1/4. At most `workloads`
+    workloads.
 
     >>> history = JobDurations(default_s=60.0)
     >>> history.finished("train", 200.0); history.finished("train", 240.0)
@@ -61,7 +62,8 @@ class JobDurations:
 
 
 class Arrivals:
-    """When Jobs of each workload came, to say when the next ones will: the latest eight of at most `workloads` workloads.
+    """When Jobs of each workload came, to say when the next ones will: the latest eight of at most `workloads`
+    workloads.
 
     >>> arrivals = Arrivals()
     >>> for time_s in (0.0, 60.0, 120.0): arrivals.came("infer", time_s)

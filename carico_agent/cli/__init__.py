@@ -1,14 +1,33 @@
-"""`carico`: one command for everything. Each subcommand is a module here and imports only what it needs."""
+"""`carico`: one command for everything. It finds the commands of the products and dispatches; each imports only what it
+needs.
+
+A command is a module in a product's folder `commands`: its docstring is the help, `arguments(parser)` declares, and
+`run(given)` returns the exit code. A module whose name begins with an underscore is no command.
+"""
 
 import argparse
 import importlib
 import pkgutil
 import sys
+from pathlib import Path
 
+import carico_agent
 from carico_agent import __version__
 
-COMMANDS = tuple(name for _, name, _ in pkgutil.iter_modules(__path__) if not name.startswith("_"))
-"""Every module here is a command, except those whose name begins with an underscore."""
+
+def _find() -> dict[str, str]:
+    """The module of every command, by name. Nothing is imported: the folders are only listed."""
+    found = {}
+    for folder in carico_agent.__path__:
+        for commands in sorted(Path(folder).glob("*/commands")):
+            for _, name, _ in pkgutil.iter_modules([str(commands)]):
+                if not name.startswith("_"):
+                    found[name] = f"carico_agent.{commands.parent.name}.commands.{name}"
+    return dict(sorted(found.items()))
+
+
+MODULES = _find()
+COMMANDS = tuple(MODULES)
 
 EXAMPLES = """examples:
   carico demo                           the number beside the truth, on this machine, in a minute
@@ -38,7 +57,7 @@ def parser(wanted: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
     top.add_argument("--version", action="version", version=f"carico {__version__}")
     commands = top.add_subparsers(title="commands", metavar="COMMAND", dest="command", required=True)
     for name in wanted:
-        module = importlib.import_module(f"carico_agent.cli.{name}")
+        module = importlib.import_module(MODULES[name])
         help_text = (module.__doc__ or "").splitlines()[0]
         sub = commands.add_parser(
             name.replace("_", "-"),

@@ -1,8 +1,8 @@
 """One running Pod: what it uses now, and whether it has shown yet what it costs.
 
 A Pod that has just started says little about itself: its images load, its caches fill, its clients do not know it. It
-has *shown itself* when its usage stops rising, and has reached what its workload costs or is older than its workload's ramp.
-Until then it counts at what its workload costs, and teaches its workload nothing.
+has *shown itself* when its usage stops rising, and has reached what its workload costs or is older than its workload's
+ramp. Until then it counts at what its workload costs, and teaches its workload nothing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -56,7 +56,8 @@ SAME_RATIO = 0.15
 class PodSample:
     """What one Pod uses: `usage` in the node's unit and order of resources, NaN where unknown.
 
-    `workload` names the template the Pod came from. A `per_node` Pod (DaemonSet, static Pod) is never the next Pod to arrive.
+    `workload` names the template the Pod came from. A `per_node` Pod (DaemonSet, static Pod) is never the next Pod to
+    arrive.
     """
 
     uid: str

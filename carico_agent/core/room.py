@@ -45,7 +45,8 @@ SLEEPER_RATIO, SLEEPER_SHARE = 0.04, 0.02
 sleepers ever came, the next Pod is unknown."""
 
 ASLEEP_S = 600.0
-"""Until a workload has run for this long [s] it is not believed that its Pods only sleep: they may wait for their work."""
+"""Until a workload has run for this long [s] it is not believed that its Pods only sleep: they may wait for their
+work."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Workloads: what one costs, how much they differ, and how often they arrive.
 
-Why the mean over Pods, each counted once, and not over readings: Pods of one workload differ more from each other than one
-Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
+Why the mean over Pods, each counted once, and not over readings: Pods of one workload differ more from each other than
+one Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -41,17 +41,19 @@ SURPRISE = 9.0
 """If those that run differ from those that left by more than three standard deviations, the latter hardly count."""
 
 CHANGE, NEWEST = 25.0, 5
-"""If the five newest do, by more than five standard deviations, the workload has changed and the others are forgotten. With
-three it happened to Pods that differ by a fifth and swing: relative error .064, not .049."""
+"""If the five newest do, by more than five standard deviations, the workload has changed and the others are forgotten.
+With three it happened to Pods that differ by a fifth and swing: relative error .064, not .049."""
 
 MAX_RAMP_S, MAX_RISES = 120.0, 7
-"""How long a workload's Pods rise, at most [s]: the lower median over so many, as some whose demand swings seem to rise."""
+"""How long a workload's Pods rise, at most [s]: the lower median over so many, as some whose demand swings seem to
+rise."""
 
 MAX_PAUSE_S = 30.0
 """Between two readings of all Pods a workload is known to have run for this long at most [s]."""
 
 LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
-"""A workload leaks if three Pods or more grow together, by more than noise and by a tenth of the cost in half a life."""
+"""A workload leaks if three Pods or more grow together, by more than noise and by a tenth of the cost in half a
+life."""
 
 READING_NOISE_RATIO = 0.05
 """Relative noise of one reading of a Pod."""
@@ -165,7 +167,8 @@ class Workload:
         past[0] = min(total, MAX_PAST)
 
     def _at_half_life(self, pods: list[PodReadings]) -> list[list[float]]:
-        """What Pods use, or, if their workload leaks, what they use at half the age that its Pods reach: a node at most."""
+        """What Pods use, or, if their workload leaks, what they use at half the age that its Pods reach: a node at
+        most."""
         if not any(self.growth):
             return [pod.mean for pod in pods]
         half_s, asleep = self._span_s() / 2 + MEAN_AGE_S, self._asleep_below()
@@ -346,7 +349,8 @@ class Workloads:
         return Workload(name, per_node, self._m, self._cpu)
 
     def _dropped_one(self) -> bool:
-        """Forget the workload that has not arrived for longest, if none of it runs and it is nearly forgotten anyway."""
+        """Forget the workload that has not arrived for longest, if none of it runs and it is nearly forgotten
+        anyway."""
         idle = [workload for workload in self.by_name.values() if not workload.pods and workload.arrivals < 0.1]
         if idle:
             del self.by_name[min(idle, key=lambda workload: workload.arrivals).name]

@@ -1,1 +1,1 @@
-"""For schedulers: reservations."""
+"""kube-scheduler asks for nodes with room: extender, admission webhook, placement, policies."""

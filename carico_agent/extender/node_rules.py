@@ -62,7 +62,8 @@ class NodeRules:
 
 
 def _without_next(state: NodeState, pods: float) -> NodeState:
-    """The node with that many Pods less room. A Lease counts Pods, not workloads: they are taken for the next to arrive."""
+    """The node with that many Pods less room. A Lease counts Pods, not workloads: they are taken for the next to
+    arrive."""
     if state.workloads is None or not pods > 0:
         return state
     lower = replace(state)

@@ -187,8 +187,8 @@ class NodeColumns:
         return self.places - self.assigned - (self.caution() - 1) * self.unprofiled
 
     def unknown_workload(self, workload: str, among: Mask) -> Mask:
-        """Those of the nodes in `among` on which `workload` has not run long enough. Workloads are no numbers, so these nodes
-        are asked one by one: keep `among` small."""
+        """Those of the nodes in `among` on which `workload` has not run long enough. Workloads are no numbers, so these
+        nodes are asked one by one: keep `among` small."""
         found = np.zeros(len(self), dtype=bool)
         for at in np.flatnonzero(among):
             found[at] = workload not in self._states[self._rows[at]].known
@@ -250,7 +250,8 @@ class NodeTable:
         return self.at(np.arange(len(self._states)))
 
     def all_uncached(self) -> NodeColumns:
-        """All nodes, for questions about workloads that no scheduler asks: what workloads take is read anew and not kept."""
+        """All nodes, for questions about workloads that no scheduler asks: what workloads take is read anew and not
+        kept."""
         workloads = [state.workloads for state in self._states]
         return NodeColumns(
             self._states, np.arange(len(workloads)), self._numbers, lambda workload: column_of(workloads, workload)

@@ -2,9 +2,9 @@
 
 Nodes are columns and not objects: 5,000 of them are then a third of the bytes, and the page sorts arrays.
 
-Why workloads come one at a time: one takes 2 to 3 ms over 5,000 nodes, and kube-scheduler must not wait for 40 of them. Why
-their costs are not kept as columns as those are which schedulers ask for (workload_columns.py): each column kept costs
-a microsecond for every node that publishes, for ever after somebody has looked at the page once.
+Why workloads come one at a time: one takes 2 to 3 ms over 5,000 nodes, and kube-scheduler must not wait for 40 of them.
+Why their costs are not kept as columns as those are which schedulers ask for (workload_columns.py): each column kept
+costs a microsecond for every node that publishes, for ever after somebody has looked at the page once.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
 """What a workload takes on each node, as columns, for the workloads that were asked about last.
 
-Why only those: 5,000 nodes may know 80,000 workloads, and a column of each would be 160 kB. Making one takes 2 ms for 5,000
-nodes, keeping it up to date a microsecond for each node that publishes.
+Why only those: 5,000 nodes may know 80,000 workloads, and a column of each would be 160 kB. Making one takes 2 ms for
+5,000 nodes, keeping it up to date a microsecond for each node that publishes.
 """
 
 from collections import OrderedDict

@@ -21,8 +21,8 @@ where Pods come and go (lab/sim), and too many places hurt running Pods, too few
 places has its own margins (publish/throttle.py)."""
 
 IDLE_RATIO = 0.8
-"""A node with this much of its cpu left takes one Pod of any workload that its memory holds: Pods that would use more than
-a whole node (one thread per task, say) must run somewhere, and share its CPUs with nobody there."""
+"""A node with this much of its cpu left takes one Pod of any workload that its memory holds: Pods that would use more
+than a whole node (one thread per task, say) must run somewhere, and share its CPUs with nobody there."""
 
 _TEXTS = ("{:g} of cpu left", "{:g} MB of memory left", "{:g} % of io left", "{:g} % of network left")
 _UNITS = (1.0, 1e6, 0.01, 0.01)

@@ -1,1 +1,1 @@
-"""Nodes learn from each other: subspaces over gRPC."""
+"""Nodes learn from each other: contributions over gRPC, one view of the cluster."""

@@ -1,15 +1,15 @@
 """What workloads cost over all nodes, so that no single node decides it.
 
-Per workload and per resource, over all nodes that report it: the weighted mean of the middle half of the reports. A node
-weighs n/(n + 1) for n Pods seen, and never more than the typical node of that workload, however many it claims; a lie only
-moves which reports are in the middle. A resource that fewer than half of a workload's nodes report is unknown: one node
-cannot invent one.
+Per workload and per resource, over all nodes that report it: the weighted mean of the middle half of the reports. A
+node weighs n/(n + 1) for n Pods seen, and never more than the typical node of that workload, however many it claims; a
+lie only moves which reports are in the middle. A resource that fewer than half of a workload's nodes report is unknown:
+one node cannot invent one.
 
 Why not the plain weighted mean: an absolute cost has no natural bound, and one node that reported 1e18 bytes moved the
-cluster's mean to 1e16. Why not the median, or the mean of what is near it: where a workload costs twice or three times as
-much on half of the nodes (two generations of CPUs), they jump from one half to the other; one liar among 100 moved the
-latter by 44 %, the middle half by 3 %. With the 5 % noise of equal nodes the error of the middle half is a tenth larger
-than that of the plain mean, that of the median a quarter.
+cluster's mean to 1e16. Why not the median, or the mean of what is near it: where a workload costs twice or three times
+as much on half of the nodes (two generations of CPUs), they jump from one half to the other; one liar among 100 moved
+the latter by 44 %, the middle half by 3 %. With the 5 % noise of equal nodes the error of the middle half is a tenth
+larger than that of the plain mean, that of the median a quarter.
 
 Merging is a generator that stops after a millisecond or so, because the calls of nodes are answered in between.
 """

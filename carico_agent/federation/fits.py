@@ -1,4 +1,5 @@
-"""How many more Pods of a workload fit, over all nodes of an aggregator: what each node reported, or its room by the cost.
+"""How many more Pods of a workload fit, over all nodes of an aggregator: what each node reported, or its room by the
+cost.
 
 A node that knows the workload counts with its own measurements; for one that never ran it, room is divided by what the
 workload costs in the cluster. Resources of which either is unknown do not limit.

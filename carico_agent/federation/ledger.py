@@ -152,7 +152,8 @@ class ContributionLedger:
         return True
 
     def merge_workloads(self) -> Iterator[bool]:
-        """Merge the workloads anew if a node's or a peer's changed: False between pieces of work, True if they are new."""
+        """Merge the workloads anew if a node's or a peer's changed: False between pieces of work, True if they are
+        new."""
         if self._workloads_changed:
             self._workloads_changed, self._peer_workloads_changed = False, True
             for step in merge_nodes(

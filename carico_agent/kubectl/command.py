@@ -3,8 +3,8 @@
 Works with your kubeconfig alone and writes nothing: reads Nodes with carico's annotations, Pods and placement Leases.
 Without the right to list nodes it shows the Pods of your namespace. Numbers of nodes that have expired count as none.
 
-`fit` says how many more of a workload (or of a manifest's Pod) fit on each node; exit code 1 when fewer than --count do.
-`why` says which nodes refuse a waiting Pod; exit code 1 while it waits.
+`fit` says how many more of a workload (or of a manifest's Pod) fit on each node; exit code 1 when fewer than --count
+do. `why` says which nodes refuse a waiting Pod; exit code 1 while it waits.
 
 Columns can be sorted by (--sort cpu-use, or --sort cpu-use% by per cent) and limited (--above cpu=80%, --below
 pod-capacity=1); cpu and memory alone mean measured use. Per cent are of the node, in --pods use is of the requests.
@@ -24,8 +24,8 @@ import asyncio
 import sys
 
 from carico_agent import __version__
+from carico_agent.command import complain
 from carico_agent.kubectl.tables import Threshold, threshold
-from carico_agent.lib.command import complain
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.kube.pods import is_name
 

@@ -26,8 +26,8 @@ COLUMNS = (
     Column("requests-limiting", wide=True),
     Column("age"),
 )
-"""basis: measured (what Pods of this workload take, here or on other nodes), requests (the workload is unknown), prior (it
-requests nothing either: one core), number (the node publishes no room: its Pod-Capacity), stale, unpublished."""
+"""basis: measured (what Pods of this workload take, here or on other nodes), requests (the workload is unknown), prior
+(it requests nothing either: one core), number (the node publishes no room: its Pod-Capacity), stale, unpublished."""
 
 
 def fit_table(cluster: Cluster, views: Mapping[str, NodeView], pods: list[PodRow], wanted: Wanted) -> Table:

@@ -1,8 +1,8 @@
 """Nodes as the plugin shows them: the number, room, what limits, and measured use beside requests.
 
-Measured use is published with the workloads. cpu is use and waiting together, so above 100 % of the cores threads wait. Of
-agents that do not publish it yet, it is what the default ceilings (`[node] limits`) leave after room: cpu ends at twice
-the cores, memory at 85 %; room that local reservations hold then counts as used.
+Measured use is published with the workloads. cpu is use and waiting together, so above 100 % of the cores threads wait.
+Of agents that do not publish it yet, it is what the default ceilings (`[node] limits`) leave after room: cpu ends at
+twice the cores, memory at 85 %; room that local reservations hold then counts as used.
 
 A number is as old as its annotation or the node's Lease, which the agent renews. Expired means no capacity.
 """

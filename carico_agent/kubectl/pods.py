@@ -1,5 +1,5 @@
-"""Pods as the plugin shows them: what each container requests and may use, and what Pods of its workload were measured to
-take on their node.
+"""Pods as the plugin shows them: what each container requests and may use, and what Pods of its workload were measured
+to take on their node.
 
 What asks for nothing counts as nothing here: `kube.pods.requests_of` assumes something instead, as scoring does.
 """

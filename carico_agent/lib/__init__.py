@@ -1,0 +1,1 @@
+"""What several products need, once: Kubernetes client, HTTP, TLS, limits, supervision, settings machinery, pages."""

@@ -31,8 +31,8 @@ class BadManifest(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Wanted:
-    """One Pod of a workload, with what it requests: CPU [cores] and memory [bytes], None where it requests nothing, or only
-    the workload is known."""
+    """One Pod of a workload, with what it requests: CPU [cores] and memory [bytes], None where it requests nothing, or
+    only the workload is known."""
 
     workload: str
     cpu: float | None = None

@@ -5,7 +5,7 @@ from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.clock import describe
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.rights import AGENT, Right, allowed, lease_rights
-from carico_agent.settings import KubernetesSettings
+from carico_agent.lib.kube_settings import KubernetesSettings
 
 
 def access_of(settings: KubernetesSettings) -> Access:

@@ -1,1 +1,1 @@
-"""Where the parts are put together: the one place that knows all of them."""
+"""The agent: samples one node, asks the model and publishes its Status."""

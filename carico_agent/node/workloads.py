@@ -44,7 +44,8 @@ class WorkloadRoutes:
 
     @operation(Operation(errors={503: "no number, or an old one"}))
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
-        """one workload: how many more of it fit, what limits; a workload that never ran here is answered by the prior"""
+        """one workload: how many more of it fit, what limits; a workload that never ran here is answered by the
+        prior"""
         name = request_tail(request, PATH)
         if not name or len(name) > MAX_NAME_CHARS:
             raise ApiError(400, f"the name of a workload is expected after {PATH}, like {PATH}shop/web")

@@ -1,6 +1,6 @@
 """Reports to this node's agent how far a job is. For training loops and batch jobs; standard library only.
 
-    from carico_agent.progress.client import track, report
+    from carico_agent.progress import track, report
     for batch in track(loader):             # or track(batches, total=5000)
         ...
     report(done=120, total=5000)            # the same by hand, as often as you like

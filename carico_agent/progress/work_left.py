@@ -143,8 +143,8 @@ MAX_WORKLOADS = 256
 class RunTimes:
     """How long Pods of each workload ran: the work of those that report nothing.
 
-    What it believes: a Pod that has run for `age_s` ends like the runs of its workload that lasted longer. So its time left
-    is the median of those, less its age; unknown once it is older than all of them, for then it is not like them.
+    What it believes: a Pod that has run for `age_s` ends like the runs of its workload that lasted longer. So its time
+    left is the median of those, less its age; unknown once it is older than all of them, for then it is not like them.
 
     >>> runs = RunTimes()
     >>> for seconds in (90.0, 100.0, 130.0): runs.ended("train", seconds)
@@ -157,7 +157,8 @@ class RunTimes:
         self._runs: dict[str, deque[float]] = {}
 
     def ended(self, workload: str, seconds: float) -> None:
-        """A Pod of this workload has ended after `seconds`. Beyond so many workloads the one that ended longest ago goes."""
+        """A Pod of this workload has ended after `seconds`. Beyond so many workloads the one that ended longest ago
+        goes."""
         if not (workload and isfinite(seconds) and seconds > 0):
             return
         runs = self._runs.pop(workload, None) or deque(maxlen=MAX_RUNS)

@@ -1,5 +1,2 @@
-"""What a container should request, and where it packs best. numpy only: no clock, file, log or socket.
-
-Histories go in (`history`, `series`), a recommendation with its reasons comes out (`advice`). A method is a file in
-`methods`; packing scores are in `packing`.
-"""
+"""What a container should request. Histories go in (`sources`, `history`), a recommendation with its reasons comes out
+(`advice`). A method is a file in `methods`."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, evidence, methods
 from carico_agent.recommend.vpa import UPPER_SHARE
-from carico_agent.recommend.workload import UNKNOWN, NodeSize, Resources, Workload
+from carico_agent.recommend.workload import UNKNOWN, NodeSize, OwnerObject, Resources
 
 MIN_POINTS = 100
 DEFAULTS = Options()
@@ -39,7 +39,7 @@ class Advice:
 class Recommendation:
     """What one container of a workload should request."""
 
-    workload: Workload
+    workload: OwnerObject
     container: str
     pods: tuple[str, ...]
     cpu: Advice
@@ -55,7 +55,7 @@ class Recommendation:
 
 
 def advise(
-    workload: Workload,
+    workload: OwnerObject,
     container: str,
     pods: tuple[str, ...],
     histories: Iterable[ContainerHistory],

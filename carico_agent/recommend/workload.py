@@ -21,7 +21,7 @@ _PATTERNS = (
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Workload:
+class OwnerObject:
     """The object in whose template the resources stand."""
 
     namespace: str
@@ -39,12 +39,12 @@ class Workload:
 class ContainerKey:
     """One container of one Pod."""
 
-    workload: Workload
+    workload: OwnerObject
     pod: str
     container: str
 
 
-def guess(namespace: str, pod: str) -> Workload:
+def guess(namespace: str, pod: str) -> OwnerObject:
     """The workload from a Pod's name.
 
     >>> guess("shop", "web-7d4b9c6f5d-x2xkz").name, guess("shop", "db-0").kind, guess("shop", "one").kind
@@ -52,8 +52,8 @@ def guess(namespace: str, pod: str) -> Workload:
     """
     for kind, pattern in _PATTERNS:
         if match := pattern.fullmatch(pod):
-            return Workload(namespace, kind, match[1], guessed=True)
-    return Workload(namespace, "Pod", pod)
+            return OwnerObject(namespace, kind, match[1], guessed=True)
+    return OwnerObject(namespace, "Pod", pod)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""carico as a systemd service: install, uninstall, restore."""

@@ -15,10 +15,10 @@ original's formula, f/u·(MAX − P), says {twice:.1f} times the time that was l
 expected end takes for granted that a job goes on getting what it gets: it is late for the job that has the core for
 itself once the other one has ended.
 """
-PAIRS = """Twelve jobs of five workloads (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs at
-the same times with both placements, in the order ABBA. Mean completion time with `least-left` is below that of random
-placement in {below} of {count} pairs. Other work ran on the machine during pairs 0 to 2; the group of the jobs had
-sixteen times its weight.
+PAIRS = """Twelve jobs of five workloads (2 to 12 CPU seconds) within 24 s, two workers of one core each; the same jobs
+at the same times with both placements, in the order ABBA. Mean completion time with `least-left` is below that of
+random placement in {below} of {count} pairs. Other work ran on the machine during pairs 0 to 2; the group of the jobs
+had sixteen times its weight.
 """
 COST = """`python -m lab.bench.progress --write`. Ratios are of blocks of one run and hold on a busy machine; shares of
 a core do not: the agent without reports took twice its budget of a quiet machine (0.5 %) in the same run.

@@ -1,8 +1,8 @@
 """What the kernel says about each Pod of a simulated node: read in turns as the agent does, with 5 % of noise.
 
 A reading is the Pod's demand (CPU time and waiting for it, over twice the cores) and its memory. Pods that have just
-started are read after 1, 2 and 4 s, later every 5 s (carico_agent/node/pods/meter.py); until the first reading the Pod is
-listed with unknown usage.
+started are read after 1, 2 and 4 s, later every 5 s (carico_agent/node/pods/meter.py); until the first reading the Pod
+is listed with unknown usage.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,7 @@
 """An agent's API with an invented node behind it: the real server, board and history, statuses made up a second apart.
 
-For what a test machine does not have: fourteen workloads, throttled Pods, reservations, plugins that wrote something, and
-names full of markup. `python -m lab.support.sample_node SOCKET [--hostile]` serves until it is terminated.
+For what a test machine does not have: fourteen workloads, throttled Pods, reservations, plugins that wrote something,
+and names full of markup. `python -m lab.support.sample_node SOCKET [--hostile]` serves until it is terminated.
 """
 
 import asyncio

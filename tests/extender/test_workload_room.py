@@ -1,4 +1,5 @@
-"""Places for one workload by what is left on a node: a margin against noise, and no workload that fits nowhere for ever."""
+"""Places for one workload by what is left on a node: a margin against noise, and no workload that fits nowhere for
+ever."""
 
 from math import nan
 

@@ -41,28 +41,28 @@ def report(data: bytes) -> object:
 
 
 PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
-    "telemetry.stat.parse": (stat.parse, STAT),
-    "telemetry.stat.parse_runnable": (stat.parse_runnable, STAT),
-    "telemetry.meminfo.parse": (meminfo.parse, MEMINFO),
-    "telemetry.pressure.parse": (pressure.parse, PSI),
-    "telemetry.zoneinfo.parse": (zoneinfo.parse, b"Node 0, zone Normal\n  cpu: 0\n    count: 7\n    high: 9\n"),
-    "telemetry.diskstats.parse": (diskstats.parse, DISKS),
-    "telemetry.link.parse": (link.parse, b"4711\n"),
-    "telemetry.link.parse_speed": (link.parse_speed, b"1000\n"),
-    "runtime.usage.parse_cpu_stat": (lambda data: usage.parse_cpu_stat(data, usage.PodUsage(0.0)), CPU_STAT),
-    "runtime.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
-    "runtime.cgroups.parse_started": (
+    "node.sampling.stat.parse": (stat.parse, STAT),
+    "node.sampling.stat.parse_runnable": (stat.parse_runnable, STAT),
+    "node.sampling.meminfo.parse": (meminfo.parse, MEMINFO),
+    "node.sampling.pressure.parse": (pressure.parse, PSI),
+    "node.sampling.zoneinfo.parse": (zoneinfo.parse, b"Node 0, zone Normal\n  cpu: 0\n    count: 7\n    high: 9\n"),
+    "node.sampling.diskstats.parse": (diskstats.parse, DISKS),
+    "node.sampling.link.parse": (link.parse, b"4711\n"),
+    "node.sampling.link.parse_speed": (link.parse_speed, b"1000\n"),
+    "node.pods.usage.parse_cpu_stat": (lambda data: usage.parse_cpu_stat(data, usage.PodUsage(0.0)), CPU_STAT),
+    "node.pods.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
+    "node.pods.cgroups.parse_started": (
         text(cgroups.parse_started),
         b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
     ),
-    "runtime.counter_files.parse_inactive_file": (counter_files.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
-    "runtime.counter_files.parse_quota": (counter_files.parse_quota, b"20000 100000\n"),
-    "runtime.counter_files.parse_io_bytes": (counter_files.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
-    "runtime.pod_cpu.parse_v1": (pod_cpu.parse_v1, b"2500000000\n"),
-    "runtime.pod_cpu.parse_v2": (pod_cpu.parse_v2, CPU_STAT),
-    "runtime.progress.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
-    "runtime.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
-    "runtime.process_counters.parse_stat": (
+    "node.pods.counter_files.parse_inactive_file": (counter_files.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
+    "node.pods.counter_files.parse_quota": (counter_files.parse_quota, b"20000 100000\n"),
+    "node.pods.counter_files.parse_io_bytes": (counter_files.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
+    "node.pods.pod_cpu.parse_v1": (pod_cpu.parse_v1, b"2500000000\n"),
+    "node.pods.pod_cpu.parse_v2": (pod_cpu.parse_v2, CPU_STAT),
+    "progress.table.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
+    "node.pods.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
+    "node.pods.process_counters.parse_stat": (
         process_counters.parse_stat,
         b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
     ),
@@ -119,9 +119,10 @@ def test_no_parser_is_forgotten() -> None:
     tree = Path(__file__).parents[2] / "carico_agent"
     found = set()
     for path in [
-        *tree.glob("telemetry/*.py"),
-        *tree.glob("runtime/*.py"),
-        tree / "plugin_host/facts.py",
+        *tree.glob("node/sampling/*.py"),
+        *tree.glob("node/pods/*.py"),
+        tree / "progress/table.py",
+        tree / "node/plugin_host/facts.py",
         tree / "plugin_api/formats.py",
     ]:
         module = str(path.relative_to(tree).with_suffix("")).replace("/", ".")

@@ -51,7 +51,8 @@ def test_life_of_a_reservation(start_agent: Start, roomy: list[str]) -> None:
 
 
 def test_a_reservation_names_its_workload(start_agent: Start, roomy: list[str]) -> None:
-    """A workload that never ran here is answered by the prior, as /v1/workloads does; the reservation says what it is for."""
+    """A workload that never ran here is answered by the prior, as /v1/workloads does; the reservation says what it is
+    for."""
     agent = start_agent(*roomy).wait(lambda a: a.status()["available"] >= 10)
     fits = agent.request("GET", "/v1/workloads/shop/db")["fits"]
     held = agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60, "workload": "shop/db"})

@@ -8,11 +8,11 @@ import pytest
 from carico_agent.recommend.advice import Recommendation, advise
 from carico_agent.recommend.history import ContainerHistory, MinuteSample
 from carico_agent.recommend.method import Options, methods
-from carico_agent.recommend.workload import NodeSize, Resources, Workload, guess
+from carico_agent.recommend.workload import NodeSize, OwnerObject, Resources, guess
 
 T = 1.7e9
 MIB = 2**20
-WEB = Workload("shop", "Deployment", "web")
+WEB = OwnerObject("shop", "Deployment", "web")
 METHODS = tuple(methods())
 
 

@@ -1,0 +1,1 @@
+"""Commands of burst: each module is one command of `carico`."""

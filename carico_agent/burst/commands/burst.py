@@ -21,7 +21,7 @@ import logging
 import sys
 from typing import Any
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import BadSettings, Settings, override
 
 VERBS = ("status", "plan", "recall", "forget")

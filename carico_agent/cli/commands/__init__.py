@@ -1,0 +1,1 @@
+"""Commands about `carico` itself: each module is one command."""

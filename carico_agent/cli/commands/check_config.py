@@ -6,7 +6,7 @@ examples:
 
 import argparse
 
-from carico_agent.lib.command import complain, load_settings
+from carico_agent.command import complain, load_settings
 from carico_agent.settings import BadSettings
 
 

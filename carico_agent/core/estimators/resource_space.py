@@ -39,8 +39,9 @@ SURPRISE = 9.0
 
 MISFIT_S, MAX_MISFIT = 50.0, 1.3
 """Squared residuals in variances, averaged over so many batches of a second: about 0.2 where all Pods are alike, up to
-0.8 where they differ by a third or the host steps. Beyond the latter usage is no line over Pods (several workloads, Pods
-that ramp up) and the cost deserves no trust: trusted and wrong 5 % of the time in lab/nodes.py, 21 % without it."""
+0.8 where they differ by a third or the host steps. Beyond the latter usage is no line over Pods (several workloads,
+Pods that ramp up) and the cost deserves no trust: trusted and wrong 5 % of the time in lab/nodes.py, 21 % without
+it."""
 
 ENOUGH_BATCHES = 3
 """Settled seconds with Pods before this node believes its own cost."""

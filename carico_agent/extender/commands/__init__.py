@@ -1,0 +1,1 @@
+"""Commands of the extender: each module is one command of `carico`."""

@@ -14,7 +14,7 @@ import asyncio
 import logging
 import sys
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import BadSettings, override
 
 

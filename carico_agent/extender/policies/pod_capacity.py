@@ -13,14 +13,14 @@ Why that part follows the node's own Pods: by Little's law a full node whose Pod
 S/(S+R) of them starting at any time. A fixed part of 0.4 held back Pods that start for longer than they run (a job
 took 1.6 times as long) and let in 16 unmeasured ones at once where Pods of 20 s start in 3.
 
-Why unprofiled Pods (of a workload that has not yet run here) count at the prior cost when that is higher: a node that has
-learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (*CARICO*, section
+Why unprofiled Pods (of a workload that has not yet run here) count at the prior cost when that is higher: a node that
+has learned light Pods would take in forty heavy ones before the first of them shows in its telemetry (*CARICO*, section
 5.9).
 
-On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload somebody has measured: it
-fits as often as what is left (workload_costs.py) holds what it takes, which may be more or less often than places say, for
-these are made for the next Pod to arrive. A Pod of a workload that nobody knows counts with its requests, or else one core,
-and gets no place that the node does not have.
+On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload somebody has
+measured: it fits as often as what is left (workload_costs.py) holds what it takes, which may be more or less often than
+places say, for these are made for the next Pod to arrive. A Pod of a workload that nobody knows counts with its
+requests, or else one core, and gets no place that the node does not have.
 """
 
 from collections.abc import Iterator

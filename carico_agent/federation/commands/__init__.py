@@ -1,0 +1,1 @@
+"""Commands of the federation: each module is one command of `carico`."""

@@ -14,7 +14,7 @@ import logging
 import os
 import sys
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import Settings, override
 
 

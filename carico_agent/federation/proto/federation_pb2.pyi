@@ -28,7 +28,7 @@ class Cost(_message.Message):
     def __init__(self, value: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Contribution(_message.Message):
-    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds", "fits", "limiting")
+    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "workloads", "room", "seen_incarnation", "seen_sequence", "seen_workloads", "fits", "limiting")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
@@ -37,11 +37,11 @@ class Contribution(_message.Message):
     TIME_UNIX_NANO_FIELD_NUMBER: _ClassVar[int]
     LEAVING_FIELD_NUMBER: _ClassVar[int]
     VERSION_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     ROOM_FIELD_NUMBER: _ClassVar[int]
     SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEEN_SEQUENCE_FIELD_NUMBER: _ClassVar[int]
-    SEEN_KINDS_FIELD_NUMBER: _ClassVar[int]
+    SEEN_WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     LIMITING_FIELD_NUMBER: _ClassVar[int]
     node: str
@@ -52,49 +52,49 @@ class Contribution(_message.Message):
     time_unix_nano: int
     leaving: bool
     version: str
-    kinds: bytes
+    workloads: bytes
     room: _containers.RepeatedScalarFieldContainer[float]
     seen_incarnation: int
     seen_sequence: int
-    seen_kinds: int
+    seen_workloads: int
     fits: _containers.RepeatedScalarFieldContainer[int]
     limiting: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., workloads: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_workloads: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
 
-class KindReport(_message.Message):
-    __slots__ = ("kinds",)
-    KINDS_FIELD_NUMBER: _ClassVar[int]
-    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
-    def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ...) -> None: ...
+class WorkloadReport(_message.Message):
+    __slots__ = ("workloads",)
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
+    workloads: _containers.RepeatedCompositeFieldContainer[WorkloadCost]
+    def __init__(self, workloads: _Optional[_Iterable[_Union[WorkloadCost, _Mapping]]] = ...) -> None: ...
 
-class KindCost(_message.Message):
-    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes")
-    KIND_FIELD_NUMBER: _ClassVar[int]
+class WorkloadCost(_message.Message):
+    __slots__ = ("workload", "cost", "spread", "pods_seen", "arrivals", "nodes")
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     SPREAD_FIELD_NUMBER: _ClassVar[int]
     PODS_SEEN_FIELD_NUMBER: _ClassVar[int]
     ARRIVALS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    workload: str
     cost: _containers.RepeatedScalarFieldContainer[float]
     spread: _containers.RepeatedScalarFieldContainer[float]
     pods_seen: int
     arrivals: float
     nodes: int
-    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ...) -> None: ...
+    def __init__(self, workload: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ...) -> None: ...
 
-class KindTable(_message.Message):
-    __slots__ = ("resources", "kinds", "sequence")
+class WorkloadTable(_message.Message):
+    __slots__ = ("resources", "workloads", "sequence")
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
     resources: _containers.RepeatedScalarFieldContainer[str]
-    kinds: _containers.RepeatedCompositeFieldContainer[KindCost]
+    workloads: _containers.RepeatedCompositeFieldContainer[WorkloadCost]
     sequence: int
-    def __init__(self, resources: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
+    def __init__(self, resources: _Optional[_Iterable[str]] = ..., workloads: _Optional[_Iterable[_Union[WorkloadCost, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "incomplete", "rejected", "silence_s", "pushed", "unchanged", "kinds")
+    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "incomplete", "rejected", "silence_s", "pushed", "unchanged", "workloads")
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
@@ -107,7 +107,7 @@ class View(_message.Message):
     SILENCE_S_FIELD_NUMBER: _ClassVar[int]
     PUSHED_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     subspace: Subspace
     resource_nodes: _containers.RepeatedScalarFieldContainer[int]
     cost: Cost
@@ -120,8 +120,8 @@ class View(_message.Message):
     silence_s: float
     pushed: bool
     unchanged: bool
-    kinds: KindTable
-    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., incomplete: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ...) -> None: ...
+    workloads: WorkloadTable
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., incomplete: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., workloads: _Optional[_Union[WorkloadTable, _Mapping]] = ...) -> None: ...
 
 class OwnedNode(_message.Message):
     __slots__ = ("node", "time_unix_nano")
@@ -144,7 +144,7 @@ class CostSums(_message.Message):
     def __init__(self, weight: _Optional[_Iterable[float]] = ..., first: _Optional[_Iterable[float]] = ..., second: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Partial(_message.Message):
-    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "owned", "owned_to", "more_owned", "seen_incarnation", "seen_owned", "kinds")
+    __slots__ = ("aggregator", "incarnation", "sequence", "sum", "nodes", "resource_nodes", "cost", "owned", "owned_to", "more_owned", "seen_incarnation", "seen_owned", "workloads")
     AGGREGATOR_FIELD_NUMBER: _ClassVar[int]
     INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEQUENCE_FIELD_NUMBER: _ClassVar[int]
@@ -157,7 +157,7 @@ class Partial(_message.Message):
     MORE_OWNED_FIELD_NUMBER: _ClassVar[int]
     SEEN_INCARNATION_FIELD_NUMBER: _ClassVar[int]
     SEEN_OWNED_FIELD_NUMBER: _ClassVar[int]
-    KINDS_FIELD_NUMBER: _ClassVar[int]
+    WORKLOADS_FIELD_NUMBER: _ClassVar[int]
     aggregator: str
     incarnation: int
     sequence: int
@@ -170,14 +170,14 @@ class Partial(_message.Message):
     more_owned: bool
     seen_incarnation: int
     seen_owned: int
-    kinds: KindTable
-    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping]] = ..., owned: _Optional[_Iterable[_Union[OwnedNode, _Mapping]]] = ..., owned_to: _Optional[int] = ..., more_owned: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_owned: _Optional[int] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ...) -> None: ...
+    workloads: WorkloadTable
+    def __init__(self, aggregator: _Optional[str] = ..., incarnation: _Optional[int] = ..., sequence: _Optional[int] = ..., sum: _Optional[_Union[Subspace, _Mapping]] = ..., nodes: _Optional[int] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[CostSums, _Mapping]] = ..., owned: _Optional[_Iterable[_Union[OwnedNode, _Mapping]]] = ..., owned_to: _Optional[int] = ..., more_owned: _Optional[bool] = ..., seen_incarnation: _Optional[int] = ..., seen_owned: _Optional[int] = ..., workloads: _Optional[_Union[WorkloadTable, _Mapping]] = ...) -> None: ...
 
 class StatusRequest(_message.Message):
-    __slots__ = ("most_nodes",)
-    MOST_NODES_FIELD_NUMBER: _ClassVar[int]
-    most_nodes: int
-    def __init__(self, most_nodes: _Optional[int] = ...) -> None: ...
+    __slots__ = ("max_nodes",)
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    max_nodes: int
+    def __init__(self, max_nodes: _Optional[int] = ...) -> None: ...
 
 class NodeStatus(_message.Message):
     __slots__ = ("node", "age_s", "magnitude", "pods", "version")
@@ -244,12 +244,12 @@ class StatusReply(_message.Message):
     def __init__(self, aggregator: _Optional[str] = ..., up_s: _Optional[float] = ..., method: _Optional[str] = ..., view: _Optional[_Union[View, _Mapping]] = ..., local_nodes: _Optional[int] = ..., streams: _Optional[int] = ..., nodes: _Optional[_Iterable[_Union[NodeStatus, _Mapping]]] = ..., peers: _Optional[_Iterable[_Union[PeerStatus, _Mapping]]] = ..., rejects: _Optional[_Iterable[_Union[Reject, _Mapping]]] = ..., exchanges: _Optional[int] = ...) -> None: ...
 
 class FitRequest(_message.Message):
-    __slots__ = ("kind", "most_nodes")
-    KIND_FIELD_NUMBER: _ClassVar[int]
-    MOST_NODES_FIELD_NUMBER: _ClassVar[int]
-    kind: str
-    most_nodes: int
-    def __init__(self, kind: _Optional[str] = ..., most_nodes: _Optional[int] = ...) -> None: ...
+    __slots__ = ("workload", "max_nodes")
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
+    MAX_NODES_FIELD_NUMBER: _ClassVar[int]
+    workload: str
+    max_nodes: int
+    def __init__(self, workload: _Optional[str] = ..., max_nodes: _Optional[int] = ...) -> None: ...
 
 class NodeFit(_message.Message):
     __slots__ = ("node", "fits", "limiting")
@@ -270,8 +270,8 @@ class LimitCount(_message.Message):
     def __init__(self, resource: _Optional[str] = ..., nodes: _Optional[int] = ...) -> None: ...
 
 class FitReply(_message.Message):
-    __slots__ = ("kind", "known", "total", "nodes_fit", "nodes_asked", "nodes_silent", "nodes_elsewhere", "limits", "nodes", "resources", "cost")
-    KIND_FIELD_NUMBER: _ClassVar[int]
+    __slots__ = ("workload", "known", "total", "nodes_fit", "nodes_asked", "nodes_silent", "nodes_elsewhere", "limits", "nodes", "resources", "cost")
+    WORKLOAD_FIELD_NUMBER: _ClassVar[int]
     KNOWN_FIELD_NUMBER: _ClassVar[int]
     TOTAL_FIELD_NUMBER: _ClassVar[int]
     NODES_FIT_FIELD_NUMBER: _ClassVar[int]
@@ -282,7 +282,7 @@ class FitReply(_message.Message):
     NODES_FIELD_NUMBER: _ClassVar[int]
     RESOURCES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
-    kind: str
+    workload: str
     known: bool
     total: int
     nodes_fit: int
@@ -292,8 +292,8 @@ class FitReply(_message.Message):
     limits: _containers.RepeatedCompositeFieldContainer[LimitCount]
     nodes: _containers.RepeatedCompositeFieldContainer[NodeFit]
     resources: _containers.RepeatedScalarFieldContainer[str]
-    cost: KindCost
-    def __init__(self, kind: _Optional[str] = ..., known: _Optional[bool] = ..., total: _Optional[int] = ..., nodes_fit: _Optional[int] = ..., nodes_asked: _Optional[int] = ..., nodes_silent: _Optional[int] = ..., nodes_elsewhere: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[LimitCount, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeFit, _Mapping]]] = ..., resources: _Optional[_Iterable[str]] = ..., cost: _Optional[_Union[KindCost, _Mapping]] = ...) -> None: ...
+    cost: WorkloadCost
+    def __init__(self, workload: _Optional[str] = ..., known: _Optional[bool] = ..., total: _Optional[int] = ..., nodes_fit: _Optional[int] = ..., nodes_asked: _Optional[int] = ..., nodes_silent: _Optional[int] = ..., nodes_elsewhere: _Optional[int] = ..., limits: _Optional[_Iterable[_Union[LimitCount, _Mapping]]] = ..., nodes: _Optional[_Iterable[_Union[NodeFit, _Mapping]]] = ..., resources: _Optional[_Iterable[str]] = ..., cost: _Optional[_Union[WorkloadCost, _Mapping]] = ...) -> None: ...
 
 class SavedNode(_message.Message):
     __slots__ = ("contribution", "received_unix_nano")

@@ -4,8 +4,8 @@ In absolute units, so that nodes of different sizes can compare: cores of CPU de
 io and network. A node's cpu ends at twice its cores (usage and waiting together), so an idle node with 4 cores has room
 for 8 cores of demand.
 
-Bounded to 16 workloads and 4 kB: all annotations of an object together may have 256 kB, and every write of a Node goes to
-everybody who watches nodes. `pods` counts the Pods of a workload that are in `room` already, by the names of the API
+Bounded to 16 workloads and 4 kB: all annotations of an object together may have 256 kB, and every write of a Node goes
+to everybody who watches nodes. `pods` counts the Pods of a workload that are in `room` already, by the names of the API
 server's Pods; `other` those of all workloads that are not listed. With them a scheduler knows what is on its way: the
 Pods it has assigned, less these.
 """
@@ -59,8 +59,9 @@ class NodeWorkloads:
 def encode(given: NodeWorkloads) -> str:
     """As JSON of at most 4 kB; the workloads that come last are left out first, and their Pods counted as others.
 
-    >>> encode(NodeWorkloads((5.2, 1e9, nan, nan), (1.0, 2e8, nan, nan), {"shop/web": WorkloadOnNode(fits=5.2, pods=3)}))
-    '{"room":{"cpu":5.2,"memory":1000000000},"next":{"cpu":1,"memory":200000000},"workloads":{"shop/web":{"fits":5.2,"pods":3}}}'
+    >>> web = {"shop/web": WorkloadOnNode(fits=5.2, pods=3)}
+    >>> encode(NodeWorkloads((5.2, nan, nan, nan), (1.0, nan, nan, nan), web))
+    '{"room":{"cpu":5.2},"next":{"cpu":1},"workloads":{"shop/web":{"fits":5.2,"pods":3}}}'
     """
     rows = {name: _workload(workload) for name, workload in list(given.workloads.items())[:MAX_WORKLOADS]}
     other = given.other + sum(workload.pods for name, workload in given.workloads.items() if name not in rows)

@@ -20,7 +20,7 @@ from typing import IO, Any, Literal, cast
 from carico_agent.core import PodSample
 from carico_agent.lib.trace import containers
 from carico_agent.lib.trace.containers import PodsRow
-from carico_agent.node.sampling.reading import Reading
+from carico_agent.lib.trace.reading import Reading
 
 VERSION = 1
 FLUSH_S = 1.0

@@ -1,0 +1,1 @@
+"""Commands of the node's agent: each module is one command of `carico`."""

@@ -17,7 +17,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import BadSettings, Settings, load, override
 
 

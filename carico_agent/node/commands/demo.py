@@ -25,7 +25,7 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from carico_agent.lib.command import complain
+from carico_agent.command import complain
 
 if TYPE_CHECKING:  # numpy loads while the first lines can be read already
     from carico_agent.node.demo.demo import DemoResult, Second

@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from carico_agent.lib.command import add_config, load_settings
+from carico_agent.command import add_config, load_settings
 from carico_agent.settings import Settings, override
 
 

@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,7 +1,8 @@
 """does a Pod fit here, how many more, and what limits
 
-Asks the agent of this node, or with --aggregator the whole cluster. WORKLOAD is what `carico status` shows (namespace/name
-of the Deployment, StatefulSet, Job …); with -f it is found from a manifest. Exit code 1 when it does not fit.
+Asks the agent of this node, or with --aggregator the whole cluster. WORKLOAD is what `carico status` shows
+(namespace/name of the Deployment, StatefulSet, Job …); with -f it is found from a manifest. Exit code 1 when it does
+not fit.
 
 examples:
   carico fit shop/web
@@ -20,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_config, add_socket, ask, complain, load_settings
+from carico_agent.command import add_config, add_socket, ask, complain, load_settings
 
 if TYPE_CHECKING:
     from carico_agent.lib.fit import Fit, Wanted

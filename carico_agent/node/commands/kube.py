@@ -11,7 +11,7 @@ examples:
 import argparse
 import asyncio
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import KubernetesSettings, override
 
 

@@ -16,7 +16,7 @@ import sys
 import webbrowser
 
 from carico_agent.client import default_path
-from carico_agent.lib.command import add_socket, complain
+from carico_agent.command import add_socket, complain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

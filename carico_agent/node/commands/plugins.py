@@ -12,7 +12,7 @@ import json
 from typing import Any
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_config, add_socket, ask, load_settings
+from carico_agent.command import add_config, add_socket, ask, load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import json
 import os
 from dataclasses import replace
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 from carico_agent.node.publish.status import Status, WorkloadStatus, from_json
 from carico_agent.node.publish.words import interval, next_workloads, room_sentence, takes, why_learning
 

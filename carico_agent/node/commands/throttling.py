@@ -13,7 +13,7 @@ from typing import Any
 from urllib.parse import urlencode
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 from itertools import islice
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 from carico_agent.node.commands._screen import SORTS, PodRates, ScreenPod, ScreenView, printable, screen
 from carico_agent.node.commands._terminal import Terminal
 from carico_agent.node.publish.line import human_line

@@ -1,0 +1,1 @@
+"""`carico demo`: Pod-Capacity beside a known truth, on this machine."""

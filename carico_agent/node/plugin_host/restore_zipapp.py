@@ -14,13 +14,14 @@ from carico_agent.lib.supervise.files import replace_file
 
 MODULES = (
     "__init__.py",
+    "node/__init__.py",
     "plugin_api/__init__.py",
     "plugin_api/declare.py",
     "plugin_api/formats.py",
-    "plugin_host/__init__.py",
-    "plugin_host/cgroupfs.py",
-    "plugin_host/journal.py",
-    "plugin_host/restore.py",
+    "node/plugin_host/__init__.py",
+    "node/plugin_host/cgroupfs.py",
+    "node/plugin_host/journal.py",
+    "node/plugin_host/restore.py",
 )
 
 MAIN = """\
@@ -43,7 +44,7 @@ def write(folder: Path) -> Path:
     target, encoded = folder / "restore.pyz", io.BytesIO()
     package = files("carico_agent")
     with zipfile.ZipFile(encoded, "w") as archive:
-        knobs = [f"plugin_host/knobs/{file.name}" for file in package.joinpath("plugin_host/knobs").iterdir()]
+        knobs = [f"node/plugin_host/knobs/{file.name}" for file in package.joinpath("node/plugin_host/knobs").iterdir()]
         for name in (*MODULES, *sorted(name for name in knobs if name.endswith(".py"))):
             archive.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
         archive.writestr("__main__.py", MAIN)

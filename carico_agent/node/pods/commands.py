@@ -2,7 +2,8 @@
 
 The kernel's name of a process has at most 15 characters and says "python3" for every script. So a glob may also match
 the command line, its words joined by blanks, with and without the folder of the program: `python3 train.py*` finds
-`/usr/bin/python3 train.py --epochs 9`. All processes that one glob finds are of one workload: the glob is their template.
+`/usr/bin/python3 train.py --epochs 9`. All processes that one glob finds are of one workload: the glob is their
+template.
 
 Why only the topmost process of a tree is a Pod: servers fork workers under their own name, and a worker's usage is part
 of its server's.

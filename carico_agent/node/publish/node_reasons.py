@@ -11,8 +11,8 @@ from carico_agent.node.publish.node_offer import HeldPods
 from carico_agent.node.publish.node_workloads import moved
 
 WORKLOADS_INTERVAL_S = 30.0
-"""A workload that costs more or less than published is written after this long at the earliest [s]. Consumers subtract what
-they assign themselves, so an old cost is off by a tenth for half a minute, and a node writes once more at most."""
+"""A workload that costs more or less than published is written after this long at the earliest [s]. Consumers subtract
+what they assign themselves, so an old cost is off by a tenth for half a minute, and a node writes once more at most."""
 
 FOREIGN = "the annotations were changed"
 """By somebody else than this agent."""

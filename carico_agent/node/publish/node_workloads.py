@@ -1,8 +1,9 @@
-"""From a status to the annotation `carico.dev/workloads` (kube/workloads.py), and whether it is worth a write. Pure functions.
+"""From a status to the annotation `carico.dev/workloads` (kube/workloads.py), and whether it is worth a write. Pure
+functions.
 
-Which workloads: those that arrive most often or make up most of the Pods that run. Daemons are counted only: they never are
-the next Pod, and their Pods come by themselves. A workload whose cost is not learned yet is listed with its Pods alone, so
-that they are not taken for Pods on their way.
+Which workloads: those that arrive most often or make up most of the Pods that run. Daemons are counted only: they never
+are the next Pod, and their Pods come by themselves. A workload whose cost is not learned yet is listed with its Pods
+alone, so that they are not taken for Pods on their way.
 """
 
 from collections.abc import Iterable, Mapping
@@ -15,8 +16,8 @@ from carico_agent.node.publish import status as published
 from carico_agent.node.publish.status import Status, WorkloadStatus
 
 MOVED_RATIO, MIN_RATIO = 0.10, 0.05
-"""A workload's cost has changed when it is off by a tenth of itself and by a twentieth of the next Pod's cost: a tenth of
-what a sleeping Pod takes is nothing."""
+"""A workload's cost has changed when it is off by a tenth of itself and by a twentieth of the next Pod's cost: a tenth
+of what a sleeping Pod takes is nothing."""
 
 
 def less_reserved(status: Status) -> Status:

@@ -1,9 +1,9 @@
 """Publisher: one way out for the status. The agent knows this protocol and no publisher by name.
 
-A publisher is one file in `carico_agent/node/publish/publishers/` with an `open_publisher(context)`; it is found there, not
-listed. What can be configured about it is a class in `carico_agent/settings/`. It reads statuses from the board
-(`async for status in context.board.updates()`), may answer on the local socket (`context.http.add`), and does what
-may block with `context.disk`.
+A publisher is one file in the folder `publishers` with an `open_publisher(context)`; it is found there, not listed.
+What can be configured about it is a class in `carico_agent/node/settings/`. It reads statuses from the board (`async
+for status in context.board.updates()`), may answer on the local socket (`context.http.add`), and does what may block
+with `context.disk`.
 """
 
 import importlib

@@ -218,7 +218,7 @@ def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") ->
 
 
 _NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
-_NAMES = {workload: tuple(one.name for one in fields(workload)) for workload in _NESTED}
+_NAMES = {one: tuple(item.name for item in fields(one)) for one in _NESTED}
 _WHEN_KNOWN = ("host", "room", "workloads", "sizes")
 """Left out of the JSON while they are empty."""
 
@@ -250,7 +250,8 @@ def _plain(value: Any) -> Any:
 def from_json(body: Mapping[str, Any]) -> Status:
     """The status an agent sent, perhaps one of another version: unknown fields are ignored, missing ones are unknown.
 
-    >>> status = Status(node="a", usage={"cpu": 0.5}, workloads=(WorkloadStatus("shop/web", 2, {"cpu": 0.1}, 3.0, "cpu"),))
+    >>> web = WorkloadStatus("shop/web", 2, {"cpu": 0.1}, 3.0, "cpu")
+    >>> status = Status(node="a", usage={"cpu": 0.5}, workloads=(web,))
     >>> from_json(as_json(status)) == status
     True
     """
@@ -264,5 +265,5 @@ def from_json(body: Mapping[str, Any]) -> Status:
     )
 
 
-def _read(workload: type[Any], body: Mapping[str, Any]) -> Any:
-    return workload(**{name: body[name] for name in _NAMES[workload] if name in body})
+def _read(cls: type[Any], body: Mapping[str, Any]) -> Any:
+    return cls(**{name: body[name] for name in _NAMES[cls] if name in body})

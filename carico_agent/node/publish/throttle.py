@@ -1,9 +1,9 @@
 """What is worth a write to the Kubernetes API, and when.
 
 A node's number changes ten times a second. That the agent is alive stands in the node's Lease, once a minute
-(own_lease.py); the Node object is written only when the whole number, the mode or the workloads that matter have changed:
-every write of a Node goes to all who watch nodes. What consumers need is `slots`, so mostly that decides: it hardly
-moves when Pods come and go.
+(own_lease.py); the Node object is written only when the whole number, the mode or the workloads that matter have
+changed: every write of a Node goes to all who watch nodes. What consumers need is `slots`, so mostly that decides: it
+hardly moves when Pods come and go.
 
 Three stages. `Lowest` keeps the low side of the last seconds: a rise counts once it has held, a fall at once. `steady`
 turns the real number into a whole one that does not flap: 7.9, 8.1, 7.9 … stays what it was. The WriteThrottle then

@@ -34,7 +34,8 @@ def room_sentence(status: Status) -> str:
     first, *others = (f"{int(workload.fits or 0)} {{}}like {workload.workload}" for workload in named[:MAX_WORKLOADS])
     like = [first.format("more "), *(other.format("") for other in others)]
     more = len(named) - MAX_WORKLOADS
-    return f"room for {', '.join(like)}{f', {more} other workloads' if more > 0 else ''}; next Pod: {answer}, {how(status)}"
+    rest = f", {more} other workloads" if more > 0 else ""
+    return f"room for {', '.join(like)}{rest}; next Pod: {answer}, {how(status)}"
 
 
 def why_learning(status: Status) -> str:

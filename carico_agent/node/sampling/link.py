@@ -14,7 +14,7 @@ import importlib
 import threading
 from contextlib import suppress
 
-from carico_agent.node.sampling.reading import Link
+from carico_agent.lib.trace.reading import Link
 from carico_agent.node.sampling.root import Absent, KernelFile, Root
 
 RESCAN_S = 30.0

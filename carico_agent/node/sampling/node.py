@@ -16,10 +16,10 @@ from math import inf
 from os import pread
 from typing import TypeVar
 
+from carico_agent.lib.trace.reading import Link, Reading
 from carico_agent.node.sampling import meminfo, pressure, stat, zoneinfo
 from carico_agent.node.sampling.diskstats import DiskReader
 from carico_agent.node.sampling.link import LinkReader
-from carico_agent.node.sampling.reading import Link, Reading
 from carico_agent.node.sampling.root import Absent, Root
 
 S = TypeVar("S")

@@ -1,4 +1,4 @@
-"""What was read (Reading) and what follows from two of them (Usage). Deltas are made here and nowhere else.
+"""What follows from two readings (lib/trace/reading.py): Usage. Deltas are made here and nowhere else.
 
 Every rate is divided by the measured time between the readings. A counter that went backwards, a field that is
 missing at either end, or no time between them: unknown (NaN), never 0. What rounding puts outside [0, 1] is cut.
@@ -9,40 +9,11 @@ or by a remote file system, lifts the pressure while the disks idle. Both at 1 i
 only one of the two (`Reading.lacks`), that one is the channel.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import nan
 
+from carico_agent.lib.trace.reading import Reading
 from carico_agent.node.sampling.contention import contention, contention_of_runnable
-
-Link = tuple[int, int, int]
-"""rx_bytes, tx_bytes, speed in bits per second."""
-
-
-@dataclass(slots=True)  # not frozen: that alone costs 2 µs per tick
-class Reading:
-    """Raw counters at one instant; None is "unknown at this tick"."""
-
-    t: float
-    """Monotonic seconds."""
-    cores: int | None = None
-    cpu_total: int | None = None
-    """Ticks of all CPUs since boot; `cpu_idle`: those in idle or iowait."""
-    cpu_idle: int | None = None
-    cpu_pressure_usec: int | None = None
-    runnable: int | None = None
-    """Runnable tasks; only read where there is no cpu pressure."""
-    memory_total_kb: int | None = None
-    memory_available_kb: int | None = None
-    io_pressure_usec: int | None = None
-    disks: Mapping[str, int] | None = None
-    """Busy milliseconds since boot, by physical disk."""
-    links: Mapping[str, Link] | None = None
-    """By physical link of known speed."""
-    lacks: tuple[str, ...] = ()
-    """Signals that this node never has; the others, when None, only failed at this tick."""
-    memory_percpu_kb: int | None = None
-    """Free memory in the CPUs' own lists, which is not in `memory_available_kb`."""
 
 
 @dataclass(slots=True)

@@ -1,0 +1,1 @@
+"""Settings of the node's agent, by what they concern."""

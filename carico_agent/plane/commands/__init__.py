@@ -1,0 +1,1 @@
+"""Commands of the control plane's product: each module is one command of `carico`."""

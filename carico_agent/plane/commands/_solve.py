@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from carico_agent.lib.command import complain
+from carico_agent.command import complain
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:

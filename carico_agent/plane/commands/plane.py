@@ -19,7 +19,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.plane.commands import _solve as _plane_solve
 from carico_agent.plane.settings import COMPONENTS
 from carico_agent.settings import Settings, override

@@ -1,0 +1,1 @@
+"""Commands of progress: each module is one command of `carico`."""

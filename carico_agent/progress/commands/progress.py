@@ -1,7 +1,7 @@
 """jobs of this node: how far they are, the work left, when they end
 
-A job with ~ is estimated from few reports or from how long its workload runs; stale ones have been silent for ten of their
-intervals. How jobs report: docs/progress.md.
+A job with ~ is estimated from few reports or from how long its workload runs; stale ones have been silent for ten of
+their intervals. How jobs report: docs/progress.md.
 
 examples:
   carico progress
@@ -13,7 +13,7 @@ import json
 from typing import Any
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 
 BAR = 20
 

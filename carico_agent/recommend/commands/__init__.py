@@ -1,0 +1,1 @@
+"""Commands of recommend: each module is one command of `carico`."""

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from carico_agent.lib.command import complain
+from carico_agent.command import complain
 from carico_agent.recommend.advice import RESOURCES
 from carico_agent.recommend.arima import MIN_SAMPLES, Variance
 from carico_agent.recommend.backtest import HORIZON, NAMES, BacktestRow, backtest, ratio_to

@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from carico_agent.recommend.advice import Advice, Recommendation
-from carico_agent.recommend.workload import Workload
+from carico_agent.recommend.workload import OwnerObject
 
 MIB = 2**20
 Format = Callable[[Sequence[Recommendation]], str]
@@ -98,8 +98,8 @@ def _advice(advice: Advice, unit: str, quantity: Callable[[float], str]) -> dict
     }
 
 
-def _by_workload(rows: Sequence[Recommendation]) -> dict[Workload, list[Recommendation]]:
-    found: dict[Workload, list[Recommendation]] = {}
+def _by_workload(rows: Sequence[Recommendation]) -> dict[OwnerObject, list[Recommendation]]:
+    found: dict[OwnerObject, list[Recommendation]] = {}
     for row in rows:
         if row.cpu.request is not None or row.memory.request is not None:
             found.setdefault(row.workload, []).append(row)

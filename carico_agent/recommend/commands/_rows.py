@@ -8,14 +8,14 @@ from carico_agent.recommend.checkpoint import Checkpoint, encode
 from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.method import Options, evidence
 from carico_agent.recommend.sources.histories import Found
-from carico_agent.recommend.workload import ContainerKey, Resources, Workload
+from carico_agent.recommend.workload import ContainerKey, OwnerObject, Resources
 
 Group = dict[ContainerKey, ContainerHistory]
 
 
-def groups(found: Found) -> dict[tuple[Workload, str], Group]:
+def groups(found: Found) -> dict[tuple[OwnerObject, str], Group]:
     """Histories by workload and container name, in the order of their names."""
-    made: dict[tuple[Workload, str], Group] = defaultdict(dict)
+    made: dict[tuple[OwnerObject, str], Group] = defaultdict(dict)
     for key in sorted(found.histories):
         made[key.workload, key.container][key] = found.histories[key]
     return dict(made)

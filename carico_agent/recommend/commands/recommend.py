@@ -19,7 +19,7 @@ import time
 from typing import TYPE_CHECKING
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.lib.command import add_socket, ask, complain
+from carico_agent.command import add_socket, ask, complain
 from carico_agent.lib.quantities import cores, duration, memory, ratio, share
 
 if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
@@ -65,7 +65,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(given: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
-    from carico_agent.node.sampling import BadTrace
+    from carico_agent.lib.trace.file import BadTrace
     from carico_agent.recommend.checkpoint import BadCheckpoint
     from carico_agent.recommend.method import methods
     from carico_agent.recommend.sources.histories import NoHistory

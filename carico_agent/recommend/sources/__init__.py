@@ -1,0 +1,1 @@
+"""Where histories of containers come from: traces, the agent, Prometheus, VPA checkpoints."""

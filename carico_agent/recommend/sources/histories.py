@@ -24,7 +24,7 @@ from carico_agent.recommend.checkpoint import BadCheckpoint, decode
 from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import BadHistory, ContainerHistory
 from carico_agent.recommend.series import STEP_S, TAIL
-from carico_agent.recommend.workload import ContainerKey, NodeSize, Resources, Workload, guess, resources_from
+from carico_agent.recommend.workload import ContainerKey, NodeSize, OwnerObject, Resources, guess, resources_from
 
 
 class NoHistory(Exception):
@@ -76,7 +76,9 @@ def _minute(rows: dict[ContainerKey, dict[int, tuple[float, ContainerReading]]],
     """The last reading of each minute stands for it: counters lose nothing, and a trace of days stays small."""
     for one in row.containers:
         workload = (
-            Workload(one.namespace, one.kind or "Pod", one.workload) if one.workload else guess(one.namespace, one.pod)
+            OwnerObject(one.namespace, one.kind or "Pod", one.workload)
+            if one.workload
+            else guess(one.namespace, one.pod)
         )
         rows[ContainerKey(workload, one.pod, one.container)][int(row.time_s // STEP_S)] = (row.time_s, one)
 
@@ -153,7 +155,7 @@ def _checkpoint(item: Any) -> tuple[ContainerKey, ContainerHistory]:
     history.first_s, history.last_s, history.samples = state.first_s, state.last_s, state.samples
     history.highest = {"cpu": state.cpu.highest(), "memory": state.memory.highest()}
     history.lowest = {"cpu": 0.0, "memory": 0.0}
-    workload = Workload(str(metadata.get("namespace") or "default"), "Deployment", str(names["vpaObjectName"]), True)
+    workload = OwnerObject(str(metadata.get("namespace") or "default"), "Deployment", str(names["vpaObjectName"]), True)
     return ContainerKey(workload, "", str(names["containerName"])), history
 
 
@@ -170,7 +172,9 @@ def from_agent(answer: Mapping[str, Any]) -> Found:
             where = f"containers[{n}]"
             namespace, pod = str(one["namespace"]), str(one["pod"])
             name = one.get("workload")
-            workload = Workload(namespace, str(one.get("kind") or "Pod"), str(name)) if name else guess(namespace, pod)
+            workload = (
+                OwnerObject(namespace, str(one.get("kind") or "Pod"), str(name)) if name else guess(namespace, pod)
+            )
             key = ContainerKey(workload, pod, str(one["container"]))
             found.histories[key] = ContainerHistory.from_state(one["history"], float(answer.get("half_life_s", DAY_S)))
             found.current[key] = resources_from(one.get("current") or {})

@@ -15,7 +15,7 @@ from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.series import TAIL
 from carico_agent.recommend.sources.histories import Found, NoHistory
 from carico_agent.recommend.sources.prometheus import Points, Prometheus
-from carico_agent.recommend.workload import ContainerKey, Resources, Workload, guess
+from carico_agent.recommend.workload import ContainerKey, OwnerObject, Resources, guess
 
 CPU = "container_cpu_usage_seconds_total"
 MEMORY = "container_memory_working_set_bytes"
@@ -117,7 +117,7 @@ class _Owners:
             kind, name = self._replicasets.get((namespace, name), (kind, name))
         elif kind == "Job":
             kind, name = self._jobs.get((namespace, name), (kind, name))
-        workload = Workload(namespace, kind, name) if kind else guess(namespace, pod)
+        workload = OwnerObject(namespace, kind, name) if kind else guess(namespace, pod)
         return ContainerKey(workload, pod, container)
 
 

@@ -1,0 +1,1 @@
+"""Commands of the service: each module is one command of `carico`."""

@@ -18,7 +18,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from carico_agent.lib.command import complain, load_settings
+from carico_agent.command import complain, load_settings
 from carico_agent.service.units import AGENT, CONFIG, DROP_INS, CannotInstall, ServiceOptions, installed, plan, under
 from carico_agent.settings import Settings, example
 

@@ -13,7 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
-from carico_agent.lib.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings
 from carico_agent.service.units import PLANE_STATE
 
 

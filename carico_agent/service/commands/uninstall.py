@@ -15,7 +15,7 @@ import shutil
 from contextlib import suppress
 from pathlib import Path
 
-from carico_agent.lib.command import complain
+from carico_agent.command import complain
 from carico_agent.service.commands.install import after
 from carico_agent.service.commands.restore import give_seats_back
 from carico_agent.service.units import CONFIG, PLANE_STATE, SERVICES, installed, under

@@ -48,9 +48,9 @@ class Extended(SimulatedScheduler):
         self._from = 0
         self._pods = [PendingPod("", name) for name in names]
         self._costs = ClusterCosts()
-        # Nodes that may take a Pod of a workload: not refused since anything about them changed. Only time passes between
-        # two changes, and time only closes nodes, so asking the others again would give the same refusal. Without this
-        # 5,000 nodes are asked for every single Pod.
+        # Nodes that may take a Pod of a workload: not refused since anything about them changed. Only time passes
+        # between two changes, and time only closes nodes, so asking the others again would give the same refusal.
+        # Without this 5,000 nodes are asked for every single Pod.
         self._open = np.ones((len(workloads), cluster.n), dtype=bool)
 
     def prior_places(self) -> float:

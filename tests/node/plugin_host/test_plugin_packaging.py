@@ -15,7 +15,7 @@ from carico_agent.settings import build
 
 from .sample import sample
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 NAMES = sorted(path.parent.name for path in (ROOT / "plugins").glob("*/__init__.py"))
 
 

@@ -117,7 +117,7 @@ async def test_the_agent_killed_in_the_middle(containerd):
     containerd.run("early")
     agent = subprocess.Popen(
         [sys.executable, "-c", code, containerd.socket],
-        cwd=Path(__file__).parents[2],
+        cwd=Path(__file__).parents[3],
         stdout=subprocess.PIPE,
         text=True,
     )

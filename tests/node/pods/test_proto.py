@@ -9,7 +9,7 @@ import pytest
 from carico_agent.node.pods.containerd import change_of
 from carico_agent.node.pods.proto import payloads_pb2, types_pb2
 
-TREE = Path(__file__).parents[2]
+TREE = Path(__file__).parents[3]
 
 
 def field(number: int, value: bytes | int) -> bytes:

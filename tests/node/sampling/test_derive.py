@@ -5,8 +5,9 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from carico_agent.lib.trace.reading import Reading
 from carico_agent.node.sampling.contention import contention, contention_of_runnable
-from carico_agent.node.sampling.reading import Reading, derive
+from carico_agent.node.sampling.reading import derive
 
 ALL = ("cpu", "memory", "io", "network")
 START = Reading(10.0, 2, 1000, 500, 5000, None, 1000, 600, 7000, {"vda": 100}, {"eth0": (0, 0, 8_000_000)})

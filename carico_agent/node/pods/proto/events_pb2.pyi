@@ -1,5 +1,5 @@
 # mypy: disable-error-code="type-arg"
-from carico_agent.runtime.proto import types_pb2 as _types_pb2
+from carico_agent.node.pods.proto import types_pb2 as _types_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message

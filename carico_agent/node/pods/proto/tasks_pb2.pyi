@@ -1,5 +1,5 @@
 # mypy: disable-error-code="type-arg"
-from carico_agent.runtime.proto import task_pb2 as _task_pb2
+from carico_agent.node.pods.proto import task_pb2 as _task_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
