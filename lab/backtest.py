@@ -24,7 +24,7 @@ from carico_agent.recommend.methods.walk import walk
 from carico_agent.recommend.series import TAIL
 from lab.packing import nodes_needed
 from lab.record import load
-from lab.simulated import KINDS, MIB, series
+from lab.simulated import MIB, SHAPES, series
 
 REPORT = Path(__file__).parent / "results" / "recommend.md"
 FIGURES = Path(__file__).parent / "figures"
@@ -169,7 +169,7 @@ SOURCE_5_1 = {"FF": 45.8473, "KL": 46.2487, "KM": 45.8440, "PP": 45.7173, "VD": 
 def short_by_kind(n: float = 2.0) -> dict[str, int]:
     """In which kinds of simulated memory series `walk` is exceeded: those that jump without notice."""
     found = {}
-    for kind, many in zip(KINDS, np.array(series(2.0 * MIB, EACH, 2)).reshape(len(KINDS), EACH, -1), strict=True):
+    for kind, many in zip(SHAPES, np.array(series(2.0 * MIB, EACH, 2)).reshape(len(SHAPES), EACH, -1), strict=True):
         windows = [
             (x[t - TAIL : t], x[t : t + HORIZON].max()) for x in many for t in range(TAIL, x.size - HORIZON, HORIZON)
         ]

@@ -2,7 +2,7 @@
 
     python -m lab.packing_cluster [--seeds 3] [--write]
 
-24 nodes of four sizes, agents and policies as shipped, kube-scheduler's own scores for comparison; four kinds of Pods
+24 nodes of four sizes, agents and policies as shipped, kube-scheduler's own scores for comparison; four workloads
 arrive over two minutes and need about half of the cores. A node counts as used while a Pod is assigned to it: what a
 policy leaves empty could be switched off. Nodes differ, so the cores of the used ones say more than their number.
 
@@ -22,13 +22,13 @@ from lab.sim.engine import Result, Setup, run
 from lab.sim.schedulers.base import SimulatedScheduler
 from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.packer import Packer
-from lab.sim.workload import LIGHT, PI, SKLEARN, PodBatch, SimulatedKind
+from lab.sim.workload import LIGHT, PI, SKLEARN, PodBatch, SimulatedWorkload
 
 RESULTS = Path(__file__).parent / "results/packing_cluster.md"
 FIRST_SEED = 2000
 SIZES = (0.5,) * 8 + (1.0,) * 8 + (2.0,) * 6 + (4.0,) * 2
 """Multiples of 4 cores and 8 GiB: 128 cores and 256 GiB in all."""
-CACHE = SimulatedKind("cache", work_core_s=6.0, threads=0.2, memory_mib=1500, memory_ramp_s=5.0)
+CACHE = SimulatedWorkload("cache", work_core_s=6.0, threads=0.2, memory_mib=1500, memory_ramp_s=5.0)
 OVER_S = 120.0
 JOBS = (
     PodBatch(PI.asking(500, 32), 600, over_s=OVER_S),
@@ -83,7 +83,7 @@ def report(rows: list[PackingRow], seeds: int) -> str:
         "",
         f"Means of {seeds} seeds; 128 cores in all, about 60 of them needed. JCT: from the first Pod's arrival to the",
         "end of the last; PCT: from a Pod's start to its end. Agents measure every Pod, publish slots and room; each",
-        "node has seen two of the four kinds before.",
+        "node has seen two of the four workloads before.",
         "",
         f"| {' | '.join(HEAD)} |",
         "|" + "---|" * len(HEAD),

@@ -1,9 +1,9 @@
 """Simulated nodes that look like real ones, with a truth by construction.
 
-A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (daemons and other
-system Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is read
-every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give; so are the time for which quotas
-stop Pods and what Pods get of the CPU, from which the agent makes the host's share.
+A node has a host (base, drift, steps, cron jobs, boot noise), Pods that are there from the start (per-node Pods and
+other system Pods) and Pods that arrive. The node's usage is sampled at 10 Hz with noise and start spikes; each Pod's is
+read every 5 s, averaged over 2 s, with 5 % noise, which is what the kernel's counters give; so are the time for which
+quotas stop Pods and what Pods get of the CPU, from which the agent makes the host's share.
 
 **The truth.** Room is limit − host − Σ Pods, with the usage that was drawn and not the one that was read; a Pod that
 still ramps up counts at its full usage, because it will take it. The next Pod costs the mean of the workloads that
@@ -87,12 +87,12 @@ class NodeSpec:
     length_s: float = 1200.0
 
 
-SYSTEM = WorkloadSpec("kube-system/agent", 0.01, 0.004, daemon=True)
+SYSTEM = WorkloadSpec("kube-system/agent", 0.01, 0.004, per_node=True)
 DNS = WorkloadSpec("kube-system/dns", 0.02, 0.006)
 
 
 def system(count: int) -> tuple[tuple[WorkloadSpec, int], ...]:
-    """System Pods: daemons, and two that a Deployment owns."""
+    """System Pods: per-node ones, and two that a Deployment owns."""
     return ((SYSTEM, count - 2), (DNS, 2))
 
 

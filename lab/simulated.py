@@ -56,7 +56,7 @@ def spikes(rng: np.random.Generator, n: int = MINUTES) -> Array:
     return np.asarray(30 + rng.gamma(2, 1, n) + (rng.random(n) < 0.04) * rng.gamma(4, 20, n))
 
 
-WORKLOADS: dict[str, Callable[[np.random.Generator], Array]] = {
+SHAPES: dict[str, Callable[[np.random.Generator], Array]] = {
     workload.__name__: workload for workload in (arima, level, sawtooth, batch, growth, spikes)
 }
 
@@ -64,6 +64,4 @@ WORKLOADS: dict[str, Callable[[np.random.Generator], Array]] = {
 def series(scale: float, each: int, seed: int) -> list[Array]:
     """`each` series of every workload; sizes of containers are spread over a decade."""
     rng = np.random.default_rng(seed)
-    return [
-        workload(rng) * scale * 10 ** rng.uniform(-0.5, 0.5) for workload in WORKLOADS.values() for _ in range(each)
-    ]
+    return [shape(rng) * scale * 10 ** rng.uniform(-0.5, 0.5) for shape in SHAPES.values() for _ in range(each)]

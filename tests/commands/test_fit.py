@@ -11,7 +11,7 @@ from carico_agent.node.commands import fit
 
 WEB = {"fits": 5.2, "mode": "measured", "limiting": "cpu", "room": {"cpu": 0.65}, "sizes": {"cpu": 8.0}}
 UNKNOWN = WEB | {"fits": 1.0, "mode": "learning"}
-POD = "workload: Pod\nmetadata: {name: new, namespace: shop}\nspec: {containers: [{resources: {requests: {cpu: 2}}}]}\n"
+POD = "kind: Pod\nmetadata: {name: new, namespace: shop}\nspec: {containers: [{resources: {requests: {cpu: 2}}}]}\n"
 
 
 class Agent:

@@ -285,7 +285,7 @@ def test_fit_of_a_manifest(api: KubeApi, capsys: pytest.CaptureFixture[str], tmp
     file.write_text(yaml.dump({"kind": "Deployment", "metadata": {"name": "new"}, "spec": {"template": template}}))
     found = asked(capsys, "fit", "-f", str(file))
     a = found["nodes"][0]
-    assert found["kind"] == "shop/new"  # the context's namespace
+    assert found["workload"] == "shop/new"  # the context's namespace
     assert (a["basis"], a["by_requests"]) == ("requests", 4.0)  # 2 of 4 cores are requested
     assert main(["fit", "-f", str(file), "--count", "1000"]) == 1
     assert "1000 × shop/new does not fit" in capsys.readouterr().out

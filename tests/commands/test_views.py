@@ -66,7 +66,7 @@ MEASURED = replace(
     workloads=(
         workload("shop/cache", 1, 0.02, 24.3, arrivals=0.1),
         workload("shop/web", 2, 0.1, 5.3, arrivals=0.9),
-        workload("kube-system/proxy", 1, 0.01, 50.0, daemon=True),
+        workload("kube-system/proxy", 1, 0.01, 50.0, per_node=True),
         workload("shop/new", 0, 0.25, 2.0, trusted=False),
     ),
 )
@@ -80,7 +80,7 @@ def test_status_with_workloads() -> None:
     assert "  host     takes 0.20 cores, 512 MiB" in result
     rows = [" ".join(line.split()) for line in result]
     assert "shop/web 2 5.3 [4.9–5.7] 0.40 cores, 205 MiB 90%, limited by cpu" in rows
-    assert "kube-system/proxy 1 50.0 [49.6–50.4] 0.04 cores, 20 MiB daemon, limited by cpu" in rows
+    assert "kube-system/proxy 1 50.0 [49.6–50.4] 0.04 cores, 20 MiB per node, limited by cpu" in rows
     assert "shop/new 0 learning 1.00 cores, 512 MiB 0%" in rows
 
 

@@ -19,7 +19,7 @@ POD = {"spec": {"containers": CONTAINERS}}
     ],
 )
 def test_manifests(what: str, spec: object, workload: str) -> None:
-    document = {"workload": what, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
+    document = {"kind": what, "metadata": {"name": "web", "namespace": "shop"}, "spec": spec}
     assert wanted_of(document) == Wanted(workload, 0.25, 256 * 2**20)
 
 

@@ -10,15 +10,15 @@ from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.node.pods.containerd import PAYLOADS, change_of, snapshot_of
-from carico_agent.node.pods.pods import CONTAINER_NAME, POD_NAME, POD_NAMESPACE, POD_UID, WORKLOAD, PodChange, PodTable
+from carico_agent.node.pods.pods import CONTAINER_NAME, CRI_ROLE, POD_NAME, POD_NAMESPACE, POD_UID, PodChange, PodTable
 from carico_agent.node.pods.proto import containers_pb2, tasks_pb2, types_pb2
 from carico_agent.settings import AggregatorSettings
 from tests.faults.damage import CASES, SEED, damaged
 from tests.faults.tally import counted
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
-WEB = pb.WorkloadCost(message="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
-LABELS = {WORKLOAD: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
+WEB = pb.WorkloadCost(workload="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
+LABELS = {CRI_ROLE: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
 
 
 def contribution(node: str) -> bytes:
@@ -63,7 +63,7 @@ def test_what_nodes_send_to_an_aggregator() -> None:
 def test_what_an_aggregator_tells_nodes() -> None:
     one, taken = server(), 0
     view = one.exchange(contribution("a"), None)
-    assert pb.View.FromString(view).workloads.workloads[0].message == "shop/web"
+    assert pb.View.FromString(view).workloads.workloads[0].workload == "shop/web"
     for raw in counted(damaged([view, pb.View(rejected="no").SerializeToString()], most=1), CASES):
         with suppress(Rejected):
             about, _ = wire.read_view(raw, ("cpu", "memory"), (8.0, 1e9), 0.0)
@@ -111,7 +111,7 @@ def test_what_containerd_tells() -> None:
 def test_what_containerd_lists() -> None:
     containers = containers_pb2.ListContainersResponse()
     containers.containers.add(id="c1", labels=LABELS)
-    containers.containers.add(id="c2", labels={**LABELS, WORKLOAD: "sandbox"})
+    containers.containers.add(id="c2", labels={**LABELS, CRI_ROLE: "sandbox"})
     tasks = tasks_pb2.ListTasksResponse()
     tasks.tasks.add(id="c1", pid=7, status=2)
     tasks.tasks.add(container_id="c2", pid=8, status=5)

@@ -305,7 +305,7 @@ def test_health_speaks_once(caplog: pytest.LogCaptureFixture) -> None:
 
 CONFIG = """
 apiVersion: v1
-workload: Config
+kind: Config
 current-context: here
 clusters:
 - name: c

@@ -9,7 +9,7 @@ from carico_agent.lib.kube.pods import facts, per_node_of, workload_of
 
 
 def meta(name: str, owner: str = "", **labels: str) -> dict[str, Any]:
-    owners = [{"controller": True, "workload": owner, "name": "x"}] if owner else []
+    owners = [{"controller": True, "kind": owner, "name": "x"}] if owner else []
     named = {key.replace("_", "-"): value for key, value in labels.items()}
     return {"namespace": "shop", "name": name, "labels": named, "ownerReferences": owners}
 

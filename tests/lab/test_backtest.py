@@ -7,8 +7,8 @@ import pytest
 
 from carico_agent.recommend.backtest import BacktestRow
 from lab.backtest import best_ratio, recorded, run, table, verdict
-from lab.record import KINDS, read
-from lab.simulated import KINDS as SIMULATED
+from lab.record import WORKLOADS, read
+from lab.simulated import SHAPES as SIMULATED
 from lab.simulated import series
 
 
@@ -23,7 +23,7 @@ def test_a_process_can_be_read_and_a_missing_one_is_none() -> None:
 
     found = read(os.getpid())
     assert found is not None and found[0] > 0 and found[1] > 2**20
-    assert read(2**22 + 1) is None and len(KINDS) == 6
+    assert read(2**22 + 1) is None and len(WORKLOADS) == 6
 
 
 @pytest.mark.parametrize("kind", SIMULATED)

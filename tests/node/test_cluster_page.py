@@ -60,7 +60,7 @@ async def test_readers_at_once_share_one_body() -> None:
     bodies = ClusterBodies(facts, ClusterServices("", ""), clock=lambda: now_s[0])
     first = await asyncio.gather(*(bodies.encoded() for _ in range(10)))
     assert facts.made == 1 and len(set(first)) == 1
-    assert json.loads(first[0])["kinds"][0]["kind"] == "shop/web"
+    assert json.loads(first[0])["workloads"][0]["workload"] == "shop/web"
     now_s[0] = 10.0
     await bodies.encoded()
     assert facts.made == 2

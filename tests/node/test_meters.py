@@ -128,7 +128,7 @@ def read(pod: Pod) -> PodReading:
 
 
 def test_samples_without_a_known_memory() -> None:
-    pod = Pod("a", "x", "n", workload="k", daemon=True)
+    pod = Pod("a", "x", "n", workload="k", per_node=True)
     found = Measurements(("io", "cpu", "memory"), 4, 0.0).take(PodTurn({"a": pod}, [read(pod)], False))
     assert found is not None
     (sample,) = found.samples

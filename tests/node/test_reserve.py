@@ -56,7 +56,7 @@ def test_a_reservation_names_its_workload(start_agent: Start, roomy: list[str]) 
     agent = start_agent(*roomy).wait(lambda a: a.status()["available"] >= 10)
     fits = agent.request("GET", "/v1/workloads/shop/db")["fits"]
     held = agent.request("POST", "/v1/reservations", {"pods": 1, "ttl_s": 60, "workload": "shop/db"})
-    assert held["kind"] == "shop/db"
+    assert held["workload"] == "shop/db"
     assert [r["workload"] for r in agent.request("GET", "/v1/reservations")["reservations"]] == ["shop/db"]
     with pytest.raises(AgentError) as refused:
         agent.request("POST", "/v1/reservations", {"pods": int(fits), "ttl_s": 60, "workload": "shop/db"})

@@ -28,7 +28,7 @@ class Node:
         path = f"{PATH}/cri-containerd-{name}.scope"
         self.fake.group(path, usec)
         quota = f"nr_periods {periods}\nnr_throttled {throttled}\n"
-        if self.fake.workload == "v2":
+        if self.fake.mode == "v2":
             self.write("", path, "cpu.stat", f"usage_usec {usec}\n{quota}throttled_usec 0\n")
             self.write("", path, "memory.current", f"{memory}\n")
             self.write("", path, "memory.stat", f"anon 1\ninactive_file {inactive}\n")
@@ -97,9 +97,7 @@ def test_a_container_that_ended_and_one_that_cannot_be_read(node):
     for mount in set(node.fake.mounts.values()):
         shutil.rmtree(mount / PATH.lstrip("/") / f"cri-containerd-{ONE}.scope")
     node.set(TWO, usec=2000)
-    node.write(
-        "memory" if node.fake.workload != "v2" else "", f"{PATH}/cri-containerd-{TWO}.scope", "memory.stat", "x\n"
-    )
+    node.write("memory" if node.fake.mode != "v2" else "", f"{PATH}/cri-containerd-{TWO}.scope", "memory.stat", "x\n")
     assert node.run(pods, 50.0, 25) == []
     assert node.reader.failed == 1
     assert node.run({}, 80.0, 5) == []

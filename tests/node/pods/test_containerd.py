@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent import settings
-from carico_agent.node.pods.pods import CONTAINER_NAME, KIND, POD_NAME, POD_NAMESPACE, POD_UID
+from carico_agent.node.pods.pods import CONTAINER_NAME, CRI_ROLE, POD_NAME, POD_NAMESPACE, POD_UID
 from carico_agent.node.pods.watch import CHURN_TOPICS, SNAPSHOT
 
 from .conftest import PrivateContainerd, missing, running, until
@@ -173,7 +173,7 @@ async def test_deleted_and_recreated_ids(containerd):
 
 
 def cri_labels(kind: str, uid: str, namespace: str, container: str = "") -> dict[str, str]:
-    labels = {KIND: kind, POD_UID: uid, POD_NAME: f"web-{uid[:4]}", POD_NAMESPACE: namespace}
+    labels = {CRI_ROLE: kind, POD_UID: uid, POD_NAME: f"web-{uid[:4]}", POD_NAMESPACE: namespace}
     return {**labels, CONTAINER_NAME: container} if container else labels
 
 

@@ -8,10 +8,10 @@ from hypothesis import strategies as st
 
 from carico_agent.node.pods.pods import (
     CONTAINER_NAME,
+    CRI_ROLE,
     POD_NAME,
     POD_NAMESPACE,
     POD_UID,
-    WORKLOAD,
     Container,
     PodChange,
     PodTable,
@@ -23,7 +23,7 @@ from carico_agent.node.pods.pods import (
 
 
 def cri(workload: str, uid: str, name: str = "web", namespace: str = "prod", container: str = "") -> dict[str, str]:
-    labels = {WORKLOAD: workload, POD_UID: uid, POD_NAME: name, POD_NAMESPACE: namespace}
+    labels = {CRI_ROLE: workload, POD_UID: uid, POD_NAME: name, POD_NAMESPACE: namespace}
     return {**labels, CONTAINER_NAME: container} if container else labels
 
 

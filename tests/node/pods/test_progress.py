@@ -233,7 +233,7 @@ def test_pods_that_do_not_report_are_known_by_their_workload() -> None:
     for n in range(3):
         jobs.look(100.0 * n, {f"old-{n}": pod(f"old-{n}")})
     jobs.look(300.0, {})
-    jobs.look(301.0, pods := {"new": pod("new"), "other": pod("other", "lab/serve"), "d": pod("d", daemon=True)})
+    jobs.look(301.0, pods := {"new": pod("new"), "other": pod("other", "lab/serve"), "d": pod("d", per_node=True)})
     used["new"] = 5.0
     jobs.look(311.0, pods)
     views = {view.pod.key: view.left for view in jobs.views(311.0)}

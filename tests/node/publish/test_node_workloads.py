@@ -40,7 +40,7 @@ def test_shares_become_cores_and_bytes() -> None:
 
 def test_pods_of_workloads_that_are_not_learned_or_are_daemons_are_counted_only() -> None:
     given = status(
-        workload("new", trusted=False), workload("daemon", daemon=True, arrivals=0.0), workload("gone", arrivals=0.0)
+        workload("new", trusted=False), workload("daemon", per_node=True, arrivals=0.0), workload("gone", arrivals=0.0)
     )
     found = node_workloads(given, {"new": 2, "daemon": 1})
     assert found is not None and list(found.workloads) == ["new"]  # "gone" neither runs nor arrives

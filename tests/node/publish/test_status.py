@@ -51,7 +51,7 @@ def test_every_field_is_in_the_json_in_its_order() -> None:
             "cost": {"cpu": 0.1},
             "fits": 3.5,
             "limiting": "cpu",
-            "daemon": False,
+            "per_node": False,
             "low": None,
             "high": None,
             "spread": {},
