@@ -1,7 +1,7 @@
 """A private Kubernetes control plane: etcd, kube-apiserver and kube-scheduler as real processes on loopback ports.
 
-Binaries come from KUBEBUILDER_ASSETS, or from the cache that tests/kube/build.sh fills. Everything else (data,
-certificates, tokens, logs) lives in one temporary folder; `stop` ends all processes.
+Binaries come from KUBEBUILDER_ASSETS, or from the cache that `make kube` fills. Everything else (data, certificates,
+tokens, logs) lives in one temporary folder; `stop` ends all processes.
 """
 
 import base64
@@ -11,6 +11,7 @@ import re
 import signal
 import ssl
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import yaml
 
 from lab.support.etcd_objects import Etcd
 from lab.support.kube_admin import Admin, AdminError
+from lab.support.kube_versions import kubernetes
 from lab.support.waiting import free_port, wait_for
 
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
@@ -33,19 +35,14 @@ USERS = {  # token: user, groups
 }
 
 
-def cache() -> Path:
-    base = os.environ.get("CARICO_CACHE")
-    return (Path(base) if base else Path.home() / ".cache/carico") / "kube"
-
-
 def binaries() -> Path:
     """The folder that has all of BINARIES; raises LookupError with the reason if there is none."""
-    candidates = [Path(given)] if (given := os.environ.get("KUBEBUILDER_ASSETS")) else []
-    for folder in [*candidates, cache() / "bin"]:
-        if all(os.access(folder / name, os.X_OK) for name in BINARIES):
-            return folder
-    reason = cache() / "reason"
-    raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 8 minutes)")
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(given) if given else kubernetes().bin
+    absent = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    if not absent:
+        return folder
+    raise LookupError(f"{folder} has no {', '.join(absent)}; `make kube` builds Kubernetes {kubernetes().name}")
 
 
 class Plane:
@@ -58,6 +55,7 @@ class Plane:
         self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
         self.ca = folder / "ca.crt"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ports: dict[str, int] = {}
         self._certificates()
         self._files()
         self.version = self._version()
@@ -97,6 +95,13 @@ class Plane:
             f"--tls-cert-file={f}/server.crt",
             f"--tls-private-key-file={f}/server.key",
             f"--client-ca-file={self.ca}",
+            f"--requestheader-client-ca-file={f}/front-proxy-ca.crt",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={f}/front-proxy.crt",
+            f"--proxy-client-key-file={f}/front-proxy.key",
             f"--token-auth-file={f}/tokens.csv",
             "--authorization-mode=RBAC",
             f"--cert-dir={f}/apiserver",
@@ -128,9 +133,8 @@ class Plane:
 
     def start_scheduler(self, config: dict[str, Any] | None = None, name: str = "kube-scheduler") -> None:
         """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`)."""
-        old = self.version < (1, 25)
         document = {
-            "apiVersion": f"kubescheduler.config.k8s.io/{'v1beta1' if old else 'v1'}",
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler-token")), "qps": 500, "burst": 1000},
             "leaderElection": {"leaderElect": False},
@@ -138,23 +142,23 @@ class Plane:
             "podMaxBackoffSeconds": 2,
             **(config or {}),
         }
-        if old:
-            insecure = f"127.0.0.1:{free_port()}"
-            document |= {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
-        own = self.kubeconfig("scheduler-token")
-        self._run(
-            "kube-scheduler",
-            f"--config={path}",
-            f"--secure-port={free_port()}",
+        serving = self._serving(name, self.kubeconfig("scheduler-token"))
+        self._run("kube-scheduler", f"--config={path}", "--authentication-skip-lookup=true", *serving, name=name)
+
+    def _serving(self, name: str, kubeconfig: Path) -> list[str]:
+        """Flags by which a scheduler or controller manager serves its health and metrics; `component` asks for them."""
+        self.ports[name] = free_port()
+        return [
+            f"--secure-port={self.ports[name]}",
             "--bind-address=127.0.0.1",
-            f"--cert-dir={self.folder}/{name}",
-            f"--authentication-kubeconfig={own}",
-            f"--authorization-kubeconfig={own}",
-            "--authentication-skip-lookup=true",
-            name=name,
-        )
+            f"--tls-cert-file={self.folder}/server.crt",
+            f"--tls-private-key-file={self.folder}/server.key",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        ]
 
     def schedulers(self) -> list[str]:
         return [name for name in self._processes if name.startswith("kube-scheduler")]
@@ -216,6 +220,12 @@ class Plane:
             process.kill()
             process.wait()
 
+    def component(self, name: str, path: str) -> str:
+        """GET of a scheduler or controller manager."""
+        url, context = f"https://127.0.0.1:{self.ports[name]}{path}", ssl.create_default_context(cafile=str(self.ca))
+        with urllib.request.urlopen(url, context=context, timeout=20) as answer:
+            return str(answer.read().decode())
+
     def _check(self, name: str) -> None:
         log = (self.folder / f"{name}.log").read_text()[-3000:]
         assert self._processes[name].poll() is None, f"{name} ended:\n{log}"
@@ -267,9 +277,15 @@ class Plane:
             "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n"
         )
         new = "-newkey rsa:2048 -nodes"
+        for name in ("ca", "front-proxy-ca"):  # the aggregation layer has an authority of its own, as in a cluster
+            self._openssl(
+                f"req -x509 {new} -keyout {name}.key -out {name}.crt -days 2 -subj /CN=carico-test-{name} "
+                "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature"
+            )
+        self._openssl(f"req -new {new} -keyout front-proxy.key -out front-proxy.csr -subj /CN=front-proxy")
         self._openssl(
-            f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
-            "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature"
+            "x509 -req -in front-proxy.csr -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -CAcreateserial "
+            "-out front-proxy.crt -days 2"
         )
         self._openssl(f"req -new {new} -keyout server.key -out server.csr -subj /CN=kube-apiserver")
         self._openssl(
