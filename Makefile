@@ -7,7 +7,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -24,16 +24,16 @@ test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them
 	$(BIN)/python -m pytest -m "alone and not kube" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
 	exit $$failed
 
-test-kube: $(VENV)/.dev ## the tests on a real Kubernetes control plane and kubelet (built once, eight minutes, into a cache)
-	@./tests/kube/build.sh
+kube: $(VENV)/.dev ## build Kubernetes 1.36 and etcd from their Go modules into the cache, once (KUBE=1.33: another; needs Go)
+	@$(BIN)/python -m lab.support.kube_build
+
+test-kube: kube ## the tests on a real Kubernetes control plane and kubelet
 	@$(BIN)/python -m pytest -m kube -rs
 
-test-burst: $(VENV)/.dev ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)
-	@./tests/kube/build.sh
+test-burst: kube ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)
 	@CARICO_EXAMPLES=2000 CARICO_BURST_WHOLE=1 $(BIN)/python -m pytest tests/burst -rs
 
-test-plane: $(VENV)/.dev ## carico plane on a real control plane, killed at fifty moments (six minutes)
-	@./tests/kube/build.sh
+test-plane: kube ## carico plane on a real control plane, killed at fifty moments (six minutes)
 	@CARICO_KILL_MOMENTS=50 $(BIN)/python -m pytest tests/plane -rs
 
 test-node: $(VENV)/.dev qemu ## a new user, the service and the plugins on a real cgroup v2 + systemd node in QEMU (image built once)

@@ -3,7 +3,7 @@
 Saturation is measured first (closed loop, 1 to 64 workers), while `carico plane --serve` learns the concurrency curve;
 then a client of low priority asks for a share of it, open loop, and node Leases, Pods and rejections are watched. Arms:
 nothing, seats, seats and weights, the quotas of *MerKury*, its request wrapper. Rows are added to
-lab/results/plane.json; `--report` makes lab/results/plane.md and its figure of them. Needs tests/kube/build.sh.
+lab/results/plane.json; `--report` makes lab/results/plane.md and its figure of them. Needs `make kube`.
 """
 
 import argparse
@@ -287,7 +287,7 @@ def readings(lab: PlaneLab) -> dict[str, Scrape]:
 
 def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> None:
     if not has_all():
-        raise SystemExit("the control plane is not built: tests/kube/build.sh")
+        raise SystemExit("the control plane is not built: make kube")
     with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
         lab = PlaneLab(Path(name))
         try:

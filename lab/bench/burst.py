@@ -26,8 +26,7 @@ from lab.support.waiting import wait_for
 RESULTS = TREE / "lab/results/burst_bench.json"
 
 
-async def measure(folder: Path, jobs: int) -> dict[str, float]:
-    planes = two_planes(folder)
+async def measure(planes: tuple[BurstPlane, BurstPlane], folder: Path, jobs: int) -> dict[str, float]:
     planes[0].apply(TREE / "deploy/burst/home.yaml")
     planes[1].apply(TREE / "deploy/burst/target.yaml")
     service = BurstProcess(folder, *planes, unschedulable_s=0.0)
@@ -54,8 +53,6 @@ async def measure(folder: Path, jobs: int) -> dict[str, float]:
             return {**counted, **await asyncio.to_thread(away, service, planes[1])}
     finally:
         service.kill()
-        for plane in planes:
-            plane.stop()
 
 
 def away(service: BurstProcess, cloud: BurstPlane) -> dict[str, float]:
@@ -94,8 +91,8 @@ def main() -> int:
     parser.add_argument("--write", action="store_true", help=f"also write {RESULTS.relative_to(TREE)}")
     given = parser.parse_args()
     load = os.getloadavg()[0]
-    with tempfile.TemporaryDirectory() as folder:
-        measured = asyncio.run(measure(Path(folder), given.jobs))
+    with tempfile.TemporaryDirectory() as folder, two_planes(Path(folder)) as planes:
+        measured = asyncio.run(measure(planes, Path(folder), given.jobs))
     text = json.dumps({"load_before": load, **measured}, indent=2)
     print(text)
     if given.write:

@@ -3,7 +3,7 @@
 The rate is that between the first and the last binding by the API server's own clock. Every case runs once per round,
 so that a machine that becomes slower meanwhile does so for all; the ratio to the scheduler alone is of one round, and
 the median of the rounds is shown. Beside it CPU time per Pod and process: on a machine that others use it says more
-than rates do. Needs the control plane of the tests (tests/kube/build.sh).
+than rates do. Needs the control plane of the tests (`make kube`).
 """
 
 import json

@@ -6,7 +6,11 @@ afterwards. It writes down when the containers of which origin ran, which is wha
 """
 
 import asyncio
+import ssl
 import time
+import urllib.request
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -23,7 +27,7 @@ CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 
 
 class BurstPlane(Plane):
-    """A plane with a Job controller. TTLAfterFinished is alpha in 1.20."""
+    """A plane with a Job controller."""
 
     def _files(self) -> None:
         super()._files()
@@ -31,14 +35,9 @@ class BurstPlane(Plane):
         with (self.folder / "tokens.csv").open("a") as tokens:
             tokens.write(f'burst-token,{user},{user},"system:serviceaccounts"\n')
 
-    def _run(self, binary: str, *arguments: str, name: str = "") -> None:
-        if binary == "kube-apiserver" and self.version < (1, 23):
-            arguments = (*arguments, "--feature-gates=TTLAfterFinished=true")
-        super()._run(binary, *arguments, name=name)
-
     def start_controllers(self) -> None:
         config = self.kubeconfig("admin-token")
-        gates = ("--feature-gates=TTLAfterFinished=true", "--port=0") if self.version < (1, 23) else ()
+        port = free_port()
         self._run(
             "kube-controller-manager",
             f"--kubeconfig={config}",
@@ -48,18 +47,30 @@ class BurstPlane(Plane):
             f"--service-account-private-key-file={self.folder}/sa.key",
             f"--cert-dir={self.folder}/controllers",
             "--bind-address=127.0.0.1",
-            f"--secure-port={free_port()}",
+            f"--secure-port={port}",
             "--leader-elect=false",
             "--kube-api-qps=300",
             "--kube-api-burst=500",
             "--concurrent-gc-syncs=5",
-            *gates,
         )
-        wait_for(lambda: "Started" in (self.folder / "kube-controller-manager.log").read_text(), "controllers run")
+        wait_for(lambda: self._healthy(port), "controllers run")
+
+    def _healthy(self, port: int) -> bool:
+        """It listens before its controllers start; each of them has a check of its own."""
+        self._check("kube-controller-manager")
+        wanted = [f"[+]{name} ok" for name in ("job-controller", "garbage-collector-controller")]
+        own_certificate = ssl.create_default_context()
+        own_certificate.check_hostname, own_certificate.verify_mode = False, ssl.CERT_NONE
+        try:
+            url = f"https://127.0.0.1:{port}/healthz?verbose"
+            with urllib.request.urlopen(url, context=own_certificate, timeout=5) as answer:
+                text = answer.read().decode()
+        except OSError:
+            return False
+        return all(line in text for line in wanted)
 
     def deleted_pods(self) -> set[str]:
-        """Pods that the Job controller says it has deleted as active ones. Before 1.23 no finalizer keeps one that
-        succeeds in that moment, and Kubernetes itself forgets its result."""
+        """Pods that the Job controller says it has deleted as active ones."""
         events = self.admin.get("/api/v1/namespaces/default/events")["items"]
         deleted = [event["message"] for event in events if event["reason"] == "SuccessfulDelete"]
         return {message.removeprefix("Deleted pod: ") for message in deleted}
@@ -184,6 +195,13 @@ class Kubelets:
         await self._client.request("DELETE", f"/api/v1/namespaces/default/pods/{meta['name']}", options)
 
 
+def ended(job: Object) -> str:
+    """Complete or Failed, once it is so. Before, a Job has other conditions (Suspended, SuccessCriteriaMet)."""
+    conditions = (job.get("status") or {}).get("conditions") or ()
+    true = [one["type"] for one in conditions if one["status"] == "True" and one["type"] in ("Complete", "Failed")]
+    return str(true[0]) if true else ""
+
+
 def origin_of(pod: Object) -> str:
     labels = pod["metadata"].get("labels") or {}
     return str(labels.get("carico.dev/burst-origin") or labels.get("controller-uid") or pod["metadata"]["uid"])
@@ -225,14 +243,17 @@ def job_body(name: str, work_s: float = 1.0, **spec: Any) -> Object:
     }
 
 
-def two_planes(folder: Path) -> tuple[BurstPlane, BurstPlane]:
-    """Home and target, each with controllers and scheduler; whoever calls must stop them."""
-    planes = []
-    for name in ("home", "cloud"):
-        (folder / name).mkdir()
-        plane = BurstPlane(folder / name)
-        plane.start()
-        plane.start_controllers()
-        plane.start_scheduler()
-        planes.append(plane)
-    return planes[0], planes[1]
+@contextmanager
+def two_planes(folder: Path) -> Iterator[tuple[BurstPlane, BurstPlane]]:
+    """Home and target, each with controllers and scheduler. A set-up that fails leaves no process either."""
+    with ExitStack() as stack:
+        planes = []
+        for name in ("home", "cloud"):
+            (folder / name).mkdir()
+            plane = BurstPlane(folder / name)
+            stack.callback(plane.stop)
+            plane.start()
+            plane.start_controllers()
+            plane.start_scheduler()
+            planes.append(plane)
+        yield planes[0], planes[1]

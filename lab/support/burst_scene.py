@@ -4,7 +4,7 @@ import asyncio
 
 from carico_agent.burst.link import Link
 from carico_agent.burst.steps import jobs_path
-from lab.support.burst_planes import BurstPlane, Kubelets, PodRun, overlaps
+from lab.support.burst_planes import BurstPlane, Kubelets, PodRun, ended, overlaps
 from lab.support.waiting import wait_for
 
 
@@ -59,11 +59,6 @@ class Scene:
         deleted = self.home.deleted_pods() | self.cloud.deleted_pods()
         return "\n".join(f"{run}{', deleted by the Job controller' if run.name in deleted else ''}" for run in runs)
 
-    def _forgotten(self) -> set[str]:
-        """Pods whose result Kubernetes before 1.23 forgets, with or without carico: deleted by the Job controller in
-        the moment they succeeded."""
-        return self.home.deleted_pods() if self.home.version < (1, 23) else set()
-
     def judge(self, names: list[str], completions: int = 1, cluster: str = "", api_died: str = "") -> None:
         """Every Job complete, exactly once, nothing at the same time in two clusters, nothing left behind.
 
@@ -72,13 +67,11 @@ class Scene:
         cluster and all of one Job object.
         """
         jobs = {job["metadata"]["name"]: job for job in self.home.admin.get(jobs_path("default"))["items"]}
-        forgotten = self._forgotten()
         for name in names:
             job = jobs[name]
-            conditions = [one["type"] for one in job["status"].get("conditions") or ()]
-            assert conditions == ["Complete"], f"{name}: {job['status']}, {job['metadata'].get('annotations')}"
+            assert ended(job) == "Complete", f"{name}: {job['status']}, {job['metadata'].get('annotations')}"
             runs = [run for run in self.runs if run.origin == job["metadata"]["uid"]]
-            counted = [run for run in runs if run.ended == "Succeeded" and run.name not in forgotten]
+            counted = [run for run in runs if run.ended == "Succeeded"]
             unanswered = [run for run in runs if not run.ended and run.cluster == api_died]
             assert len({(run.cluster, run.job) for run in counted + unanswered}) == 1, self._explained(runs)
             if api_died in {run.cluster for run in counted + unanswered}:

@@ -1,7 +1,7 @@
 """A private Kubernetes control plane: etcd, kube-apiserver and kube-scheduler as real processes on loopback ports.
 
-Binaries come from KUBEBUILDER_ASSETS, or from the cache that tests/kube/build.sh fills. Everything else (data,
-certificates, tokens, logs) lives in one temporary folder; `stop` ends all processes.
+Binaries come from KUBEBUILDER_ASSETS, or from the cache that `make kube` fills. Everything else (data, certificates,
+tokens, logs) lives in one temporary folder; `stop` ends all processes.
 """
 
 import base64
@@ -19,6 +19,7 @@ import yaml
 
 from lab.support.etcd_objects import Etcd
 from lab.support.kube_admin import Admin, AdminError
+from lab.support.kube_versions import kubernetes
 from lab.support.waiting import free_port, wait_for
 
 BINARIES = ("etcd", "kube-apiserver", "kube-scheduler")
@@ -33,19 +34,14 @@ USERS = {  # token: user, groups
 }
 
 
-def cache() -> Path:
-    base = os.environ.get("CARICO_CACHE")
-    return (Path(base) if base else Path.home() / ".cache/carico") / "kube"
-
-
 def binaries() -> Path:
     """The folder that has all of BINARIES; raises LookupError with the reason if there is none."""
-    candidates = [Path(given)] if (given := os.environ.get("KUBEBUILDER_ASSETS")) else []
-    for folder in [*candidates, cache() / "bin"]:
-        if all(os.access(folder / name, os.X_OK) for name in BINARIES):
-            return folder
-    reason = cache() / "reason"
-    raise LookupError(reason.read_text().strip() if reason.exists() else "run tests/kube/build.sh (about 8 minutes)")
+    given = os.environ.get("KUBEBUILDER_ASSETS")
+    folder = Path(given) if given else kubernetes().bin
+    absent = [name for name in BINARIES if not os.access(folder / name, os.X_OK)]
+    if not absent:
+        return folder
+    raise LookupError(f"{folder} has no {', '.join(absent)}; `make kube` builds Kubernetes {kubernetes().name}")
 
 
 class Plane:
@@ -97,6 +93,13 @@ class Plane:
             f"--tls-cert-file={f}/server.crt",
             f"--tls-private-key-file={f}/server.key",
             f"--client-ca-file={self.ca}",
+            f"--requestheader-client-ca-file={f}/front-proxy-ca.crt",
+            "--requestheader-allowed-names=front-proxy",
+            "--requestheader-username-headers=X-Remote-User",
+            "--requestheader-group-headers=X-Remote-Group",
+            "--requestheader-extra-headers-prefix=X-Remote-Extra-",
+            f"--proxy-client-cert-file={f}/front-proxy.crt",
+            f"--proxy-client-key-file={f}/front-proxy.key",
             f"--token-auth-file={f}/tokens.csv",
             "--authorization-mode=RBAC",
             f"--cert-dir={f}/apiserver",
@@ -128,9 +131,8 @@ class Plane:
 
     def start_scheduler(self, config: dict[str, Any] | None = None, name: str = "kube-scheduler") -> None:
         """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`)."""
-        old = self.version < (1, 25)
         document = {
-            "apiVersion": f"kubescheduler.config.k8s.io/{'v1beta1' if old else 'v1'}",
+            "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
             "clientConnection": {"kubeconfig": str(self.kubeconfig("scheduler-token")), "qps": 500, "burst": 1000},
             "leaderElection": {"leaderElect": False},
@@ -138,9 +140,6 @@ class Plane:
             "podMaxBackoffSeconds": 2,
             **(config or {}),
         }
-        if old:
-            insecure = f"127.0.0.1:{free_port()}"
-            document |= {"healthzBindAddress": insecure, "metricsBindAddress": insecure}
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
         own = self.kubeconfig("scheduler-token")
@@ -267,9 +266,15 @@ class Plane:
             "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n"
         )
         new = "-newkey rsa:2048 -nodes"
+        for name in ("ca", "front-proxy-ca"):  # the aggregation layer has an authority of its own, as in a cluster
+            self._openssl(
+                f"req -x509 {new} -keyout {name}.key -out {name}.crt -days 2 -subj /CN=carico-test-{name} "
+                "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature"
+            )
+        self._openssl(f"req -new {new} -keyout front-proxy.key -out front-proxy.csr -subj /CN=front-proxy")
         self._openssl(
-            f"req -x509 {new} -keyout ca.key -out ca.crt -days 2 -subj /CN=carico-test-ca "
-            "-addext keyUsage=critical,keyCertSign,cRLSign,digitalSignature"
+            "x509 -req -in front-proxy.csr -CA front-proxy-ca.crt -CAkey front-proxy-ca.key -CAcreateserial "
+            "-out front-proxy.crt -days 2"
         )
         self._openssl(f"req -new {new} -keyout server.key -out server.csr -subj /CN=kube-apiserver")
         self._openssl(

@@ -24,13 +24,11 @@ def planes_alive(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Bur
     except LookupError as error:
         pytest.skip(f"no control plane: {error}")
     if not os.access(folder / "kube-controller-manager", os.X_OK):
-        pytest.skip("no kube-controller-manager: run tests/kube/build.sh")
-    home, cloud = two_planes(tmp_path_factory.mktemp("burst"))
-    home.apply(TREE / "deploy/burst/home.yaml")
-    cloud.apply(TREE / "deploy/burst/target.yaml")
-    yield home, cloud
-    for plane in (home, cloud):
-        plane.stop()
+        pytest.skip("no kube-controller-manager: run `make kube`")
+    with two_planes(tmp_path_factory.mktemp("burst")) as (home, cloud):
+        home.apply(TREE / "deploy/burst/home.yaml")
+        cloud.apply(TREE / "deploy/burst/target.yaml")
+        yield home, cloud
 
 
 @pytest.fixture
@@ -48,7 +46,7 @@ def clear(plane: BurstPlane) -> None:
     for job in admin.get(jobs)["items"]:
         if job["metadata"].get("finalizers"):
             admin.merge(f"{jobs}/{job['metadata']['name']}", {"metadata": {"finalizers": None}})
-    admin.delete("/apis/batch/v1beta1/namespaces/default/cronjobs") if plane.version < (1, 25) else None
+    admin.delete("/apis/batch/v1/namespaces/default/cronjobs")
     admin.request("DELETE", f"{jobs}?propagationPolicy=Background")
     admin.delete("/api/v1/nodes")
 

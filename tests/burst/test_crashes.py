@@ -13,16 +13,16 @@ import pytest
 
 from carico_agent.burst.link import Send, carry, drive
 from carico_agent.burst.objects import State, home_job
-from carico_agent.burst.protocol import Intent
+from carico_agent.burst.protocol import Intent, Suspends
 from carico_agent.burst.steps import Request, Route, ServerAnswer, jobs_path, reconcile
 from carico_agent.lib.kube.errors import KubeError
-from lab.support.burst_planes import BurstPlane, job_body, overlaps
+from lab.support.burst_planes import BurstPlane, ended, job_body, overlaps
 from lab.support.burst_scene import Scene
 from lab.support.waiting import wait_for
 
 WHOLE = bool(os.environ.get("CARICO_BURST_WHOLE"))
 JOBS = 90 if WHOLE else 30
-ROUTE = Route("home-id", "cloud")
+ROUTE = Route("home-id", "cloud", Suspends(home=True, target=True))
 END = {State.DONE}
 
 
@@ -113,7 +113,7 @@ async def finish(scene: Scene, move: Awaitable[None], name: str) -> None:
         if done:
             mover.result()
         job = await asyncio.to_thread(scene.home.admin.get, jobs_path("default", name))
-        if (job["status"].get("conditions") or []) and not job["metadata"].get("finalizers"):
+        if ended(job) and not job["metadata"].get("finalizers"):
             mover.cancel()
             return
         if done:
@@ -132,7 +132,7 @@ async def test_two_movers_at_once(planes: tuple[BurstPlane, BurstPlane]) -> None
 async def test_recalls_that_die(planes: tuple[BurstPlane, BurstPlane]) -> None:
     """Moved, then recalled by movers that die at every request; home has room by then."""
     async with Scene(planes) as scene:
-        # 30 s: none shall end in the moment its Pod is deleted, where Kubernetes 1.20 itself forgets the result
+        # 30 s: none shall end in the moment its Pod is deleted
         names = await scene.submit([job_body(f"job-{n}", 30.0) for n in range(JOBS // 2)])
         await all_of([until_done(name, Intent.MOVE, scene.send, {State.AWAY}) for name in names])
         scene.home.admin.merge("/api/v1/nodes/home-0/status", {"status": {"allocatable": {"pods": "110"}}})
@@ -198,7 +198,7 @@ def _moved_on(scene: Scene, name: str) -> bool:
     if home.ledger.state == State.HOLDING:
         return home.active == 0
     copies = scene.cloud.admin.get(jobs_path("default"))["items"]
-    return not copies or bool(copies[0]["status"].get("conditions"))
+    return not copies or bool(ended(copies[0]))
 
 
 @pytest.mark.parametrize("where", ["home", "cloud"])

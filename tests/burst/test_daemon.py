@@ -11,7 +11,7 @@ import pytest
 
 from carico_agent.burst.objects import copy_job
 from carico_agent.burst.steps import jobs_path
-from lab.support.burst_planes import BurstPlane, job_body
+from lab.support.burst_planes import BurstPlane, ended, job_body
 from lab.support.burst_process import BurstProcess
 from lab.support.burst_scene import Scene
 from lab.support.waiting import wait_for
@@ -30,9 +30,7 @@ def started() -> Iterator[list[BurstProcess]]:
 
 def all_done(scene: Scene, names: list[str]) -> bool:
     jobs = {job["metadata"]["name"]: job for job in scene.home.admin.get(jobs_path("default"))["items"]}
-    return all(
-        jobs[name]["status"].get("conditions") and not jobs[name]["metadata"].get("finalizers") for name in names
-    )
+    return all(ended(jobs[name]) and not jobs[name]["metadata"].get("finalizers") for name in names)
 
 
 async def test_killed_again_and_again(planes: Planes, tmp_path: Path, started: list[BurstProcess]) -> None:
@@ -160,11 +158,11 @@ async def test_jobs_of_all_workloads(planes: Planes, tmp_path: Path, started: li
         )
         await asyncio.to_thread(wait_for, lambda: gone(scene, "fleeting"), "its time to live has ended", 60)
         assert {run.cluster for run in scene.runs} == {"cloud"}
-        ended = {
+        succeeded = {
             name: sum(run.origin == uids[name] and run.ended == "Succeeded" for run in scene.runs) for name in names
         }
-        assert ended == {"wide": 3, "long": 5, "queue": 2, "failing": 0, "deadline": 1, "fleeting": 1, "owned": 1}
+        assert succeeded == {"wide": 3, "long": 5, "queue": 2, "failing": 0, "deadline": 1, "fleeting": 1, "owned": 1}
         assert status("wide")["succeeded"] == 3
-        assert status("failing")["conditions"][0]["type"] == "Failed"  # type: ignore[index]
+        assert ended({"status": status("failing")}) == "Failed"
         assert scene.home.admin.get(jobs_path("default", "wide"))["spec"]["parallelism"] == 3
         assert scene.home.admin.get(jobs_path("default", "owned"))["metadata"]["ownerReferences"]

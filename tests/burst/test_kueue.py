@@ -5,8 +5,6 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from lab.support.burst_planes import BurstPlane
 from lab.support.burst_process import BurstProcess
 from lab.support.burst_scene import Scene
@@ -35,8 +33,6 @@ def condition(workload: str) -> dict[str, str]:
 
 async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, BurstPlane], tmp_path: Path) -> None:
     home = planes[0]
-    if home.version < (1, 22):
-        pytest.skip("1.20 built with Go 1.19 crashes on custom resources (its json-iterator); set KUBEBUILDER_ASSETS")
     home.apply(Path(__file__).parent / "workload-crd.yaml")
 
     def served() -> bool:

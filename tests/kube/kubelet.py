@@ -16,6 +16,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -61,7 +62,7 @@ def missing() -> str:
     if why := containerd.missing():
         return why
     if not os.access(binaries() / "kubelet", os.X_OK):
-        return f"no kubelet in {binaries()} (tests/kube/build.sh builds one)"
+        return f"no kubelet in {binaries()} (`make kube` builds one)"
     if shutil.which("unshare") is None or shutil.which("nsenter") is None:
         return "unshare and nsenter are not installed (Debian: util-linux)"
     return ""
@@ -73,25 +74,34 @@ class Kubelet:
     def __init__(self, plane: Plane, folder: Path, name: str) -> None:
         self._plane, self._folder, self.name = plane, folder, name
         self._process: subprocess.Popen[bytes] | None = None
-        self._apart = _mount_namespace(folder)
-        self._prefix = ("nsenter", "-t", str(self._apart.pid), "-m", "--")
+        with ExitStack() as undo:  # also a set-up that fails leaves no process
+            self._set_up(undo)
+            self._undo = undo.pop_all()
+
+    def _set_up(self, undo: ExitStack) -> None:
+        folder, apart = self._folder, _mount_namespace(self._folder)
+        undo.callback(apart.wait)
+        undo.callback(apart.kill)
+        self._prefix = ("nsenter", "-t", str(apart.pid), "-m", "--")
         c = folder / "c"
         (c / "cni").mkdir(parents=True)
         (c / "cni/lo.conf").write_text('{"cniVersion":"0.3.1","name":"lo","type":"loopback"}')
-        self.containerd = containerd.PrivateContainerd(c, config=CONFIG, prefix=self._prefix).__enter__()
+        self.containerd = undo.enter_context(containerd.PrivateContainerd(c, config=CONFIG, prefix=self._prefix))
         for hierarchy in Path("/sys/fs/cgroup").iterdir() if _is_hybrid() else [Path("/sys/fs/cgroup")]:
             if hierarchy.is_dir():
                 (hierarchy / self.containerd.cgroup).mkdir(exist_ok=True)
         image = folder / "image.tar"
         make_image(image)
         self.containerd.ctr("images", "import", str(image), namespace="k8s.io")
+        undo.callback(self.end)
         self.start()
 
     def start(self) -> None:
-        f, started_s = self._folder, time.time()
+        time.sleep(1.0 - time.time() % 1.0)  # heartbeats have whole seconds: none of an earlier kubelet is as late
+        f, started_s = self._folder, int(time.time())
         endpoint = f"unix://{self.containerd.socket}"
         config = f / "kubelet.json"
-        config.write_text(json.dumps(configuration(self._plane.version, self.containerd.cgroup, endpoint, free_port())))
+        config.write_text(json.dumps(configuration(self.containerd.cgroup, endpoint, free_port())))
         with (f / "kubelet.log").open("ab") as log:
             self._process = subprocess.Popen(
                 [
@@ -103,7 +113,6 @@ class Kubelet:
                     f"--root-dir={f}/kubelet",
                     f"--cert-dir={f}/pki",
                     "--resolv-conf=",
-                    *runtime_flags(self._plane.version, endpoint),
                 ],
                 stdout=log,
                 stderr=log,
@@ -119,7 +128,8 @@ class Kubelet:
         nodes = self._plane.admin.get(f"/api/v1/nodes?fieldSelector=metadata.name={self.name}")["items"]
         conditions = [one for node in nodes for one in node["status"].get("conditions", ())]
         ready = [one for one in conditions if one["type"] == "Ready" and one["status"] == "True"]
-        return any(datetime.fromisoformat(one["lastHeartbeatTime"]).timestamp() > since_s for one in ready)
+        beats_s = [datetime.fromisoformat(one["lastHeartbeatTime"]).timestamp() for one in ready]
+        return any(beat_s >= since_s for beat_s in beats_s)
 
     def end(self) -> None:
         """Containers go on running."""
@@ -128,15 +138,12 @@ class Kubelet:
             self._process.wait()
 
     def stop(self) -> None:
-        self.end()
-        self.containerd.stop()
-        self._apart.kill()
-        self._apart.wait()
+        self._undo.close()
 
 
-def configuration(version: tuple[int, int], cgroup: str, endpoint: str, port: int) -> dict[str, Any]:
-    """A KubeletConfiguration; what a version does not know would keep it from starting."""
-    config: dict[str, Any] = {
+def configuration(cgroup: str, endpoint: str, port: int) -> dict[str, Any]:
+    """A KubeletConfiguration."""
+    return {
         "apiVersion": "kubelet.config.k8s.io/v1beta1",
         "kind": "KubeletConfiguration",
         "authentication": {"anonymous": {"enabled": True}, "webhook": {"enabled": False}},
@@ -150,17 +157,9 @@ def configuration(version: tuple[int, int], cgroup: str, endpoint: str, port: in
         "readOnlyPort": 0,
         "healthzPort": 0,
         "evictionHard": {},
+        "containerRuntimeEndpoint": endpoint,
+        "failCgroupV1": False,  # this machine may be a hybrid one
     }
-    if version >= (1, 27):
-        config["containerRuntimeEndpoint"] = endpoint
-    if version >= (1, 31):
-        config["failCgroupV1"] = False
-    return config
-
-
-def runtime_flags(version: tuple[int, int], endpoint: str) -> list[str]:
-    """Before 1.27 the runtime is given by flags; --container-runtime is gone since."""
-    return [] if version >= (1, 27) else ["--container-runtime=remote", f"--container-runtime-endpoint={endpoint}"]
 
 
 def pod(name: str, places: int, node: str = "") -> dict[str, Any]:

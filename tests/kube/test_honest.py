@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import TREE
-from tests.kube.kubelet import configuration, runtime_flags
 
 
 @pytest.mark.parametrize(("ci", "code", "word"), [("1", 1, "1 error"), ("", 0, "1 skipped")])
@@ -28,12 +27,3 @@ def test_nothing_is_run_again_until_it_passes() -> None:
     texts += [file.read_text() for file in (TREE / "tests/kube").glob("*.py") if file.name != Path(__file__).name]
     words = ("--reruns", "rerunfailures", "flaky", "--last-failed")
     assert [word for text in texts for word in words if word in text] == []
-
-
-@pytest.mark.parametrize("version", [(1, 20), (1, 26), (1, 27), (1, 36)])
-def test_a_kubelet_is_started_as_its_version_wants_it(version: tuple[int, int]) -> None:
-    config, flags = configuration(version, "c", "unix:///s", 1), runtime_flags(version, "unix:///s")
-    in_file = config.get("containerRuntimeEndpoint") == "unix:///s"
-    in_flags = flags == ["--container-runtime=remote", "--container-runtime-endpoint=unix:///s"]
-    assert (in_file, in_flags) == (version >= (1, 27), version < (1, 27))
-    assert ("failCgroupV1" in config) == (version >= (1, 31))
