@@ -1,4 +1,4 @@
-"""Fields and types of what the control plane under test is too new or too old for, checked by hand.
+"""Fields and types of what a control plane of another version serves, checked by hand.
 
 From kubernetes/kubernetes: staging/src/k8s.io/kube-scheduler/config/v1/types.go,
 component-base/config/v1alpha1/types.go, api/admissionregistration/v1{,beta1}/types.go. Only what may be written in a

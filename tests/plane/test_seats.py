@@ -131,8 +131,7 @@ class traffic:
 
 
 GROUP = "/apis/flowcontrol.apiserver.k8s.io"
-LIMITS = ("apiserver_flowcontrol_nominal_limit_seats", "apiserver_flowcontrol_request_concurrency_limit")
-"""Since 1.26, and before."""
+LIMIT = "apiserver_flowcontrol_nominal_limit_seats"
 
 
 def levels_path(plane: Plane) -> str:
@@ -144,12 +143,11 @@ def reserve(plane: Plane) -> str:
     return f"{levels_path(plane)}/{NAME}"
 
 
-def shares_field(plane: Plane) -> str:
-    return "assuredConcurrencyShares" if plane.version < (1, 26) else "nominalConcurrencyShares"
+SHARES = "nominalConcurrencyShares"
 
 
 def shares_of(plane: Plane) -> int:
-    return int(plane.admin.get(reserve(plane))["spec"]["limited"][shares_field(plane)])
+    return int(plane.admin.get(reserve(plane))["spec"]["limited"][SHARES])
 
 
 def missing(plane: Plane, path: str) -> bool:
@@ -163,8 +161,8 @@ def missing(plane: Plane, path: str) -> bool:
 
 def applied(plane: Plane) -> dict[str, int]:
     """Seats per level as the API server itself says; exempt levels have none."""
-    found = read([plane.admin.get("/metrics").encode()], dict.fromkeys(LIMITS, ("priority_level",)))
-    values = next(found[limit] for limit in LIMITS if found.get(limit))
+    found = read([plane.admin.get("/metrics").encode()], {LIMIT: ("priority_level",)})
+    values = found[LIMIT]
     return {level: round(value) for (level,), value in values.items() if value}
 
 
@@ -191,7 +189,7 @@ def test_seats_are_exactly_as_computed_and_back_after_exit(plane: Plane, service
     before, specs = outside(plane), defaults(plane)
     one = service()
     one.wrote()
-    shares, key = shares_of(plane), shares_field(plane)
+    shares, key = shares_of(plane), SHARES
     computed = seats_of(600, {name: spec["limited"][key] for name, spec in specs.items() if "limited" in spec}, shares)
     wait_for(lambda: outside(plane) == computed, f"the API server has applied {computed}", 5)
     shown = one.shown()["seats"]
@@ -250,7 +248,7 @@ def test_uninstall_gives_seats_back(plane: Plane, service: Callable[..., Service
 def test_an_edited_object_is_left_to_whoever_edited_it(plane: Plane, service: Callable[..., Service]) -> None:
     one = service()
     one.wrote()
-    plane.admin.merge(reserve(plane), {"spec": {"limited": {shares_field(plane): 17}}})
+    plane.admin.merge(reserve(plane), {"spec": {"limited": {SHARES: 17}}})
     seen = wait_for(lambda: (now := one.shown()) and now["seats"]["state"] == "yield" and now, "it yields")
     assert "somebody changed it" in seen["seats"]["why"]
     assert one.end() == 0
