@@ -15,8 +15,11 @@ for suite in "$(own_release)" testing; do
   work=$folder/work
   rm -rf "$work"
   private_index "$work" "$suite" >/dev/null 2>&1 || continue
-  version=$(apt-cache "${private_apt[@]}" pkgnames golang-1. | sed -nE 's/^golang-([0-9.]+)-go$/\1/p' | sort -V | tail -n 1)
-  [ -n "$version" ] && newer "$version" || continue
+  version= # the oldest that is new enough: what is pinned was released with it
+  for offered in $(apt-cache "${private_apt[@]}" pkgnames golang-1. | sed -nE 's/^golang-([0-9.]+)-go$/\1/p' | sort -rV); do
+    if newer "$offered"; then version=$offered; fi
+  done
+  [ -n "$version" ] || continue
   (cd "$work/archives" && apt-get "${private_apt[@]}" download "golang-$version-go" "golang-$version-src" >/dev/null) || continue
   rm -rf "$folder/debian" "$folder/root"
   for package in "$work"/archives/*.deb; do dpkg -x "$package" "$folder/debian"; done

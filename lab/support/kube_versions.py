@@ -106,3 +106,7 @@ def markdown() -> str:
         name = f"Kubernetes {one.name}" if one.is_kubernetes else one.name
         rows.append(f"| {name} | `{one.module}` | {one.version} | {one.use} |")
     return "\n".join(rows) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")
