@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from lab.support.control_plane import Plane, binaries
-from lab.support.waiting import free_port
 
 PARTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
 USERS = {
@@ -25,7 +24,7 @@ USERS = {
     "node-token": ("system:node:lab", "system:nodes"),
     "controller-token": ("system:kube-controller-manager", ""),
 }
-"""FlowSchemas of 1.20 put the first into workload-low, the second into system, the third into workload-high."""
+"""FlowSchemas put the first into workload-low, the second into system, the third into workload-high."""
 NAMESPACES = 10
 CLIENTS = "clients"
 """The cgroup of those who ask. Without one, a client on a machine that others use sent 0.9 where 1.2 was meant."""
@@ -36,7 +35,6 @@ class LabPlane(Plane):
 
     def __init__(self, folder: Path, cpu: int) -> None:
         self._cpu = cpu
-        self.metrics: dict[str, str] = {}
         super().__init__(folder)
         self.groups = Groups()
 
@@ -54,8 +52,6 @@ class LabPlane(Plane):
         process = self._processes[name or binary]
         os.sched_setaffinity(process.pid, {self._cpu})
         self.groups.put(binary, process.pid)
-        if binary == "etcd":
-            self.metrics["etcd"] = f"http://127.0.0.1:{self._etcd_port}/metrics"
 
     def start_all(self) -> None:
         self.start()
@@ -63,24 +59,22 @@ class LabPlane(Plane):
             user = {**USERS, "scheduler-token": ("system:kube-scheduler", "")}[token][0]
             self.admin.post("/apis/rbac.authorization.k8s.io/v1/clusterrolebindings", _binding(token, user))
         self.start_scheduler()
-        document = json.loads((self.folder / "kube-scheduler.json").read_text())
-        if "metricsBindAddress" in document:
-            self.metrics["kube-scheduler"] = f"http://{document['metricsBindAddress']}/metrics"
-        port = free_port()
+        config = self.kubeconfig("controller-token")
         self._run(
             "kube-controller-manager",
-            f"--kubeconfig={self.kubeconfig('controller-token')}",
-            f"--port={port}",
-            "--secure-port=0",
-            "--bind-address=127.0.0.1",
-            "--address=127.0.0.1",
+            f"--kubeconfig={config}",
+            *self._serving("kube-controller-manager", config),
             "--leader-elect=false",
             "--use-service-account-credentials=false",
             f"--service-account-private-key-file={self.folder}/sa.key",
             "--node-monitor-grace-period=10m",
             "--allocate-node-cidrs=false",
         )
-        self.metrics["kube-controller-manager"] = f"http://127.0.0.1:{port}/metrics"
+
+    def metrics(self, part: str) -> str:
+        if part == "kube-apiserver":
+            return str(self.admin.get("/metrics"))
+        return self.etcd.metrics() if part == "etcd" else self.component(part, "/metrics")
 
     def fill(self, nodes: int, pods: int) -> None:
         """Nodes with a Lease each, and Pods on them that run."""

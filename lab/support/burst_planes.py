@@ -6,9 +6,7 @@ afterwards. It writes down when the containers of which origin ran, which is wha
 """
 
 import asyncio
-import ssl
 import time
-import urllib.request
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +18,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
-from lab.support.waiting import free_port, wait_for
+from lab.support.waiting import wait_for
 
 CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 """Without the node lifecycle controller: pretended nodes have no heartbeat."""
@@ -37,34 +35,25 @@ class BurstPlane(Plane):
 
     def start_controllers(self) -> None:
         config = self.kubeconfig("admin-token")
-        port = free_port()
         self._run(
             "kube-controller-manager",
             f"--kubeconfig={config}",
-            f"--authentication-kubeconfig={config}",
-            f"--authorization-kubeconfig={config}",
+            *self._serving("kube-controller-manager", config),
             f"--controllers={CONTROLLERS}",
             f"--service-account-private-key-file={self.folder}/sa.key",
-            f"--cert-dir={self.folder}/controllers",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={port}",
             "--leader-elect=false",
             "--kube-api-qps=300",
             "--kube-api-burst=500",
             "--concurrent-gc-syncs=5",
         )
-        wait_for(lambda: self._healthy(port), "controllers run")
+        wait_for(self._healthy, "controllers run")
 
-    def _healthy(self, port: int) -> bool:
+    def _healthy(self) -> bool:
         """It listens before its controllers start; each of them has a check of its own."""
         self._check("kube-controller-manager")
         wanted = [f"[+]{name} ok" for name in ("job-controller", "garbage-collector-controller")]
-        own_certificate = ssl.create_default_context()
-        own_certificate.check_hostname, own_certificate.verify_mode = False, ssl.CERT_NONE
         try:
-            url = f"https://127.0.0.1:{port}/healthz?verbose"
-            with urllib.request.urlopen(url, context=own_certificate, timeout=5) as answer:
-                text = answer.read().decode()
+            text = self.component("kube-controller-manager", "/healthz?verbose")
         except OSError:
             return False
         return all(line in text for line in wanted)

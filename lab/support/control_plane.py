@@ -11,6 +11,7 @@ import re
 import signal
 import ssl
 import subprocess
+import urllib.request
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -54,6 +55,7 @@ class Plane:
         self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
         self.ca = folder / "ca.crt"
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ports: dict[str, int] = {}
         self._certificates()
         self._files()
         self.version = self._version()
@@ -142,18 +144,21 @@ class Plane:
         }
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
-        own = self.kubeconfig("scheduler-token")
-        self._run(
-            "kube-scheduler",
-            f"--config={path}",
-            f"--secure-port={free_port()}",
+        serving = self._serving(name, self.kubeconfig("scheduler-token"))
+        self._run("kube-scheduler", f"--config={path}", "--authentication-skip-lookup=true", *serving, name=name)
+
+    def _serving(self, name: str, kubeconfig: Path) -> list[str]:
+        """Flags by which a scheduler or controller manager serves its health and metrics; `component` asks for them."""
+        self.ports[name] = free_port()
+        return [
+            f"--secure-port={self.ports[name]}",
             "--bind-address=127.0.0.1",
-            f"--cert-dir={self.folder}/{name}",
-            f"--authentication-kubeconfig={own}",
-            f"--authorization-kubeconfig={own}",
-            "--authentication-skip-lookup=true",
-            name=name,
-        )
+            f"--tls-cert-file={self.folder}/server.crt",
+            f"--tls-private-key-file={self.folder}/server.key",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            "--authorization-always-allow-paths=/healthz,/readyz,/livez,/metrics",
+        ]
 
     def schedulers(self) -> list[str]:
         return [name for name in self._processes if name.startswith("kube-scheduler")]
@@ -214,6 +219,12 @@ class Plane:
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
+
+    def component(self, name: str, path: str) -> str:
+        """GET of a scheduler or controller manager."""
+        url, context = f"https://127.0.0.1:{self.ports[name]}{path}", ssl.create_default_context(cafile=str(self.ca))
+        with urllib.request.urlopen(url, context=context, timeout=20) as answer:
+            return str(answer.read().decode())
 
     def _check(self, name: str) -> None:
         log = (self.folder / f"{name}.log").read_text()[-3000:]

@@ -14,6 +14,7 @@ import fcntl
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
@@ -142,7 +143,8 @@ def _compile(one: Part, go: Go, programs: list[str], work: Path, log: Path) -> N
             )
             _watch(one, process, f"{program} ({index} of {len(programs)})")
         if process.returncode:
-            raise BuildError(f"{one.name}: {program} does not build; the end of {log}:\n{_tail(log)}")
+            ended = f"{program} does not build (go ended with {process.returncode})"
+            raise BuildError(f"{one.name}: {ended}; the end of {log}:\n{_tail(log)}")
         _say(one, f"{program} ({index} of {len(programs)}) done after {time.monotonic() - started_s:.0f} s")
 
 
@@ -206,6 +208,7 @@ def main() -> None:
     options = argparse.ArgumentParser(description="Build what kube_versions.toml pins, into the cache.")
     options.add_argument("name", nargs="*", help=f"one of {known}; without a name the Kubernetes of $KUBE")
     names = options.parse_args().name
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("kube: stopped"))  # so that `go` is stopped, too
     if not names and (given := os.environ.get("KUBEBUILDER_ASSETS")):
         print(f"kube: KUBEBUILDER_ASSETS={given} is used; nothing is built")
         return
