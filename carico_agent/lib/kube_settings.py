@@ -53,7 +53,15 @@ class ExtenderSettings:
 
     admission_client_ca: str = ""
     """Certificates that the API server's one is checked against there (PEM file); it shows one where its
-    --admission-control-config-file names a kubeconfig for webhooks. Empty: whoever can connect may ask."""
+    --admission-control-config-file names a kubeconfig for webhooks."""
+
+    admission_token_file: str = ""
+    """A file with a secret of at least 16 letters or digits. The API server then asks at /admit/SECRET, which the
+    webhook's configuration names (deploy/admission/bindings.yaml), and no other question is answered."""
+
+    admission_anyone: bool = False
+    """Answer questions of any client about bindings. One of these three must be set: each question holds a place of a
+    node for a while."""
 
     tls_ca: str = ""
     """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""

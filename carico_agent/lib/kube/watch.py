@@ -11,13 +11,13 @@ begins at the version of the list, so what the cache did not have yet arrives as
 
 import asyncio
 import random
-import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.lib.kube.health import Health
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.backoff import Backoff
 
 T = TypeVar("T")
@@ -57,7 +57,7 @@ class ResourceWatch(Generic[T]):
 
     def closed_s(self) -> float:
         """For how long this watch has not been open [s]; 0 while it is."""
-        return 0.0 if self._lost_s is None else time.monotonic() - self._lost_s
+        return 0.0 if self._lost_s is None else boottime_s() - self._lost_s
 
     async def run(self) -> None:
         """For ever. Failures are reported to `health` and tried again."""
@@ -96,7 +96,7 @@ class ResourceWatch(Generic[T]):
         return {"resourceVersion": self._seen, "resourceVersionMatch": "NotOlderThan"}
 
     async def _follow(self) -> None:
-        opened_s = time.monotonic()
+        opened_s = boottime_s()
         params = {
             "watch": "1",
             "allowWatchBookmarks": "true",
@@ -109,8 +109,8 @@ class ResourceWatch(Generic[T]):
                 self._take(line)
         finally:
             if self._lost_s is None:
-                self._lost_s = time.monotonic()
-        await asyncio.sleep(max(0.0, MIN_S - (time.monotonic() - opened_s)))
+                self._lost_s = boottime_s()
+        await asyncio.sleep(max(0.0, MIN_S - (boottime_s() - opened_s)))
 
     def _take(self, line: dict[str, Any]) -> None:
         kind, thing = line.get("type"), line.get("object") or {}
