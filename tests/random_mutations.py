@@ -1,8 +1,9 @@
 """Lines changed at random: how many of them would no test notice? The rate of survivors, per product.
 
 `make mutations` runs it after the list by hand (tests/mutations.py). `python -m tests.random_mutations --samples 5
---seed 3 carico_agent/lib/net` looks at one package only. Each change is made in a copy of the tree and judged by the tests
-that name the changed module, doctests included, and no others: with the whole suite one change would take minutes.
+--seed 3 carico_agent/lib/net` looks at one package only. Each change is made in a copy of the tree and judged by the
+tests that name the changed module, doctests included, and no others: with the whole suite one change would take
+minutes.
 
 Why no mutation tool: mutmut and cosmic-ray run the whole suite per change, or need a coverage run of it to choose from,
 and sample over the tree, so that a small product gets no sample at all.

@@ -162,8 +162,8 @@ def read_table(table: pb.WorkloadTable) -> ClusterWorkloads:
 
 
 def to_node(cluster: ClusterWorkloads, own: Sequence[str], sizes: Sequence[float] | Vector) -> tuple[WorkloadCost, ...]:
-    """The cluster's workloads as shares of a node, in the order of its resources; NaN where nobody knows. A cost that no
-    node can have is cut to the largest that the model takes: one report of 1e6 cores must not end the exchange."""
+    """The cluster's workloads as shares of a node, in the order of its resources; NaN where nobody knows. A cost that
+    no node can have is cut to the largest that the model takes: one report of 1e6 cores must not end the exchange."""
     missing = [name not in cluster.resources for name in own]
     found = []
     for name, row in cluster.rows.items():
