@@ -23,6 +23,8 @@ class WorkloadEstimate:
     per_node: bool
     trusted: bool
     """False: nothing is known yet about its cost but the prior."""
+    cost_sd: tuple[float, ...] = ()
+    """Standard deviation of `cost` itself: more where its Pods were measured while they waited for a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,3 +58,5 @@ class Estimate:
     outlook: str = ""
     """What is known about the coming hours, where they were asked for: unknown, first day or known."""
     workloads: tuple[WorkloadEstimate, ...] = ()
+    limits: tuple[float, ...] = ()
+    """Usage at which each resource counts as full, by who runs here."""
