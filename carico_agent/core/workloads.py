@@ -4,6 +4,7 @@ Why the mean over Pods, each counted once, and not over readings: Pods of one wo
 Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
@@ -19,6 +20,9 @@ OTHER = "other"
 ARRIVALS_S = 1800.0
 """Arrivals are forgotten over half an hour (time constant [s])."""
 
+MAX_ORDER = 64
+"""Arrivals whose order is remembered: Pods come in rounds or in rollouts, which no share tells."""
+
 MAX_PAST = 24.0
 """Pods that have left count at most as much as this many that run: what runs now knows better."""
 
@@ -31,7 +35,7 @@ BRIEF_WEIGHT = 0.3
 SPREAD_RATIO = 0.1
 """Two Pods of one workload are believed to differ by a tenth until more of them were seen."""
 
-READING_RATIO = 0.02
+READING_RATIO = 0.01
 """Relative error of a Pod's mean that no number of readings removes."""
 
 ASLEEP_RATIO = 0.1
@@ -327,6 +331,7 @@ class Workloads:
         self.by_name: dict[str, Workload] = {}
         self.elsewhere: dict[str, WorkloadCost] = {}
         self.arrived = False  # a Pod has arrived while we watched
+        self.order: deque[str] = deque(maxlen=MAX_ORDER)  # kinds of the last Pods that did
 
     def find(self, name: str, per_node: bool) -> Workload:
         """The kind of this name, made if it is new; OTHER if there is no room for it."""
@@ -368,6 +373,11 @@ class Workloads:
         if self.arrived:
             return [(workload, workload.arrivals) for workload in able if workload.arrivals > 0]
         return [(workload, float(len(workload.pods) or workload.seen)) for workload in able]
+
+    def recent_costs(self) -> tuple[Sequence[float], ...]:
+        """What Pods cost like the last that arrived, in their order."""
+        found = (self.by_name.get(name) for name in self.order)
+        return tuple(workload.cost for workload in found if workload is not None and workload.shown)
 
     def learn(self, costs: Iterable[WorkloadCost]) -> None:
         """What the cluster knows, replacing what it knew before; at most MAX_WORKLOADS, those that arrive most."""
