@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from carico_agent.core.pods import certainty
 
-READING_RATIO = 0.02
+READING_RATIO = 0.01
 """Relative error of a Pod's mean that no number of readings removes."""
 
 CLUSTER_WEIGHT = 0.25

@@ -5,6 +5,7 @@ one Pod's readings do, and a thousand readings of one Pod are not a thousand Pod
 waited for a CPU weigh less than others (`evidence.py`).
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
@@ -20,6 +21,9 @@ OTHER = "other"
 
 ARRIVALS_S = 1800.0
 """Arrivals are forgotten over half an hour (time constant [s])."""
+
+MAX_ORDER = 64
+"""Arrivals whose order is remembered: Pods come in rounds or in rollouts, which no share tells."""
 
 MAX_PAST = 24.0
 """Pods that have left count at most as much as this many that run: what runs now knows better."""
@@ -365,6 +369,7 @@ class Workloads:
         self.by_name: dict[str, Workload] = {}
         self.elsewhere: dict[str, WorkloadCost] = {}
         self.arrived = False  # a Pod has arrived while we watched
+        self.order: deque[str] = deque(maxlen=MAX_ORDER)  # kinds of the last Pods that did
 
     def find(self, name: str, per_node: bool) -> Workload:
         """The kind of this name, made if it is new; OTHER if there is no room for it."""
@@ -407,6 +412,11 @@ class Workloads:
         if self.arrived:
             return [(workload, workload.arrivals) for workload in able if workload.arrivals > 0]
         return [(workload, float(len(workload.pods) or workload.seen)) for workload in able]
+
+    def recent_costs(self) -> tuple[Sequence[float], ...]:
+        """What Pods cost like the last that arrived, in their order."""
+        found = (self.by_name.get(name) for name in self.order)
+        return tuple(workload.cost for workload in found if workload is not None and workload.shown)
 
     def learn(self, costs: Iterable[WorkloadCost]) -> None:
         """What the cluster knows, replacing what it knew before; at most MAX_WORKLOADS, those that arrive most."""

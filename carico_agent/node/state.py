@@ -54,7 +54,10 @@ def unsealed(encoded: bytes) -> Any:
 
 
 def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> CapacityModel | None:
-    """The saved model with a new clock, if it is sound and was made with the same settings on the same resources."""
+    """The saved model with a new clock, if it is sound and was made with the same settings on the same resources.
+
+    Only the most Pods that the node may run may differ: that caps the number, and shapes nothing that was learned.
+    """
     try:
         model = decode(path.read_bytes())
     except FileNotFoundError:
@@ -65,6 +68,7 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
     except ValueError as error:
         set_aside(path, str(error))
         return None
+    model.limit_pods(config.max_pods)
     if model.resources != resources or _learned_with(model.config) != _learned_with(config):
         log.info("%s was made with other settings or resources; beginning anew", path)
         return None

@@ -85,7 +85,7 @@ def test_an_empty_node_that_only_saw_sleepers_is_learning_with_the_priors_interv
     e = m.estimate()
     assert e.mode == "learning"
     assert e.pod_capacity == pytest.approx(0.98 / 0.25, rel=0.02)
-    assert e.low < 2 and e.high == 110
+    assert e.low < 2 and e.high == pytest.approx(16 * e.pod_capacity, rel=0.01)  # a sixteenth of a core each
     again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
     assert again.estimate().pod_capacity == e.pod_capacity
 
@@ -506,3 +506,28 @@ def test_while_learning_a_number_is_never_above_the_priors() -> None:
     assert (generous.value, generous.low, generous.high, generous.limiting) == (4.0, 1.0, 60.0, 0)
     modest = learning(Span(2.0, 1.5, 2.5, 1), prior)
     assert (modest.value, modest.low, modest.high, modest.limiting) == (2.0, 1.0, 9.0, 1)
+
+
+@pytest.mark.parametrize("host", [None, (0.02, 0.1)], ids=["host derived", "host told"])
+def test_after_a_restart_no_number_is_called_measured_before_its_pods_were_read_again(
+    host: tuple[float, float] | None,
+) -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    calm = pods("web", 2, WEB)
+    run(m, t, calm)
+    again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
+    again.restart_clock()
+    busy, seen = [replace(pod, usage=(0.45, 0.01)) for pod in calm], []
+    for tick in range(60):
+        now = tick / 10
+        again.observe(now, [0.92, 0.12], pods=2)
+        if tick in (10, 30):  # the first time nobody has counted for long enough to know a rate
+            samples = [replace(pod, usage=(nan, 0.01)) for pod in calm] if tick == 10 else busy
+            again.observe_pods(now, samples, host)
+        e = again.estimate()
+        seen.append((now, e.mode, e.pod_capacity))
+    early = [one for one in seen if one[0] < 3.0]
+    assert {mode for _, mode, _ in early} <= {"predicted", "learning"}
+    assert all(capacity < 2 for _, _, capacity in early), early[:12]  # it was calm before: 7.8 of WEB fitted
+    assert seen[-1][1] == "measured"
