@@ -297,6 +297,7 @@ def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> Non
             for load in loads:
                 for arm in arms:
                     row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}
+                    row["version"] = ".".join(map(str, lab.plane.version))
                     keep(row, results)
         finally:
             lab.plane.stop()

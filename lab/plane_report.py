@@ -34,7 +34,8 @@ def text(rows: list[Row], figure: Path, machine: str, again: Sequence[Row] = ())
         "",
         f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later.",
         "",
-        "etcd, kube-apiserver 1.20, kube-scheduler and kube-controller-manager share one CPU, all clients another;",
+        f"etcd, kube-apiserver {first.get('version', '1.20')}, "
+        "kube-scheduler and kube-controller-manager share one CPU, all clients another;",
         "300 nodes, 3,000 Pods. Saturation is the most requests per second in a closed loop:",
         f"{first['saturation']:.0f}/s in the first row's run. The greedy client is a service account (level",
         "workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level system. The",

@@ -64,9 +64,9 @@ PARTS: dict[str, tuple[str, str, Row, Callable[[argparse.Namespace], list[Row]]]
     ),
     "throughput": (
         "kube-scheduler's throughput",
-        "1,000 Pods on 1,000 nodes (unless asked otherwise), kube-scheduler 1.20 (or that of KUBEBUILDER_ASSETS) with "
-        "qps 500 and burst 1000, control plane and extender on the same machine; medians of three "
-        "rounds, mean time of an answer.",
+        "1,000 Pods on 1,000 nodes (unless asked otherwise), the kube-scheduler of `make kube` (or of "
+        "KUBEBUILDER_ASSETS) with qps 500 and burst 1000, control plane and extender on the same machine; medians "
+        "of three rounds, mean time of an answer.",
         throughput.HEADS,
         lambda given: throughput.throughput(given.nodes, given.pods, given.rounds),
     ),

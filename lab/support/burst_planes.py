@@ -24,6 +24,9 @@ CONTROLLERS = "job,garbagecollector,ttl-after-finished,cronjob,namespace,podgc"
 """Without the node lifecycle controller: pretended nodes have no heartbeat."""
 
 
+LATE = "too late"
+
+
 class BurstPlane(Plane):
     """A plane with a Job controller."""
 
@@ -171,11 +174,11 @@ class Kubelets:
         return await self._client.patch(path, {"status": {"phase": phase}})
 
     async def _ended(self, pod: Object, phase: str) -> None:
-        """What counts is what the API server took before it had deleted the Pod: a result that comes later is one
-        that Kubernetes 1.20 itself does not count, with or without carico."""
+        """A result that the API server takes when the Pod is being deleted counts or not: it depends on whether the Job
+        controller has already removed its finalizer."""
         answer = await self._phase(pod, phase)
         late = bool((answer.get("metadata") or {}).get("deletionTimestamp"))
-        self.live[pod["metadata"]["uid"]].ended = "too late" if late else phase
+        self.live[pod["metadata"]["uid"]].ended = LATE if late else phase
 
     async def _remove(self, pod: Object) -> None:
         assert self._client is not None

@@ -27,7 +27,8 @@ GRACE_MS = 250.0
 """A lower number is out for this long, and a binding that kube-scheduler decided before still arrives [ms]. That is the
 time a watch and a request take on a machine whose two cores run a whole control plane. Seen: 64 at most."""
 FEW = PODS // 10
-CHANGING = {"swing": 3.0, "wobble": 1.0}
+CHANGING = {"swing": 3.0, "wobble": 1.0, "work_s": 6.0}
+"""Pods that work for 3 s are all finished by 1.36 before a node's number has risen, which takes 3 s to be published."""
 
 StartExtender = Callable[..., ExtenderProcess]
 
