@@ -41,18 +41,28 @@ def status_of(work: Callable[[], Any]) -> int:
 
 
 def tenant(plane: BurstPlane) -> Admin:
-    """A user who may edit one namespace."""
+    """A user who may do everything with the Jobs of one namespace."""
     account = {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": "tenant"}}
     binding = {
         "apiVersion": "rbac.authorization.k8s.io/v1",
         "kind": "RoleBinding",
         "metadata": {"name": "tenant"},
-        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "edit"},
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "tenant"},
         "subjects": [{"kind": "ServiceAccount", "name": "tenant", "namespace": "default"}],
     }
-    status_of(lambda: plane.admin.post("/api/v1/namespaces/default/serviceaccounts", account))
-    roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default/rolebindings"
-    status_of(lambda: plane.admin.post(roles, binding))
+    role = {
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "Role",
+        "metadata": {"name": "tenant"},
+        "rules": [{"apiGroups": ["batch"], "resources": ["jobs", "jobs/status"], "verbs": ["*"]}],
+    }
+    rbac = "/apis/rbac.authorization.k8s.io/v1/namespaces/default"
+    for path, body in (
+        ("/api/v1/namespaces/default/serviceaccounts", account),
+        (f"{rbac}/roles", role),
+        (f"{rbac}/rolebindings", binding),
+    ):
+        assert status_of(lambda path=path, body=body: plane.admin.post(path, body)) in (200, 409)  # type: ignore[misc]
     request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": {"expirationSeconds": 600}}
     answer = plane.admin.post("/api/v1/namespaces/default/serviceaccounts/tenant/token", request)
     return Admin(plane.server, plane.ca, str(answer["status"]["token"]))
@@ -106,8 +116,9 @@ def test_only_burst_writes_ledgers_and_finalizers(planes: Planes) -> None:
     home.admin.merge(f"{JOBS}/plain", unguard)  # whoever administers the cluster may help
 
 
-@pytest.mark.parametrize("cluster", ["", "right"])
-@pytest.mark.parametrize("namespace", ["kube-system", "default", ""])
+@pytest.mark.parametrize(
+    ("cluster", "namespace"), [("", "kube-system"), ("right", "kube-system"), ("right", "default")]
+)
 async def test_a_forged_ledger_creates_nothing_also_without_the_policy(
     unguarded: Planes, tmp_path: Path, cluster: str, namespace: str
 ) -> None:

@@ -37,7 +37,13 @@ def guarded(cluster: Plane) -> Iterator[Plane]:
     assert cluster.apply(DEPLOY / "base/15-own-node.yaml") == {}
     agent = Admin(cluster.server, cluster.ca, agent_token(cluster, "n1"))
     other = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}
-    wait_for(lambda: refusal(lambda: agent.merge("/api/v1/nodes/bare/status", other)), "the policies are in force")
+    lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "bare"}}
+    probes = [
+        lambda: agent.merge("/api/v1/nodes/bare/status?dryRun=All", other),
+        lambda: agent.post(f"{LEASES}?dryRun=All", lease),
+    ]
+    for probe in probes:
+        wait_for(lambda probe=probe: refusal(probe), "the policies are in force")  # type: ignore[misc]
     yield cluster
     cluster.admin.request("DELETE", f"{PODS}?gracePeriodSeconds=0")
 
@@ -70,7 +76,10 @@ def extender(guarded: Plane) -> Admin:
     """A stolen token of the extender."""
     add_pod(guarded, "carico-agent-x", "carico-agent")
     add_pod(guarded, "carico-extender-0", "carico-extender")
-    return Admin(guarded.server, guarded.ca, pod_token(guarded, "carico-extender", "carico-extender-0"))
+    stolen = Admin(guarded.server, guarded.ca, pod_token(guarded, "carico-extender", "carico-extender-0"))
+    probe = f"{PODS}/carico-agent-x?dryRun=All"
+    wait_for(lambda: refusal(lambda: stolen.merge(probe, {"metadata": {"labels": {"x": "y"}}})), "carico-own-pod holds")
+    return stolen
 
 
 IMAGE = {"spec": {"containers": [{"name": "c", "image": "evil"}]}}
@@ -185,8 +194,8 @@ def test_the_plane_creates_its_own_priority_level_only(cluster: Plane) -> None:
             cluster.admin.delete(f"{root}/evil")
         return why
 
-    wait_for(lambda: "carico-reserve" in attack(), "the policy is in force")
+    wait_for(lambda: "carico-own-level" in attack(), "the policy is in force")
     plane.post(root, level("carico-reserve"))
     plane.delete(f"{root}/carico-reserve")
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "carico-extender"}}
-    assert "carico-plane only" in refusal(lambda: plane.post(LEASES, lease))
+    assert "carico-own-level" in refusal(lambda: plane.post(LEASES, lease))
