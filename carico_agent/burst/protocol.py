@@ -19,6 +19,10 @@ Why nothing runs twice:
 Why a ledger sends nothing where its author may not: burst acts only in the namespace that its own configuration gives
 (`Place`), and only in the cluster that the ledger names.
 Why nothing is lost: the finalizer keeps the home Job until the copy is gone, and the copy has no time to live.
+What a home cluster restored from a backup does: a Job that the backup has *away* or held goes on where it is, also when
+it shall stay, as long as its copy is seen at the target. One whose copy is gone meanwhile waits for a recall if it was
+away, and runs again if it was held. One that the backup has before the hold is started by home's own controller: no
+mover can be faster, so after a restore look for Jobs that run in both.
 A target that does not answer is never answered by a start at home. Only a recall, or a human who says that it is
 fenced (`forget`), brings a Job back.
 """
@@ -211,9 +215,10 @@ def _holding(seen: Observed, wish: Intent) -> Verdict:
         return Verdict(Action.UNDO, "a Pod ended at home while the Job was being held")
     if not home.held(ledger.suspend):
         return Verdict(Action.UNDO, "somebody started it while it was being held")
-    if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET):
+    committed = released(seen)
+    if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET) and not committed:
         return Verdict(Action.UNDO, "it shall stay at home")
-    if seen.refusal:
+    if seen.refusal and not committed:
         return Verdict(Action.UNDO, f"{ledger.to} does not take it: {seen.refusal}")
     if not home.stopped(ledger.suspend):
         return Verdict(Action.WAIT, "its controller has not deleted its Pods yet")
@@ -231,6 +236,16 @@ def _holding(seen: Observed, wish: Intent) -> Verdict:
     if seen.copy.epoch != ledger.epoch:
         return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
     return Verdict(Action.COMMIT)
+
+
+def released(seen: Observed) -> bool:
+    """The copy of this very move is released already, so the home Job was away once: its store went back in time."""
+    copy = seen.copy
+    return (
+        isinstance(copy, CopyJob)
+        and _ours(seen)
+        and (copy.epoch, copy.state, copy.deleting) == (seen.home.ledger.epoch, CopyState.RELEASED, False)
+    )
 
 
 def _away(seen: Observed, wish: Intent) -> Verdict:

@@ -20,6 +20,7 @@ from carico_agent.burst.protocol import (
     Unread,
     Verdict,
     next_action,
+    released,
 )
 from carico_agent.burst.requirements import cannot_leave
 from carico_agent.burst.seal import Seal
@@ -94,16 +95,21 @@ def jobs_path(namespace: str, name: str = "") -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
 
 
+def _is_used(home: HomeJob, copy: CopyJob | Unread) -> bool:
+    state = home.ledger.state
+    return state == State.AWAY or (state == State.HOLDING and released(Observed(home, copy)))
+
+
 def reconcile(
     home: HomeJob, wish: Intent, route: Route, copy: CopyJob | Unread = UNREAD, refusal: str = ""
 ) -> Generator[Request, ServerAnswer, MoveOutcome]:
     """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
 
     `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
-    guarded by its version, or (its result) does not change any more. `refusal`: why the target cannot take the Job; a
-    copy that is there already goes on.
+    guarded by its version, or (its result) does not change any more; and where it shows that the Job was away once.
+    `refusal`: why the target cannot take the Job; a copy that is there already goes on.
     """
-    seen, uid = Observed(home, copy if home.ledger.state == State.AWAY else UNREAD, refusal=refusal), home.uid
+    seen, uid = Observed(home, copy if _is_used(home, copy) else UNREAD, refusal=refusal), home.uid
     place = route.place(home.namespace)
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
