@@ -23,6 +23,7 @@ from carico_agent.burst.protocol import (
     released,
 )
 from carico_agent.burst.requirements import cannot_leave
+from carico_agent.burst.results import final_status
 from carico_agent.burst.seal import Seal
 
 MAX_ACTIONS = 25
@@ -241,7 +242,7 @@ def _mirror(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Ob
     home, copy = seen.home, seen.copy
     assert isinstance(copy, CopyJob)
     path = jobs_path(home.namespace, home.name) + "/status"
-    answer = yield Request(True, "PATCH", path, objects.final_status(home, copy))
+    answer = yield Request(True, "PATCH", path, final_status(home, copy))
     if answer.status < 300:
         return Observed(home_job(answer.body, route.seal), copy)
     fresh = yield from _read_home(home, route)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.gangs import gang_of
 from carico_agent.extender.node_rules import NO_SUCH_NODE, NodeRules
 from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.extender.policy import Policy
@@ -29,6 +30,8 @@ class Filtered:
     pod: PendingPod
     refused: RefusedPod | None = None
     """None: some node was accepted, or nothing is known yet."""
+    chosen: str = ""
+    """The one node that was accepted, for a member of a gang."""
 
 
 class Candidates:
@@ -52,7 +55,12 @@ class Candidates:
         verdicts, nodes = self._verdicts_of(names, pod)
         everywhere = nodes is not None and len(names) > 0 and None not in verdicts
         refused = RefusedPod(pod, nodes.names()) if everywhere and nodes is not None else None
-        return Filtered(self._result(arguments, names, verdicts, pod, nodes is not None), pod, refused)
+        chosen = ""
+        if nodes is not None and refused is None and not pod.holds and gang_of(arguments.get("Pod") or {}):
+            names, verdicts = self._shortlist(names, verdicts, pod, 1)
+            chosen = names[verdicts.index(None)] if None in verdicts else ""
+        answer = self._result(arguments, names, verdicts, pod, nodes is not None)
+        return Filtered(answer, pod, refused, chosen)
 
     def _verdicts_of(self, names: list[str], pod: PendingPod) -> tuple[list[str | None], NodeColumns | None]:
         """Why each is refused, and the nodes if all of them exist."""
@@ -74,14 +82,13 @@ class Candidates:
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
         if known and not has_preferences(arguments.get("Pod") or {}):
-            names, verdicts = self._shortlist(names, verdicts, pod)
+            names, verdicts = self._shortlist(names, verdicts, pod, self._max_nodes)
         return filter_result(names, verdicts, plain=known)
 
     def _shortlist(
-        self, names: list[str], verdicts: list[str | None], pod: PendingPod
+        self, names: list[str], verdicts: list[str | None], pod: PendingPod, most: int
     ) -> tuple[list[str], list[str | None]]:
-        """Without the nodes that have room, but less than `max_nodes` others."""
-        most = self._max_nodes
+        """Without the nodes that have room, but less than `most` others; 0: all."""
         if not most or verdicts.count(None) <= most:
             return names, verdicts
         passed = [name for name, why in zip(names, verdicts, strict=True) if why is None]

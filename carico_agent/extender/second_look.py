@@ -12,6 +12,7 @@ import time
 
 from carico_agent.extender.candidates import Candidates, Filtered
 from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.gangs import GangPlaces, gang_of
 from carico_agent.extender.setup_warnings import SetupWarnings
 from carico_agent.extender.wake_scheduler import WakeScheduler
 from carico_agent.lib.kube.client import Object
@@ -28,11 +29,15 @@ class SecondLook:
 
     def __init__(self, cluster: Cluster, candidates: Candidates, wake: WakeScheduler, warnings: SetupWarnings) -> None:
         self._cluster, self._candidates, self._wake, self._warnings = cluster, candidates, wake, warnings
+        self._gangs = GangPlaces(cluster)
         self._left_s, self._filled_s = BUDGET_S, time.monotonic()
         self.waited_s = 0.0
 
     async def filter(self, arguments: Object) -> Object | bytes:
         """ExtenderArgs → ExtenderFilterResult."""
+        gang = gang_of(pod := arguments.get("Pod") or {})
+        if gang:
+            self._gangs.release(gang, str((pod.get("metadata") or {}).get("uid", "")))
         found = self._candidates.judge(arguments)
         self._warnings.asked(found.pod.uid, found.pod.holds)
         if found.refused is not None:
@@ -41,6 +46,10 @@ class SecondLook:
             self._wake.passed(found.pod.uid)
         else:
             self._wake.refused(found.refused)
+        if gang and found.chosen:
+            self._gangs.hold(gang, found.pod, found.chosen)
+        elif gang and found.refused is not None:
+            self._gangs.release_all(gang)
         return found.answer
 
     async def _look_again(self, arguments: Object, found: Filtered) -> Filtered:

@@ -58,8 +58,9 @@ class Plane:
     )
     """Flags of kube-apiserver that differ where real kubelets run Pods with service accounts."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.bin = folder, binaries()
+    def __init__(self, folder: Path, gates: tuple[str, ...] = (), api: str = "") -> None:
+        """`gates`: features that are off by default; `api`: a group/version that is."""
+        self.folder, self.bin, self._gates, self._api = folder, binaries(), gates, api
         self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
@@ -149,6 +150,8 @@ class Plane:
             "--profiling=false",
             "--allow-privileged=true",
             *_beta_flags(self.version),
+            *_gate_flags(self._gates),
+            *([f"--runtime-config={self._api}=true"] if self._api else []),
         )
         admin = Admin(self.server, self.ca)
 
@@ -178,7 +181,14 @@ class Plane:
         path = self.folder / f"{name}.json"
         path.write_text(json.dumps(document))
         serving = self._serving(name, self.kubeconfig("scheduler-token"))
-        self._run("kube-scheduler", f"--config={path}", "--authentication-skip-lookup=true", *serving, name=name)
+        self._run(
+            "kube-scheduler",
+            f"--config={path}",
+            "--authentication-skip-lookup=true",
+            *serving,
+            *_gate_flags(self._gates),
+            name=name,
+        )
 
     def _serving(self, name: str, kubeconfig: Path) -> list[str]:
         """Flags by which a scheduler or controller manager serves its health and metrics; `component` asks for them."""
@@ -384,6 +394,10 @@ def _beta_flags(version: tuple[int, int]) -> list[str]:
         return []
     group = "admissionregistration.k8s.io/v1beta1"
     return ["--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={group}=true"]
+
+
+def _gate_flags(gates: tuple[str, ...]) -> list[str]:
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"] if gates else []
 
 
 def documents(*files: Path) -> list[Any]:
