@@ -1,4 +1,4 @@
-"""`python -m lab.cluster up | down | summary | shell NODE`: a whole cluster on this machine (make cluster)."""
+"""`python -m lab.cluster up | down | summary`: a whole cluster on this machine (make cluster)."""
 
 import argparse
 import os
@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from lab.cluster import node_image, processes
-from lab.cluster.cluster import Cluster, kwok_binary
+from lab.cluster.cluster import OneMachineCluster, kwok_binary
 from lab.support.control_plane import binaries
 
 
@@ -28,7 +28,7 @@ def up(folder: Path, kwok_nodes: int, real_nodes: int) -> int:
     if why := missing():
         print(f"cluster: cannot start: {why}", file=sys.stderr)
         return 1
-    cluster = Cluster(folder, kwok_nodes, real_nodes)
+    cluster = OneMachineCluster(folder, kwok_nodes, real_nodes)
     cluster.down()  # what a crash has left
     complete = False
     try:
@@ -42,7 +42,7 @@ def up(folder: Path, kwok_nodes: int, real_nodes: int) -> int:
 
 
 def down(folder: Path) -> int:
-    count = Cluster(folder).down()
+    count = OneMachineCluster(folder).down()
     print(f"cluster: {count} processes ended, {folder} removed" if count else "cluster: none was running")
     return 0
 

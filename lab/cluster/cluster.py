@@ -22,7 +22,7 @@ NUMBER_TIMEOUT_S = 600
 
 
 @dataclass
-class Cluster:
+class OneMachineCluster:
     """Everything lives in `folder`; `down` ends all processes and removes it."""
 
     folder: Path
@@ -124,9 +124,9 @@ class Cluster:
         self.say(f"8 sample Pods placed by the stock scheduler: {shown}")
 
     def _summary(self, page: str) -> None:
-        text = SUMMARY.format(
-            folder=self.folder, page=page, columns=COLUMNS, notes="".join(f"Note: {note}\n" for note in self.notes)
-        )
+        real = REAL if any(self.folder.glob("real-*")) else ""
+        notes = "".join(f"Note: {note}\n" for note in self.notes)
+        text = SUMMARY.format(folder=self.folder, page=page, columns=COLUMNS, real=real, notes=notes)
         (self.folder / "summary").write_text(text)
         print(text, flush=True)
 

@@ -19,7 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lab.cluster.container_image import add_bytes, write_carico, write_tree
-from lab.cluster.machine import Machine, Network, overlay
+from lab.cluster.machine import Network, VirtualMachine, overlay
 from lab.support import containerd
 from lab.support.control_plane import binaries
 from lab.support.wheels import needed_by
@@ -96,7 +96,7 @@ def _bootstrap(base: Path, kubelet: Path, wheel: Path, work: Path) -> Path:
             tar.add(work / name, f"var/tmp/{name}")
     disk, console = work / "disk.qcow2", work / "console.log"
     overlay(base / "disk.ext4", disk)
-    machine = Machine(base / "vmlinuz", base / "initrd", disk, files, console, Network(1)).start()
+    machine = VirtualMachine(base / "vmlinuz", base / "initrd", disk, files, console, Network(1)).start()
     try:
         machine.wait(BOOT_TIMEOUT_S)
     finally:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from lab.cluster.machine import Network
 from lab.support.control_plane import Plane
-from lab.support.waiting import free_port, wait_for
+from lab.support.waiting import wait_for
 
 ROOT = Path(__file__).parents[2]
 MAX_MACHINES = 9
@@ -39,14 +39,9 @@ class ClusterPlane(Plane):
         self._run(
             "kube-controller-manager",
             f"--kubeconfig={config}",
-            f"--authentication-kubeconfig={config}",
-            f"--authorization-kubeconfig={config}",
-            "--authentication-skip-lookup=true",
+            *self._serving("kube-controller-manager", config),
             f"--service-account-private-key-file={self.folder}/sa.key",
             f"--root-ca-file={self.ca}",
-            f"--cert-dir={self.folder}/controllers",
-            "--bind-address=127.0.0.1",
-            f"--secure-port={free_port()}",
             "--leader-elect=false",
             "--node-monitor-grace-period=120s",  # an emulated node may be late
         )

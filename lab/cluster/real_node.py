@@ -12,8 +12,8 @@ import tarfile
 from pathlib import Path
 from typing import Any
 
-from lab.cluster.container_image import add_bytes
-from lab.cluster.machine import Machine, Network, overlay
+from lab.cluster.container_image import PACKAGES, add_bytes
+from lab.cluster.machine import Network, VirtualMachine, overlay
 from lab.cluster.node_image import NodeImage
 from lab.cluster.plane import SERVICE, ClusterPlane
 from lab.support.kube_admin import AdminError
@@ -42,9 +42,10 @@ done
 """
 SERVICE_SETUP = """\
 set -e
-/opt/carico/bin/carico install --systemd >/dev/ttyS0 2>&1
+# The user first: the agent must be able to read its kubeconfig when `carico install` starts it.
+systemd-sysusers /{packages}/carico_units/sysusers.conf
 chown carico: /etc/carico/kubeconfig
-systemctl restart carico-agent
+/opt/carico/bin/carico install --systemd >/dev/ttyS0 2>&1
 """
 
 
@@ -58,7 +59,7 @@ class RealNode:
         folder.mkdir(parents=True, exist_ok=True)
         overlay(image.disk, folder / "disk.qcow2")
         self._files: dict[str, bytes] = self._own_files()
-        self._machine = Machine(
+        self._machine = VirtualMachine(
             image.kernel, image.initrd, folder / "disk.qcow2", folder / "files.tar", self.console, self.network
         )
         self._process: subprocess.Popen[bytes] | None = None
@@ -68,7 +69,7 @@ class RealNode:
         self._files |= {
             "etc/carico/config.toml": b'[kubernetes]\nkubeconfig = "/etc/carico/kubeconfig"\n',
             "etc/carico/kubeconfig": self._kubeconfig({"token": token}),
-            "etc/node/more.sh": SERVICE_SETUP.encode(),
+            "etc/node/more.sh": SERVICE_SETUP.format(packages=PACKAGES).encode(),
         }
 
     def start(self) -> None:

@@ -15,7 +15,7 @@ import pytest
 from carico_agent.node.sampling import NodeReader, Root
 from carico_agent.node.sampling.reading import derive
 from lab.cluster import processes
-from lab.cluster.cluster import Cluster
+from lab.cluster.cluster import OneMachineCluster
 from lab.cluster.container_image import PACKAGES, write_image, write_tree
 from lab.cluster.kubelet_proxy import address, serve
 from lab.cluster.machine import Network
@@ -160,5 +160,5 @@ def test_machines_have_networks_of_their_own() -> None:
 
 def test_a_folder_that_is_no_clusters_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
-    assert Cluster(tmp_path).down() == 0
+    assert OneMachineCluster(tmp_path).down() == 0
     assert (tmp_path / "thesis.tex").exists()

@@ -81,7 +81,7 @@ def boot(image: Path, disk: Path, work: Path, guests: int) -> int:
             "-initrd",
             str(image / "initrd"),
             "-append",
-            "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3 oops=panic panic=-1",
+            "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3 oops=panic panic=-1 no_timer_check",
             "-drive",
             f"file={image}/disk.ext4,if=virtio,format=raw,snapshot=on",
             "-drive",
