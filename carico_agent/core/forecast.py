@@ -155,9 +155,12 @@ def _between(points: Array, table: Array, x: float) -> Array:
     return np.asarray((1 - share) * table[at] + share * table[at + 1])
 
 
-def parts_of(per_pod: Singles, pods: Array) -> Array:
-    """RC-like: Σ over workloads of Pods × 99th percentile of the last 24 h, per resource; NaN if nothing is known."""
-    day = np.sort(per_pod[:, :, -DAY_SLOTS:], axis=2)  # NaN last
+def parts_of(last_day: Singles, pods: Array) -> Array:
+    """RC-like: Σ over workloads of Pods × 99th percentile of the last 24 h, per resource; NaN if nothing is known.
+
+    `last_day`: workloads × resources × slots.
+    """
+    day = np.sort(last_day, axis=2)  # NaN last
     count = (~np.isnan(day)).sum(2)
     at = 0.99 * np.maximum(count - 1, 0)
     low, share = np.floor(at).astype(int), at - np.floor(at)

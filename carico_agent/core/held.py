@@ -17,8 +17,9 @@ LOW, LIKELY_PEAK, HIGH = 2, 1, 0
 """Positions of the quantiles .99, .95 and .5 in RISE_QUANTILES."""
 
 
-def held(now: Estimate, outlook: Outlook, horizon_s: float, shares: Mapping[str, float]) -> Estimate:
-    """The same estimate, holding for `horizon_s`; `shares` is the mixture of workloads that one more Pod is.
+def held(now: Estimate, outlook: Outlook, horizon_s: float, shares: Mapping[str, float], name: str = "") -> Estimate:
+    """The same estimate, holding for `horizon_s`; `shares` is the mixture of workloads that one more Pod is, `name` the
+    mixture's own.
 
     NaN where Pods are not measured one by one or nothing was observed: then nothing is known about the coming hours.
     """
@@ -33,7 +34,7 @@ def held(now: Estimate, outlook: Outlook, horizon_s: float, shares: Mapping[str,
             horizon_s=horizon_s,
             outlook="unknown",
         )
-    rises = outlook.rises(horizon_s, shares)
+    rises = outlook.rises(horizon_s, shares, name)
     # a workload without a past takes at all times what it takes now
     needs = Needs(rises, now.room, tuple(max(0.0, 1.0 - rises.known) * c for c in now.cost_vector))
     value, limiting = needs.largest(now.pod_capacity, LIKELY_PEAK)

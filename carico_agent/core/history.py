@@ -138,14 +138,13 @@ class UsageHistory:
         return row is not None and not bool(np.isnan(self._usage[row]).all())
 
     def per_pod(self, rows: Sequence[int], elsewhere: Mapping[int, Singles]) -> Singles:
-        """What one Pod of each of `rows` used in each observed slot, oldest first; gaps are NaN.
+        """What one Pod of each of `rows` used in each observed slot, in the order of the ring; gaps are NaN.
 
         `elsewhere` has the day of workloads as other nodes know it, per resource and slot of the day: it stands in
         where a workload has not run here at that time of day.
         """
         usage = self._usage[np.asarray(rows, np.int64)].astype(np.float32)
-        usage[:, :, ~self.observed] = np.nan
-        missing = np.isnan(usage) & self.observed
+        missing = np.isnan(usage) & self.observed  # an unobserved slot is NaN in every row
         for k in np.flatnonzero(missing.any(axis=(1, 2))).tolist():
             day = self._day(usage[k])
             theirs = elsewhere.get(rows[k])
@@ -154,7 +153,15 @@ class UsageHistory:
             mean = _mean(usage[k])
             day = np.where(np.isnan(day), mean[:, None], day)
             usage[k] = np.where(missing[k], np.tile(day, (1, DAYS)), usage[k])
-        return np.roll(usage, -(self.slot % SLOTS) - 1, axis=2)
+        return usage
+
+    def in_order(self, ring: Singles) -> Singles:
+        """Slots of the ring, its last axis, oldest first."""
+        return np.roll(ring, -(self.slot % SLOTS) - 1, axis=-1)
+
+    def last_day(self, ring: Singles) -> Singles:
+        """Of the ring the last 24 hours, oldest first."""
+        return ring[..., (self.slot + 1 - DAY_SLOTS + np.arange(DAY_SLOTS)) % SLOTS]
 
     def _day(self, usage: Singles) -> Singles:
         """Mean over the days, recent ones more, per resource and slot of the day; NaN where none is known."""
@@ -168,13 +175,11 @@ class UsageHistory:
 
     def day_of(self, row: int) -> Singles:
         """A workload's day: what one Pod uses, per resource and slot of the day (UTC); NaN where unknown."""
-        usage = self._usage[row].astype(np.float32)
-        usage[:, ~self.observed] = np.nan
-        return self._day(usage)
+        return self._day(self._usage[row].astype(np.float32))
 
     def peak_ratio(self) -> Singles:
-        """How far the sum's peak lay above its mean within each slot, oldest first."""
-        return np.roll(self._peak_ratio.astype(np.float32), -(self.slot % SLOTS) - 1, axis=1)
+        """How far the sum's peak lay above its mean within each slot, in the order of the ring."""
+        return self._peak_ratio.astype(np.float32)
 
     @property
     def known_slots(self) -> int:

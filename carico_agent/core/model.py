@@ -211,8 +211,9 @@ class CapacityModel:
 
     def hold(self, now: Estimate, horizon_s: float, workload: str | None = None) -> Estimate:
         """An estimate of this instant, made for the next Pod or for a `workload`, as it holds for so long [s]."""
-        shares = self._next.shares if self._next is not None else {}
-        return held(now, self.outlook, horizon_s, shares if workload is None else {workload: 1.0})
+        if workload is not None:
+            return held(now, self.outlook, horizon_s, {workload: 1.0}, workload)
+        return held(now, self.outlook, horizon_s, self._next.shares if self._next is not None else {})
 
     def horizon_s(self, workload: str | None = None) -> float:
         """For how long a Pod of a workload stays [s]; for the next Pod, the longest of the workloads that are
@@ -404,11 +405,13 @@ class CapacityModel:
 
     def local_workloads(self) -> list[WorkloadCost]:
         """What each workload costs by this node's own evidence: at most 32 workloads, those that arrive most."""
-        return self._measured.workloads.local(MAX_LOCAL_WORKLOADS, self._prior.believes)
+        known = self._measured.workloads.local(MAX_LOCAL_WORKLOADS, self._prior.believes)
+        return [replace(cost, profile=self.outlook.profile(cost.workload)) for cost in known]
 
     def learn_workloads(self, workloads: Sequence[WorkloadCost]) -> None:
         """What workloads cost elsewhere; replaces what was learned before. Used for workloads that never ran here."""
         self._measured.workloads.learn(checked(workloads, len(self.resources)))
+        self.outlook.learn_elsewhere({cost.workload: cost.profile for cost in workloads if cost.profile is not None})
         self._next = None
 
     # ---- save and restore

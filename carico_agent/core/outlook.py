@@ -11,6 +11,7 @@ from carico_agent.core.forecast import forecast, parts_of
 from carico_agent.core.history import DAY_SLOTS, SLOT_S, SLOTS, Array, Singles, UsageHistory
 from carico_agent.core.lifetimes import Lifetime, Lifetimes
 from carico_agent.core.pods import PodSample
+from carico_agent.core.profile import Profile, profile_of
 
 STATE_VERSION = 1
 
@@ -100,11 +101,10 @@ class Outlook:
         self._t = nan
         self._jumped = 0  # observations in a row far ahead of all before
         self._running: dict[int, float] = {}  # row of the history → Pods now
-        self._elsewhere: dict[str, Singles] = {}  # workload → its day, as other nodes know it
-        self._elsewhere_life: dict[str, Lifetime] = {}
+        self._elsewhere: dict[str, Profile] = {}  # what other nodes know
         self._made: tuple[Singles, Array] | None = None  # series and parts, made when asked for
         self._peaks: dict[tuple[float, int], float] = {}
-        self._rises: dict[tuple[float, tuple[tuple[str, float], ...]], Rises] = {}
+        self._rises: dict[tuple[float, str], Rises] = {}
 
     # ---- in
 
@@ -141,10 +141,11 @@ class Outlook:
             self._lifetimes.pause()
         return True
 
-    def learn_elsewhere(self, days: Mapping[str, Singles], lifetimes: Mapping[str, Lifetime]) -> None:
+    def learn_elsewhere(self, profiles: Mapping[str, Profile]) -> None:
         """What other nodes know of workloads, replacing what they knew before: used where this node knows nothing."""
-        self._elsewhere = dict(days)
-        self._elsewhere_life = dict(lifetimes)
+        for profile in profiles.values():
+            profile.check(self._m)
+        self._elsewhere = dict(profiles)
         self._forget_answers()
 
     def _forget_answers(self) -> None:
@@ -182,16 +183,17 @@ class Outlook:
             series, parts = series + more, parts + more_parts
         return tuple(forecast(series, parts, horizon_s / SLOT_S, (quantile,))[0].tolist())
 
-    def rises(self, horizon_s: float, one: Mapping[str, float]) -> "Rises":
+    def rises(self, horizon_s: float, one: Mapping[str, float], name: str = "") -> "Rises":
         """How far usage rises within the horizon [s] with 0 to 64 more Pods, one of which is this mixture of workloads.
 
-        Kept until the next observation: the question is asked every second, the answer changes once a minute.
+        Kept under `name` until the next observation: the question is asked every second, the answer changes once a
+        minute, and a mixture hardly moves meanwhile.
         """
-        key = (horizon_s, tuple(sorted((name, round(share, 2)) for name, share in one.items())))
+        key = (horizon_s, name)
         if key not in self._rises:
             if len(self._rises) >= MAX_RISES:
                 self._rises.clear()
-            self._rises[key] = self._find_rises(horizon_s, dict(key[1]))
+            self._rises[key] = self._find_rises(horizon_s, one)
         return self._rises[key]
 
     def _find_rises(self, horizon_s: float, one: Mapping[str, float]) -> "Rises":
@@ -245,22 +247,35 @@ class Outlook:
             bands.append(Band(start + first * SLOT_S, sides[0], sides[1], sides[2]))
         return bands
 
+    def past(self, span_s: float = 86400.0, step_s: float = 1800.0) -> list[Band]:
+        """The same for the hours that have passed: what the Pods that run now would have used then."""
+        if not self._history.known_slots:
+            return []
+        width = max(1, round(step_s / SLOT_S))
+        steps = min(int(span_s / SLOT_S), SLOTS) // width
+        series = self.together()[0][:, SLOTS - steps * width :].reshape(self._m, steps, width)
+        known = ~np.isnan(series)
+        low, high = np.where(known, series, np.inf).min(2), np.where(known, series, -np.inf).max(2)
+        middle = np.where(known, series, 0.0).sum(2) / np.maximum(known.sum(2), 1)
+        start = (self._history.slot + 1) * SLOT_S - steps * width * SLOT_S
+        sides = [np.where(np.isfinite(high), side, np.nan).T.tolist() for side in (low, middle, high)]
+        rows = zip(*sides, strict=True)
+        return [Band(start + k * width * SLOT_S, *map(tuple, row)) for k, row in enumerate(rows)]
+
     def lifetime(self, workload: str) -> Lifetime:
         """As seen here; as other nodes know it if no Pod of it has ended here."""
         own = self._lifetimes.of(workload)
-        theirs = self._elsewhere_life.get(workload)
+        theirs = self._elsewhere.get(workload)
         if own.ended or theirs is None:
             return own
         return Lifetime(theirs.median_s, theirs.p90_s, theirs.ended, own.running, own.oldest_s)
 
-    def own_lifetime(self, workload: str) -> Lifetime:
-        """As seen here, for others."""
-        return self._lifetimes.of(workload)
-
-    def day_of(self, workload: str) -> Singles | None:
-        """What one Pod of it uses here, per resource and slot of the day (UTC, 288 of them); None if it never ran."""
+    def profile(self, workload: str) -> Profile | None:
+        """Its day and its lifetimes by this node's own evidence, for others; None if it never ran here."""
         row = self._history.find(workload)
-        return self._history.day_of(row) if row is not None and self._history.ran(workload) else None
+        if row is None or not self._history.ran(workload):
+            return None
+        return profile_of(self._history.day_of(row), self._lifetimes.of(workload))
 
     def knows(self, workload: str) -> bool:
         """How much its Pods use over the day is known, from here or from elsewhere."""
@@ -274,16 +289,16 @@ class Outlook:
 
     def _together(self, rows: list[int], pods: Array) -> tuple[Singles, Array]:
         if not rows:
-            empty = np.where(np.roll(self._history.observed, -(self._history.slot % SLOTS) - 1), 0.0, np.nan)
-            return np.tile(empty.astype(np.float32), (self._m, 1)), np.zeros(self._m)
+            empty = self._history.in_order(np.where(self._history.observed, np.float32(0.0), np.float32(np.nan)))
+            return np.tile(empty, (self._m, 1)), np.zeros(self._m)
         names = self._history.names
-        elsewhere = {row: self._elsewhere[names[row]] for row in rows if names[row] in self._elsewhere}
+        elsewhere = {row: self._elsewhere[names[row]].slots for row in rows if names[row] in self._elsewhere}
         per_pod = self._history.per_pod(rows, elsewhere)
         unknown = np.isnan(per_pod).all(axis=2, keepdims=True)  # a resource that is not measured in this workload
         known_somewhere = ~unknown.all(axis=0)
         total = np.einsum("w,wms->ms", pods.astype(np.float32), np.where(unknown, np.float32(0.0), per_pod))
         series = np.where(known_somewhere, total, np.float32(np.nan)) * self._history.peak_ratio()
-        return series.astype(np.float32), parts_of(per_pod, pods)
+        return self._history.in_order(series.astype(np.float32)), parts_of(self._history.last_day(per_pod), pods)
 
     def _sum_of(self, pods: Mapping[str, float]) -> tuple[Singles, Array]:
         """The same for Pods that do not run yet; workloads that are known nowhere add nothing."""
@@ -296,7 +311,7 @@ class Outlook:
                 counts.append(n)
             elif (theirs := self._elsewhere.get(name)) is not None:
                 first = (self._history.slot + 1) % DAY_SLOTS
-                day = np.nan_to_num(np.roll(theirs, -first, axis=1)).astype(np.float32)
+                day = np.nan_to_num(np.roll(theirs.slots, -first, axis=1)).astype(np.float32)
                 series += np.float32(n) * np.tile(day, (1, SLOTS // DAY_SLOTS))
                 parts += n * np.quantile(day, 0.99, axis=1)
         if rows:

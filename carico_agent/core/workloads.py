@@ -13,6 +13,7 @@ from typing import Any
 
 from carico_agent.core.evidence import CLUSTER_SPREAD_RATIO, CLUSTER_WEIGHT, READING_RATIO, CostEvidence, believed
 from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings, certainty
+from carico_agent.core.profile import Profile
 
 MAX_WORKLOADS = 64
 """Workloads remembered on one node; Pods of further ones are counted as OTHER."""
@@ -76,6 +77,8 @@ class WorkloadCost:
     arrivals: float
     decides: bool = True
     """Whether enough nodes say so. If not, it widens the interval of a workload's answer and moves nothing else."""
+    profile: Profile | None = None
+    """Its day and its lifetimes, where they are known."""
 
 
 class Workload:
@@ -462,4 +465,6 @@ def checked(costs: Sequence[WorkloadCost], m: int) -> Sequence[WorkloadCost]:
             raise ValueError(
                 f"workload {cost.workload!r}: {cost.pods_seen} Pods and {cost.arrivals} arrivals are no counts"
             )
+        if cost.profile is not None:
+            cost.profile.check(m)
     return costs

@@ -84,7 +84,7 @@ def fit_on_node(wanted: Wanted, answer: Mapping[str, Any]) -> Fit:
 
     >>> node = {"fits": 1.5, "mode": "learning", "limiting": "cpu", "room": {"cpu": 0.5}, "sizes": {"cpu": 8.0}}
     >>> fit_on_node(Wanted("shop/new", cpu=0.5), node)
-    Fit(fits=8.0, limiting='cpu', basis='requests')
+    Fit(fits=8.0, limiting='cpu', basis='requests', horizon_s=0.0)
     """
     if answer["mode"] != "learning" and answer.get("outlook") == "known" and answer["fits_held"] is not None:
         return Fit(float(answer["fits_held"]), answer["limiting_held"], "measured", float(answer["horizon_s"]))

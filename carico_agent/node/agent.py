@@ -194,7 +194,8 @@ class Agent:
         )
         workloads = WorkloadRoutes(self._board, self._source.resources, self._source.feed.of_workload)
         pods = PodRoutes(self._runtime, self._counters)
-        reserved, histories = self._reservations, (self._history, self._histories)
+        ahead = outlook.OutlookRoutes(self._source.feed.current_model)
+        reserved, histories = self._reservations, (self._history, self._histories, ahead)
         for part in (pods, workloads, *histories, own, reserved, self._plugins, self._progress):
             self._http.add(part.routes())
 

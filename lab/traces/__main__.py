@@ -21,7 +21,8 @@ from lab.traces.data import SETS, Missing, TraceSet, synthetic
 from lab.traces.report import best_of_field, cold_table, draw, loss, main_table, of, quantile_table, short
 from lab.traces.run import HORIZONS, Question, cases
 
-RESULTS = Path(__file__).parent.parent / "results"
+TREE = Path(__file__).parent.parent.parent
+RESULTS = TREE / "lab" / "results"
 
 REPORTED = (
     ("bitbrains-07", True, None),
@@ -59,10 +60,13 @@ def reported(folder: Path, args: argparse.Namespace) -> dict[str, list[Question]
 
 
 def code() -> str:
-    """The commit of the code that ran, and whether it was changed since."""
-    here = Path(__file__).parent
-    said = subprocess.run(["git", "describe", "--always", "--dirty"], cwd=here, capture_output=True, text=True)
-    return said.stdout.strip() or "unknown"
+    """The commit of the code that ran, and whether the core or this lab was changed since."""
+
+    def git(*words: str) -> str:
+        return subprocess.run(["git", *words], cwd=TREE, capture_output=True, text=True).stdout.strip()
+
+    changed = git("status", "--porcelain", "carico_agent/core", "lab/traces")
+    return (git("rev-parse", "--short", "HEAD") or "unknown") + (", changed since" if changed else "")
 
 
 def summary(sets: dict[str, list[Question]]) -> dict[str, dict[str, float]]:

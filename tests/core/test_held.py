@@ -5,8 +5,9 @@ from math import isnan
 import numpy as np
 import pytest
 
-from carico_agent.core import CapacityModel, ModelConfig, PodSample
+from carico_agent.core import CapacityModel, ModelConfig, PodSample, WorkloadCost
 from carico_agent.core.history import DAY_SLOTS
+from carico_agent.core.profile import BINS, Profile
 
 DAY_S = 86400.0
 START_T = 20_000 * DAY_S
@@ -88,13 +89,11 @@ def test_a_workload_without_a_past_takes_at_all_times_what_it_costs() -> None:
 def test_with_the_clusters_profile_a_node_that_never_ran_a_workload_knows_its_day() -> None:
     """One core by the prior, and by what others know .02 now and .3 at noon."""
     model = node(3, peak=0.1)
-    from carico_agent.core import WorkloadCost
-
     model.learn_workloads([WorkloadCost("new", (0.02, 0.02), (0.002, 0.002), 10, 5.0)])
     blind = model.estimate("new", horizon_s=DAY_S).pod_capacity
-    day = np.full((2, DAY_SLOTS), 0.02, np.float32)
-    day[0, 144:156] = 0.3
-    model.outlook.learn_elsewhere({"new": day}, {})
+    day = np.full((2, BINS), 0.02, np.float32)
+    day[0, 24:26] = 0.3
+    model.learn_workloads([WorkloadCost("new", (0.02, 0.02), (0.002, 0.002), 10, 5.0, Profile(day))])
     told = model.estimate("new", horizon_s=DAY_S).pod_capacity
     truth = (1 - 0.4) / 0.3
     assert abs(told - truth) < 1.0

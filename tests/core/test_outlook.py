@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from carico_agent.core import Outlook, PodSample
 from carico_agent.core.history import DAY_SLOTS, MAX_WORKLOADS, SLOT_S, SLOTS, UsageHistory
 from carico_agent.core.lifetimes import MAX_ENDED, Lifetimes
+from carico_agent.core.profile import BINS, Profile
 
 DAY_S = 86400.0
 START_T = 20_000 * DAY_S  # a midnight
@@ -97,10 +98,11 @@ def test_added_pods_peak_with_those_that_run_or_apart_from_them() -> None:
 
 def test_a_workload_that_never_ran_here_has_the_day_that_others_know() -> None:
     outlook = taught(2)
-    day = np.full((2, DAY_SLOTS), 0.05, np.float32)
-    day[0, 140:150] = 0.4
+    day = np.full((2, BINS), 0.05, np.float32)
+    day[0, 24:26] = 0.4
     without = outlook.peak(DAY_S, added={"new": 1.0})[0]
-    outlook.learn_elsewhere({"new": day}, {})
+    outlook.learn_elsewhere({"new": Profile(day, 60.0, 120.0, 5)})
+    assert outlook.lifetime("new").horizon_s == 120.0
     assert outlook.knows("new")
     assert outlook.peak(DAY_S, added={"new": 1.0})[0] - without > 0.3
     outlook.observe(START_T + 2 * DAY_S, [sample("a", 0.1, 0.2), PodSample("n", "new", (0.05, 0.05))])
@@ -227,7 +229,7 @@ def test_the_ring_keeps_exactly_a_week() -> None:
     for slot in range(3 * SLOTS):
         history.advance(slot)
         history.take([0], np.array([[slot / 10_000]]))
-    kept = history.per_pod([0], {})[0, 0]
+    kept = history.in_order(history.per_pod([0], {}))[0, 0]
     assert kept[-1] == pytest.approx((3 * SLOTS - 1) / 10_000, rel=1e-3)
     assert kept[0] == pytest.approx(2 * SLOTS / 10_000, rel=1e-3)
 
