@@ -57,6 +57,7 @@ def table(cells: Sequence[CrowdedCell]) -> list[str]:
     ]
     for cell in cells:
         began = "beside them" if cell.started_crowded else "before" if cell.neighbours else "alone"
+        began += "" if cell.started_crowded or cell.seen_quiet else ", not quiet"
         numbers = (
             f"{cell.truth:.3f} | {cell.used:.3f} | {cell.by_waiting:.3f} | **{cell.cost:.3f}** | {cell.cost_sd:.3f}"
         )

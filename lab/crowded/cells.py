@@ -57,6 +57,8 @@ class CrowdedCell:
     """What it got [cores]."""
     by_waiting: float
     """used + waited, as demand was made before."""
+    seen_quiet: bool = True
+    """It got at least nine tenths of what it wants before neighbours came: other load here may prevent that."""
 
     @property
     def allowed(self) -> float:
@@ -68,7 +70,7 @@ class CrowdedCell:
         if isnan(self.cost):
             return False
         off = abs(self.cost - self.truth)
-        if self.workload == "open" and self.started_crowded:
+        if self.workload == "open" and (self.started_crowded or not self.seen_quiet):
             return off <= max(INTERVAL_SD * self.cost_sd, OFF_CORES)
         return off <= self.allowed
 

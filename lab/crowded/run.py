@@ -15,12 +15,14 @@ from carico_agent.node.pods.processes import ProcessRuntime
 from lab.bench.pods import pods_of
 from lab.crowded.cells import NEIGHBOURS, WORKLOADS, CrowdedCell, CrowdLoad
 from lab.crowded.watch import CORES, NodeWatch, follow
+from lab.support.alone import prefer
 from lab.support.containerd import PrivateContainerd, _pids
 
 PERIOD_S = 3.5
 """Less than the agent's 5 s, so that a cell takes less time; each reading is noisier than the agent's."""
 ALONE_S, AGED_S, STARTED_S = 12.5, 7.5, 13.0
 PERIOD_USEC = 100_000
+QUIET_RATIO = 0.9
 
 
 class NoCompiler(RuntimeError):
@@ -51,6 +53,7 @@ class Crowd:
         for number in range(count, self._neighbours):
             self._containerd.remove(f"n{number}")
         self._neighbours = count
+        prefer(self._containerd.cgroup)
 
     def start(self, load: CrowdLoad) -> "CrowdedPod":
         name = f"{load.name}-{self._serial}"
@@ -58,6 +61,7 @@ class Crowd:
         quota = ("--cpu-quota", str(int(load.quota_cores * PERIOD_USEC)), "--cpu-period", str(PERIOD_USEC))
         command = ("/bin/load", load.workload, str(load.threads))
         self._containerd.run(name, *command, flags=quota if load.quota else ())
+        prefer(self._containerd.cgroup)
         (pod,) = pods_of(self._locator, self._containerd.cgroup, [name]).values()
         return CrowdedPod(name, pod, self._locator, self._pid(name))
 
@@ -75,10 +79,12 @@ class Crowd:
         self.neighbours(0)
         pod = self.start(load)
         try:
-            truth = truth_of(load, pod.alone())
+            alone = pod.alone()
+            truth = truth_of(load, alone)
+            seen_quiet = alone >= QUIET_RATIO * min(truth, CORES)
             for count in beside:
                 self.neighbours(count)
-                yield from pod.found(load, truth, count, False, 0.0 if count == 0 else AGED_S)
+                yield from pod.found(load, truth, count, seen_quiet, 0.0 if count == 0 else AGED_S)
         finally:
             self.stop(pod)
         for count in sorted(beside, reverse=True) if started else ():
@@ -86,7 +92,7 @@ class Crowd:
                 self.neighbours(count)
                 pod = self.start(load)
                 try:
-                    yield from pod.found(load, truth, count, True, STARTED_S)
+                    yield from pod.found(load, truth, count, None, STARTED_S)
                 finally:
                     self.stop(pod)
         self.neighbours(0)
@@ -117,16 +123,19 @@ class CrowdedPod:
         return _mean([one.cpu_usage_cores for one in self._watches["container"].demands[2:]])
 
     def found(
-        self, load: CrowdLoad, truth: float, neighbours: int, started: bool, seconds: float
+        self, load: CrowdLoad, truth: float, neighbours: int, seen_quiet: bool | None, seconds: float
     ) -> Iterator[CrowdedCell]:
+        """`seen_quiet`: whether it was, before neighbours came; None: they were there first."""
         before = {name: len(watch.demands) if seconds else 2 for name, watch in self._watches.items()}
         follow(list(self._watches.values()), seconds)
         for seen_as, watch in self._watches.items():
             demands: list[Demand] = watch.demands[before[seen_as] :]
             used = _mean([one.cpu_usage_cores for one in demands])
             waited = _mean([one.waited_cores for one in demands])
-            what = load.workload, load.threads, load.quota, seen_as, neighbours, started
-            yield CrowdedCell(*what, truth, *watch.cost_of(self._workloads[seen_as]), used, used + waited)
+            what = load.workload, load.threads, load.quota, seen_as, neighbours, seen_quiet is None
+            yield CrowdedCell(
+                *what, truth, *watch.cost_of(self._workloads[seen_as]), used, used + waited, seen_quiet is True
+            )
 
     def close(self) -> None:
         for watch in self._watches.values():

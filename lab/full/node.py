@@ -10,6 +10,7 @@ from typing import Any, Self
 from carico_agent.node.pods.cgroups import Locator
 from carico_agent.node.pods.pods import Pod
 from lab.bench.pods import pods_of
+from lab.support.alone import prefer
 
 USUAL_SHARES = 1024
 
@@ -41,6 +42,7 @@ class CgroupPods:
             folder.mkdir(parents=True, exist_ok=True)
             self._set_shares(folder, shares)
             (folder / "cgroup.procs").write_text(str(process.pid))
+        prefer(self._top)
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()

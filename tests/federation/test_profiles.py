@@ -23,7 +23,7 @@ def day(peak: float = 0.4, base: float = 0.1) -> np.ndarray:
 
 
 def contribution(profile: Profile | None, name: str = "shop/web") -> Contribution:
-    workload = WorkloadCost(name, (0.1, 0.02), (0.01, 0.002), 5, 2.0, profile)
+    workload = WorkloadCost(name, (0.1, 0.02), (0.01, 0.002), 5, 2.0, profile=profile)
     return Contribution(RESOURCES, Subspace.empty(2), 10, sizes=SIZES, workloads=[workload])
 
 

@@ -35,7 +35,7 @@ SEEN_RATIO = 0.5
 
 
 class ThreadTimes(NamedTuple):
-    """What one thread did between two looks at it."""
+    """What one thread did lately: since one of the last looks at it."""
 
     ran_s: float
     waited_s: float
@@ -74,7 +74,7 @@ class CounterReading:
     """`some total` of cpu.pressure, time throttled included."""
     throttled_usec: int | None = None
     threads: Sequence[ThreadTimes] | None = None
-    """What those of its threads that were read did since the reading before (threads come and go: no totals)."""
+    """What those of its threads that were read did lately (threads come and go: no totals)."""
     quota_cores: float = inf
     memory_bytes: float = nan
     io_pressure_usec: int | None = None
@@ -171,7 +171,7 @@ def _by_threads(
     """The same from its threads; None: those that were read are too small a part of it."""
     if not threads:
         return None
-    # as rates: after a pause in which the Pod slept a look covers more time than a reading does
+    # as rates: a look covers more time than a reading does
     ran = sum([one.ran_s / one.elapsed_s for one in threads])
     if not ran > SEEN_RATIO * usage_s / elapsed_s:
         return None

@@ -9,7 +9,7 @@ import pytest
 
 from carico_agent.node.pods import run_delay
 from carico_agent.node.pods.demand import ThreadTimes
-from carico_agent.node.pods.run_delay import LIST_AGAIN_S, MAX_NEW, MAX_THREADS, RunDelay, parse, threads
+from carico_agent.node.pods.run_delay import LIST_AGAIN_S, MAX_NEW, MAX_THREADS, WINDOW_S, RunDelay, parse, threads
 
 
 class FakeThreads:
@@ -58,7 +58,21 @@ def test_waiting_of_all_threads_is_added_up(fake):
     for tid in (10, 11, 12):
         fake.set(tid, 1, 3_000_000)
     assert delay.look(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0)] * 3
-    assert delay.look(2.0) == []
+    assert delay.look(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0)] * 3
+    assert delay.look(1.0 + WINDOW_S) == []
+    delay.close()
+
+
+def test_a_thread_is_compared_with_some_looks_ago(fake):
+    """A busy loop whose wait has not ended yet at every other look: over the window that evens out."""
+    fake.list(10)
+    fake.set(10, 0, 0)
+    delay = fake.delay()
+    for turn in range(10):
+        fake.set(10, 250_000_000 * turn, 4_750_000_000 * turn - 600_000_000 * (turn % 2))
+        found = delay.look(5.0 * turn)
+    assert [(one.ran_s, one.elapsed_s) for one in found] == [(0.75, 15.0)]
+    assert found[0].waited_s == pytest.approx(14.25, abs=0.601)
     delay.close()
 
 
@@ -97,7 +111,7 @@ def test_busy_threads_are_found_among_many_idle_ones(fake):
     for turn in range(1, 200):
         for tid in busy:
             fake.set(tid, turn * 1000, turn * 1_000_000)
-        found = waited_s(delay.look(float(turn)))
+        found = waited_s(delay.look(WINDOW_S * turn))
         assert len(delay._known) <= MAX_THREADS
         if found == 0.003:
             break
