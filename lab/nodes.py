@@ -299,11 +299,12 @@ def main() -> None:
     parser.add_argument(
         "--wide", type=int, default=0, metavar="N", help="N nodes in which everything may come together"
     )
+    parser.add_argument("--first-wide", type=int, default=FIRST_WIDE, help="the first of them")
     parser.add_argument("--before", type=Path, metavar="TREE", help="also with the core of another checkout")
     parser.add_argument("--write", action="store_true", help="renew the page and picture in lab/results (with --old)")
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.seeds)
-    nodes = [wide_node(FIRST_WIDE + number) for number in range(args.wide)] or ALL_NODES
+    nodes = [wide_node(args.first_wide + number) for number in range(args.wide)] or ALL_NODES
     specs = [spec for spec in nodes if args.only in spec.name]
     with ProcessPoolExecutor(args.jobs) as pool:
         tasks = [
@@ -314,6 +315,7 @@ def main() -> None:
     before: list[NodeScore] = []
     if args.before:
         same = {"seeds": args.seeds, "first-seed": args.first_seed, "jobs": args.jobs, "wide": args.wide}
+        same |= {"first-wide": args.first_wide}
         before = run_before(args.before, [f"--{key}={value}" for key, value in same.items()] + [f"--only={args.only}"])
     if args.write and old:
         (RESULTS / f"{_name(args.wide)}.md").write_text(page(new, old, before, seeds, args.wide))

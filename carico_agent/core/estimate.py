@@ -60,3 +60,5 @@ class Estimate:
     workloads: tuple[WorkloadEstimate, ...] = ()
     limits: tuple[float, ...] = ()
     """Usage at which each resource counts as full, by who runs here."""
+    mix_changed: str = ""
+    """Which workload arrives more or less often than some minutes ago, where that moved the number by a quarter."""

@@ -13,6 +13,7 @@ from carico_agent.core.held import held
 from carico_agent.core.intake import Batch, Intake
 from carico_agent.core.lifetimes import DAY_S
 from carico_agent.core.measured import STALE_S, MeasuredPods
+from carico_agent.core.mix import Mix
 from carico_agent.core.outlook import Outlook
 from carico_agent.core.pods import PodSample
 from carico_agent.core.room import LIKELY, PRIOR_CHEAPEST, NextPod, Prior, Room, holding, next_pod
@@ -89,6 +90,7 @@ class CapacityModel:
         self._prior = self._own_prior = Prior(c.cost_prior(self.resources))
         self._noise = [c.noise_sd**2] * m  # variance of the node's smoothed usage, learned while Pods are measured
         self._jitter, self._drift = list(self._noise), [0.0] * m  # its parts: of samples, and of usage that moves
+        self._mix = Mix()
         self._noise_batches = 0  # that it was learned from
         self._batch_mean = [nan] * m  # of the batch before, if it was clean
         self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
@@ -104,6 +106,7 @@ class CapacityModel:
         self._halted_s = 0.0
         self._batch_mean = [nan] * len(self.resources)
         self._measured.restart_clock()
+        self._mix.restart()
         self._resumed, self._resume_t = True, None
 
     def limit_pods(self, max_pods: int | None) -> None:
@@ -149,6 +152,7 @@ class CapacityModel:
             measured.learn_host(self._intake.usage(), jump, settled)
         if settled:
             measured.compare_count(self.pods)
+        self._mix.take(t, measured.workloads.shares())
         self._next = None
         if wall_t is not None and not 0 <= wall_t - self._outlook_t < OUTLOOK_EVERY_S:
             self._outlook_t = wall_t
@@ -283,7 +287,12 @@ class CapacityModel:
         with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
         per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
         workloads = answers.workloads(self.resources, self._most()) if list_workloads else ()
-        return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
+        told = self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
+        if workload is not None or found.span.limiting is None:
+            return told
+        costs = {name: one.cost for name, one in pods.workloads.by_name.items() if one.shown}
+        changed = self._mix.change(costs, found.span.limiting)
+        return replace(told, mix_changed=changed) if changed else told
 
     def _situation(self, usage: list[float]) -> Now:
         intake, pods = self._intake, self._measured
@@ -431,6 +440,7 @@ class CapacityModel:
             "clock": clock | {"halted_s": self._halted_s},
             "pods": self._measured.state(),
             "prior": [self._own_prior.state(), self._prior.state()],
+            "mix": self._mix.state(),
             "noise": list(self._noise),
             "jitter": list(self._jitter),
             "drift": list(self._drift),
@@ -467,6 +477,8 @@ class CapacityModel:
         self._own_prior, self._prior = (Prior.from_state(one, m) for one in state["prior"])
         self._noise = [float(x) for x in state["noise"]]
         # the others are missing in older states
+        if "mix" in state:
+            self._mix.restore(state["mix"])
         self._jitter = [float(x) for x in state.get("jitter", self._noise)]
         self._drift = [float(x) for x in state.get("drift", [0.0] * m)]
         self._noise_batches = int(state.get("noise_batches", 100))

@@ -79,7 +79,7 @@ def dispersion(recent: Sequence[float], length: int) -> float:
     believed as far as the `recent` arrivals hold rows of that length, and counts as 1 otherwise.
 
     >>> [round(dispersion(row, 4), 1) for row in ([1.0, 0.1] * 32, ([1.0] * 8 + [0.1] * 8) * 4)]
-    [0.1, 2.5]
+    [0.1, 2.9]
     """
     known = np.array([x for x in recent if x == x])
     length = min(length, len(known) // 4)

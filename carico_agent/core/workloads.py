@@ -12,7 +12,7 @@ from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
 from carico_agent.core.evidence import CLUSTER_SPREAD_RATIO, CLUSTER_WEIGHT, READING_RATIO, CostEvidence, believed
-from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings, certainty
+from carico_agent.core.pods import MEAN_AGE_S, MIN_RISE, MIN_WATCHED_S, PodReadings, certainty
 from carico_agent.core.profile import Profile
 
 MAX_WORKLOADS = 64
@@ -61,6 +61,10 @@ life."""
 
 READING_NOISE_RATIO = 0.05
 """Relative noise of one reading of a Pod."""
+
+SURPRISING_RATIO = 2.0
+"""A young Pod that uses this much more than its workload costs has shown enough: its workload costs at least that.
+Without it ten heavy Pods of a template known to be light were placed on a node before the first of them counted."""
 
 MAX_COST = 1000.0
 """Shares of this node that a Pod elsewhere may cost: larger nodes run larger Pods. More is nonsense."""
@@ -197,6 +201,13 @@ class Workload:
         shown = [pod for pod in self.pods.values() if pod.shown]
         return [pod for pod in shown if any(pod.readings)] or shown
 
+    def _surprising(self) -> list[PodReadings]:
+        """Young Pods that take far more than their workload costs; of the others nothing is known yet."""
+        young = [pod for pod in self.pods.values() if not pod.shown and pod.since_t > -inf]
+        cpu = self._cpu if self._cpu is not None else 0
+        least = SURPRISING_RATIO * self.cost[cpu] + MIN_RISE
+        return [pod for pod in young if pod.now[cpu] > least]
+
     def _awake(self) -> list[PodReadings]:
         """Those of them that use the cpu as others do: who waits for work may hold less memory, too."""
         shown = self._shown()
@@ -240,11 +251,14 @@ class Workload:
         awake = self._awake()
         means = self._at_half_life(awake)
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
+        self._believe(awake, means)
+        if self.shown and (young := self._surprising()):
+            self._believe(awake + young, means + [pod.now for pod in young])
+
+    def _believe(self, pods: list[PodReadings], means: list[list[float]]) -> None:
         found = []
         for i, past in enumerate(self.past):
-            values = [
-                (mean[i], self._got(pod, i)) for pod, mean in zip(awake, means, strict=True) if mean[i] == mean[i]
-            ]
+            values = [(mean[i], self._got(pod, i)) for pod, mean in zip(pods, means, strict=True) if mean[i] == mean[i]]
             found.append(self._believed(i, values, *past))
         self.cost, self.spread, self.cost_sd = zip(*found, strict=True)
 
@@ -415,6 +429,12 @@ class Workloads:
         if self.arrived:
             return [(workload, workload.arrivals) for workload in able if workload.arrivals > 0]
         return [(workload, float(len(workload.pods) or workload.seen)) for workload in able]
+
+    def shares(self) -> dict[str, float]:
+        """Chance of each workload to be the next to arrive."""
+        weights = self.weights()
+        total = sum(weight for _, weight in weights)
+        return {workload.name: weight / total for workload, weight in weights} if total > 0 else {}
 
     def recent_costs(self) -> tuple[Sequence[float], ...]:
         """What Pods cost like the last that arrived, in their order."""

@@ -12,6 +12,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.pod_requests import holds_of, says_cpu, scored_of
 from carico_agent.lib.kube.pods import workload_of
+from carico_agent.lib.kube.workloads import Amounts
 from carico_agent.lib.net.times import boottime_s
 
 MAX_PODS = 10_000
@@ -40,11 +41,14 @@ class WaitingPods:
         meta = pod.get("metadata") or {}
         holds = holds_of(pod, self._resource) if self._resource else 0
         workload, requested, (cpu, memory) = workload_of(meta), says_cpu(pod), scored_of(pod)
-        elsewhere = self._cluster.costs.of(workload, boottime_s())
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
-        return self._keep(
-            PendingPod(str(meta.get("uid", "")), workload, holds, cpu, memory, requested, elsewhere, name)
-        )
+        uid, known = str(meta.get("uid", "")), self._known(workload)
+        return self._keep(PendingPod(uid, workload, holds, cpu, memory, requested, known[0], name, known[1]))
+
+    def _known(self, workload: str) -> tuple[Amounts | None, float]:
+        """What one of this workload takes on nodes that know it, and how long ago that was a surprise [s]."""
+        now_s, costs = boottime_s(), self._cluster.costs
+        return costs.of(workload, now_s), costs.surprised_for_s(workload, now_s)
 
     async def find(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that is about to be bound; raises AlreadyBound if it is."""
@@ -58,10 +62,16 @@ class WaitingPods:
         pod = self._cluster.waiting(uid)
         if pod is None or (pod.namespace, pod.name) != (namespace, name):
             return None
-        elsewhere, full_name = self._cluster.costs.of(pod.workload, boottime_s()), f"{namespace}/{name}"
-        return self._keep(
+<<<<<<< HEAD
+        elsewhere, full_name = self._cluster.costs.of(pod.workload, boottime_s()), f"{namespace}/{name}" return
+        self._keep(
             PendingPod(uid, pod.workload, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
         )
+=======
+        (elsewhere, surprised_for_s), full_name = self._known(pod.workload), f"{namespace}/{name}" asked = pod.cpu,
+        pod.memory, pod.requested return self._keep(PendingPod(uid, pod.workload, pod.holds, *asked, elsewhere,
+        full_name, surprised_for_s))
+>>>>>>> interval-new
 
     async def _fetch(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has

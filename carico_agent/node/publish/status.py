@@ -137,6 +137,8 @@ class Status:
     limits: Amounts = field(default_factory=dict)
     """Share at which a resource counts as full, by who runs here."""
     workloads: tuple[WorkloadStatus, ...] = ()
+    mix_changed: str = ""
+    """Which workload arrives more or less often than some minutes ago, where that moved Pod-Capacity by a quarter."""
     work: WorkStatus = WorkStatus()
     reserved: int = 0
     """Pods that reservations hold room for."""
@@ -231,6 +233,7 @@ def status_of(
         sizes=facts.sizes,
         limits=by_name(resources, e.limits) if e.limits else {},
         workloads=tuple(workload_status(resources, workload) for workload in e.workloads),
+        mix_changed=e.mix_changed,
         work=facts.work,
         reserved=facts.reserved,
         available=facts.available,
@@ -260,7 +263,7 @@ def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") ->
 
 _NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
 _NAMES = {one: tuple(item.name for item in fields(one)) for one in _NESTED}
-_WHEN_KNOWN = ("host", "room", "workloads", "sizes", "limits", "room_held")
+_WHEN_KNOWN = ("host", "room", "workloads", "mix_changed", "sizes", "limits", "room_held")
 """Left out of the JSON while they are empty."""
 
 
