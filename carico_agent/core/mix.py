@@ -58,8 +58,8 @@ class Mix:
         workload = max(moved, key=lambda name: abs(moved[name]) * _cost(costs, name, resource))
         if abs(moved[workload]) < MIN_SHARE:
             return ""
-        return f"{workload} {100 * before.get(workload, 0.0):.0f} % → {100 * self._now.get(workload, 0.0):.0f} % of
-        arrivals"
+        then, now = before.get(workload, 0.0), self._now.get(workload, 0.0)
+        return f"{workload} {100 * then:.0f} % → {100 * now:.0f} % of arrivals"
 
     def state(self) -> list[Any]:
         return [[[t, shares] for t, shares in self._kept], self._now]

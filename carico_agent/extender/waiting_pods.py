@@ -62,16 +62,9 @@ class WaitingPods:
         pod = self._cluster.waiting(uid)
         if pod is None or (pod.namespace, pod.name) != (namespace, name):
             return None
-<<<<<<< HEAD
-        elsewhere, full_name = self._cluster.costs.of(pod.workload, boottime_s()), f"{namespace}/{name}" return
-        self._keep(
-            PendingPod(uid, pod.workload, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
-        )
-=======
-        (elsewhere, surprised_for_s), full_name = self._known(pod.workload), f"{namespace}/{name}" asked = pod.cpu,
-        pod.memory, pod.requested return self._keep(PendingPod(uid, pod.workload, pod.holds, *asked, elsewhere,
-        full_name, surprised_for_s))
->>>>>>> interval-new
+        (elsewhere, surprised_for_s), full_name = self._known(pod.workload), f"{namespace}/{name}"
+        asked = pod.cpu, pod.memory, pod.requested
+        return self._keep(PendingPod(uid, pod.workload, pod.holds, *asked, elsewhere, full_name, surprised_for_s))
 
     async def _fetch(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has
