@@ -3,6 +3,7 @@
 import asyncio
 import gc
 import logging
+import os
 import signal
 import ssl
 import time
@@ -11,6 +12,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from math import ceil
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -31,6 +33,7 @@ from carico_agent.lib.net.address import is_loopback, split_listen
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, answer_metrics, read_json, request_id
 from carico_agent.lib.net.limits import Limits, RateLimiter
+from carico_agent.lib.net.local_peers import peer_uid
 from carico_agent.lib.net.tls import TlsFiles, server_context
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.slice import ask_for_short_slices
@@ -178,7 +181,7 @@ class ExtenderServer:
         return {
             "/filter": {"POST": self._timed("filter", filter_)},
             "/prioritize": {"POST": self._timed("prioritize", prioritize)},
-            "/bind": {"POST": self._timed("bind", self.extender.binder.bind)},
+            "/bind": {"POST": self._for_schedulers(self._timed("bind", self.extender.binder.bind))},
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
             "/why/{id}": {"GET": self._why},
@@ -192,6 +195,25 @@ class ExtenderServer:
             raise ApiError(400, str(error)) from error
         except KubeError as error:  # nobody knows: what then happens is the webhook's failurePolicy
             raise ApiError(503, str(error)) from error
+
+    def _for_schedulers(self, handler: Handler) -> Handler:
+        """On loopback without TLS: for root, our own user and those that are configured. Beyond it, whoever configured
+        `allow_plaintext` has decided; with TLS a certificate says who it is."""
+        if self._settings.tls_cert or not is_loopback(split_listen(self._settings.listen)[0]):
+            return handler
+        allowed = {0, os.geteuid(), *self._settings.bind_users}
+        known: WeakSet[asyncio.BaseTransport] = WeakSet()
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            transport = request.transport
+            if transport is not None and transport not in known:
+                if (uid := peer_uid(transport)) not in allowed:
+                    who = "a user who is not known" if uid is None else f"user {uid}"
+                    raise ApiError(403, f"{who} may not bind Pods (extender.bind_users), or use TLS")
+                known.add(transport)
+            return await handler(request)
+
+        return handle
 
     def _timed(self, verb: str, work: Verb, max_bytes: int = MAX_BODY_BYTES) -> Handler:
         latency = self.latency[verb] = Latency()

@@ -67,6 +67,10 @@ class ExtenderSettings:
     allow_plaintext: bool = False
     """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
 
+    bind_users: tuple[int, ...] = ()
+    """Users (UIDs) besides root and the extender's own who may bind Pods where it listens on loopback without TLS:
+    kube-scheduler's, if it runs as neither. Every user of the machine can connect there."""
+
     bound_within_s: Annotated[float, Range(5.0, 300.0)] = 15.0
     """A Pod that was placed on a node is seen bound within this [s], or its place is free again. Longer than a binding
     takes (4 s at most) and the watch lags. When the leading extender was killed, the next one places Pods after this

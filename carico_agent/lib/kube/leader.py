@@ -34,7 +34,7 @@ class LeaderRecord:
 
 
 def leader_record(lease: Object) -> LeaderRecord:
-    """Read one Lease object. Malformed fields count as none.
+    """Read one Lease object. Malformed fields count as none, and no Lease holds for longer than MAX_DURATION_S.
 
     >>> spec = {"holderIdentity": "x", "leaseTransitions": 2, "leaseDurationSeconds": 8}
     >>> leader_record({"metadata": {"resourceVersion": "7"}, "spec": spec})
@@ -43,9 +43,12 @@ def leader_record(lease: Object) -> LeaderRecord:
     meta, spec = lease["metadata"], lease.get("spec") or {}
     term, duration_s = (value if isinstance(value, int) else 0 for value in map(spec.get, _NUMBERS))
     notes = tuple((name, str(text)) for name, text in (meta.get("annotations") or {}).items())
-    return LeaderRecord(str(meta["resourceVersion"]), str(spec.get("holderIdentity") or ""), term, duration_s, notes)
+    believed_s = min(max(duration_s, 0), MAX_DURATION_S)
+    return LeaderRecord(str(meta["resourceVersion"]), str(spec.get("holderIdentity") or ""), term, believed_s, notes)
 
 
+MAX_DURATION_S = 300
+"""The longest that our settings allow [s]. A Lease that claims years would close every replica that waits for it."""
 _NUMBERS = ("leaseTransitions", "leaseDurationSeconds")
 
 

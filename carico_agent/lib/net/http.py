@@ -22,6 +22,7 @@ from carico_agent import __version__
 from carico_agent.lib.net import metrics
 from carico_agent.lib.net.handshake import TlsAcceptor
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
+from carico_agent.lib.net.local_peers import is_foreign_host
 from carico_agent.lib.net.openapi import describe, described
 from carico_agent.lib.net.peers import peer_of
 from carico_agent.lib.net.sockets import bind_unix
@@ -259,6 +260,8 @@ class HttpServer:
         try:
             if wait_s := self.limiter.request(peer(request), time.monotonic()):
                 raise ApiError(429, "too many requests", {"Retry-After": str(math.ceil(wait_s))})
+            if is_foreign_host(request):
+                raise ApiError(403, "on loopback this answers under 127.0.0.1, [::1] and localhost only")
             if methods is None:
                 raise ApiError(404, f"no such path: {request.path}", paths=sorted(self._routes))
             if request.method not in methods:
