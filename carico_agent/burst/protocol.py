@@ -17,7 +17,7 @@ Why nothing runs twice:
 - *away* names the copy (cluster, namespace, UID): another one of its name is never released, and a target or a
   namespace that is configured anew is not taken for the one in which the Job may still run.
 Why a ledger sends nothing where its author may not: burst acts only in the namespace that its own configuration gives
-(`Place`), and only in the cluster that the ledger names.
+(`CopyPlace`), and only in the cluster that the ledger names.
 Why nothing is lost: the finalizer keeps the home Job until the copy is gone, and the copy has no time to live.
 What a home cluster restored from a backup does: a Job that the backup has *away* or held goes on where it is, also when
 it shall stay, as long as its copy is seen at the target. One whose copy is gone meanwhile waits for a recall if it was
@@ -109,7 +109,7 @@ class Suspends:
 
 
 @dataclass(frozen=True)
-class Place:
+class CopyPlace:
     """Where burst would act for a Job by its configuration of today: the cluster (its UID) and the namespace there."""
 
     cluster: str = ""
@@ -127,7 +127,7 @@ class Verdict:
     why: str = ""
 
 
-def next_action(seen: Observed, wish: Intent, suspends: Suspends, place: Place) -> Verdict:
+def next_action(seen: Observed, wish: Intent, suspends: Suspends, place: CopyPlace) -> Verdict:
     """What to do next about one Job. `place`: where the configuration of today leads."""
     home = seen.home
     state = home.ledger.state
@@ -148,15 +148,17 @@ def next_action(seen: Observed, wish: Intent, suspends: Suspends, place: Place) 
     return _recalling(seen, suspends.target)
 
 
-def _there(home: HomeJob, place: Place) -> bool:
+def _there(home: HomeJob, place: CopyPlace) -> bool:
     """Whether the configuration still leads to where the ledger says that the copy is."""
     return bool(place) and (home.ledger.cluster, home.ledger.namespace) == (place.cluster, place.namespace)
 
 
-def _elsewhere(home: HomeJob, place: Place) -> Verdict:
+def _elsewhere(home: HomeJob, place: CopyPlace) -> Verdict:
     """The target of today is another place than the one that was written down. A held copy there stays held."""
     ledger = home.ledger
-    if ledger.cluster == place.cluster:
+    if not place:
+        moved = undone = f"which cluster {ledger.to} is, is not known"
+    elif ledger.cluster == place.cluster:
         moved = f"its copy is in namespace {ledger.namespace} at {ledger.to}, the configuration leads elsewhere now"
         undone = f"it was to go to namespace {ledger.namespace} at {ledger.to}, the configuration leads elsewhere now"
     else:
@@ -180,7 +182,7 @@ def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
     return ""
 
 
-def _at_home(seen: Observed, wish: Intent, by_suspend: bool, place: Place) -> Verdict:
+def _at_home(seen: Observed, wish: Intent, by_suspend: bool, place: CopyPlace) -> Verdict:
     home = seen.home
     if home.guarded:
         return Verdict(Action.CLEAR)  # a finalizer without a move: somebody edited the ledger

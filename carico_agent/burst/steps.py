@@ -12,9 +12,9 @@ from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, 
 from carico_agent.burst.protocol import (
     UNREAD,
     Action,
+    CopyPlace,
     Intent,
     Observed,
-    Place,
     Pods,
     Suspends,
     Unread,
@@ -69,8 +69,8 @@ class Route:
     def namespace(self, home: str) -> str:
         return self.namespaces.get(home, home)
 
-    def place(self, home: str) -> Place:
-        return Place(self.cluster, self.namespace(home))
+    def place(self, home: str) -> CopyPlace:
+        return CopyPlace(self.cluster, self.namespace(home))
 
     def obstacle(self, job: HomeJob) -> str:
         """Why this Job may not go this way, or nothing: all that can be said without asking the target."""

@@ -19,7 +19,7 @@ CREATE_UNNAMED = "cannot be restricted by name"
 
 
 @dataclass(frozen=True, order=True)
-class Right:
+class GrantedRight:
     """One right of one service account. `where`: a namespace, or "cluster"."""
 
     who: str
@@ -132,10 +132,10 @@ def objects(folder: Path = TREE / "deploy") -> list[Any]:
     return [one for one in found if isinstance(one, dict) and "metadata" in one]
 
 
-def rights(found: list[Any]) -> set[Right]:
+def rights(found: list[Any]) -> set[GrantedRight]:
     """What the bindings among these objects give to service accounts."""
     roles = {(one["workload"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in found}
-    given: set[Right] = set()
+    given: set[GrantedRight] = set()
     for binding in found:
         if binding["workload"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
@@ -145,7 +145,7 @@ def rights(found: list[Any]) -> set[Right]:
         for subject in binding["subjects"]:
             assert subject["kind"] == "ServiceAccount", f"{subject} is no service account of ours"
             who = f"{subject['namespace']}/{subject['name']}"
-            given |= {Right(who, where, what, verb) for rule in role["rules"] for what, verb in _of(rule)}
+            given |= {GrantedRight(who, where, what, verb) for rule in role["rules"] for what, verb in _of(rule)}
     return given
 
 
@@ -160,8 +160,8 @@ def _of(rule: Any) -> Iterator[tuple[str, str]]:
                 yield from ((f"{what}: {name}" if name else what, verb) for name in names)
 
 
-def needed() -> set[Right]:
-    return {Right(*key, verb) for key, (verbs, _) in NEEDS.items() for verb in verbs.split()}
+def needed() -> set[GrantedRight]:
+    return {GrantedRight(*key, verb) for key, (verbs, _) in NEEDS.items() for verb in verbs.split()}
 
 
 def table() -> str:
