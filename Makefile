@@ -72,8 +72,12 @@ fuzz: $(VENV)/.dev ## at night: millions of damaged files, messages and requests
 		tests/node/plugin_host/test_plugin_machine.py tests/faults/test_fuzz_messages.py tests/faults/test_fuzz_texts.py \
 		tests/faults/test_fuzz_api.py tests/faults/test_fuzz_parsers.py tests/kube/test_placement_lease.py
 
-mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree; each must break the test that guards it
-	@$(BIN)/python -m tests.mutations
+SAMPLES ?= 5
+mutations: $(VENV)/.dev ## changes lines that matter, one at a time in a copy of the tree: each must break its test; then lines at random, whose rate it reports (SAMPLES=5 per package)
+	@failed=0; \
+	$(BIN)/python -m tests.mutations || failed=1; \
+	$(BIN)/python -m tests.random_mutations --samples $(SAMPLES) --seed $(SEED) || failed=1; \
+	exit $$failed
 
 check: $(VENV)/.dev ## style, types, layers
 	@$(BIN)/ruff format --check -q .

@@ -15,6 +15,7 @@ import json
 import os
 import socket
 import stat
+import struct
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -66,9 +67,14 @@ class _UnixConnection(http.client.HTTPConnection):
         self._path = path
 
     def connect(self) -> None:
+        """Waits in line while the agent's queue is full. A socket with Python's own timeout does not block, and would
+        be refused."""
         self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self.timeout)
+        if self.timeout is not None:
+            limit = struct.pack("ll", int(self.timeout), int(self.timeout % 1 * 1e6))  # struct timeval
+            self.sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
         self.sock.connect(self._path)
+        self.sock.settimeout(self.timeout)
 
 
 class AgentClient:

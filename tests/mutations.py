@@ -16,7 +16,18 @@ from dataclasses import dataclass
 from pathlib import Path
 
 TREE = Path(__file__).parent.parent
-COPIED = ("carico_agent", "plugins", "systemd", "tests", "lab", "docs", "setup.cfg", "pyproject.toml", "README.md")
+COPIED = (
+    "carico_agent",
+    "plugins",
+    "systemd",
+    "deploy",
+    "tests",
+    "lab",
+    "docs",
+    "setup.cfg",
+    "pyproject.toml",
+    "README.md",
+)
 FAILED = 1
 """pytest's exit code for a test that failed; 2 to 5 mean that it could not even run."""
 HUNG, LONGEST_S = -1, 900.0
@@ -246,23 +257,23 @@ MUTATIONS = (
         "tests/lib/net/test_sockets.py",
     ),
     Mutation(
-        "carico_agent/lib/net/handshake.py",
-        "        if not self._limiter.connect(address):",
-        "        if not self._limiter.connect(address) and not address.name:",
+        "carico_agent/lib/net/connections.py",
+        "if tls and limits.connections and self.of(origin) >= limits.connections:",
+        "if tls and limits.connections and self.of(origin) > 1000 * limits.connections:",
         "connections that never shake hands are not limited",
         "tests/lib/net/test_handshake.py",
     ),
     Mutation(
         "carico_agent/lib/net/handshake.py",
-        "            transport.abort()\n            self._limiter.disconnect(address)",
-        "            transport.abort()",
+        "        super().connection_lost(exc)\n        self._gone()",
+        "        super().connection_lost(exc)",
         "those who never shook hands keep their places for ever",
         "tests/lib/net/test_handshake.py",
     ),
     Mutation(
         "carico_agent/lib/net/handshake.py",
         "ssl_handshake_timeout=HANDSHAKE_S",
-        "ssl_handshake_timeout=3600.0",
+        "ssl_handshake_timeout=3600",
         "a silent connection is held for an hour",
         "tests/lib/net/test_handshake.py",
     ),
@@ -449,11 +460,11 @@ MUTATIONS = (
         "tests/kube/test_client.py",
     ),
     Mutation(
-        "carico_agent/lib/net/handshake.py",
-        "if not self._limiter.connect(address):",
-        "if self._limiter.connect(address) is None:",
-        "connections that never shake hands are not counted",
-        "tests/lib/net/test_handshake.py",
+        "carico_agent/lib/net/connections.py",
+        "        if not self._make_room(origin, limits.max_connections):",
+        "        if not self._make_room(origin, 10 * limits.max_connections):",
+        "whoever connects last locks everybody else out",
+        "tests/lib/net/test_connections.py",
     ),
     Mutation(
         "carico_agent/lib/net/accepted.py",
@@ -546,6 +557,48 @@ MUTATIONS = (
         "Pods that left before they had work make their workload cheap for minutes",
         "tests/core/test_workloads.py",
     ),
+    Mutation(
+        "carico_agent/extender/placement/placer.py",
+        ">= self._max_nodes_per_pod:",
+        "> 1000 * self._max_nodes_per_pod:",
+        "one waiting Pod closes the whole cluster",
+        "tests/extender/test_admission.py",
+    ),
+    Mutation(
+        "carico_agent/lib/net/handshake.py",
+        "max_size = RECORD_BYTES",
+        "max_size = 16 * RECORD_BYTES",
+        "an idle TLS connection takes a quarter of a megabyte",
+        "tests/lib/net/test_connections.py",
+    ),
+    Mutation(
+        "carico_agent/federation/wire_workloads.py",
+        "row.nodes >= MIN_REPORTERS",
+        "row.nodes >= 1",
+        "the only reporter of a workload decides what it costs everywhere",
+        "tests/federation/test_few_reporters.py",
+    ),
+    Mutation(
+        "carico_agent/node/publish/throttle.py",
+        "return max(published, 1, floor(",
+        "return max(published, floor(",
+        "an empty node that fits one Pod stays closed",
+        "tests/node/publish/test_throttle.py",
+    ),
+    Mutation(
+        "carico_agent/node/pods/tree.py",
+        "                    if self._is_trusted(entry):",
+        "                    if True:",
+        "a local user closes the node with empty folders",
+        "tests/node/pods/test_tree.py",
+    ),
+    Mutation(
+        "carico_agent/lib/kube/leader.py",
+        "return boottime_s() < self._renewed_s",
+        "return __import__('time').monotonic() < self._renewed_s",
+        "a leader that was suspended goes on placing Pods beside the next one",
+        "tests/extender/placement/test_suspend.py",
+    ),
 )
 
 
@@ -579,13 +632,16 @@ def copied(folder: Path) -> Path:
     return folder
 
 
+def environment() -> dict[str, str]:
+    return {"CARICO_LIVES": "200", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+
+
 def runs(tree: Path, test: str) -> int:
     """pytest's exit code in that tree, whose packages come first: it is the working directory."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", test]
-    environment = {"CARICO_LIVES": "200", **os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
     try:
         return subprocess.run(
-            command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, timeout=LONGEST_S
+            command, cwd=tree, env=environment(), stdout=subprocess.DEVNULL, timeout=LONGEST_S
         ).returncode
     except subprocess.TimeoutExpired:
         return HUNG

@@ -40,3 +40,18 @@ def test_every_dependency_is_pinned_with_its_hash() -> None:
     pinned = {name.lower() for name in re.findall(hashed, LOCK, re.MULTILINE)}
     assert wanted <= pinned, wanted - pinned
     assert len(re.findall(r"^[\w.-]+==", LOCK, re.MULTILINE)) == len(pinned), "a package without a hash"
+
+
+def test_the_image_is_made_of_what_is_pinned() -> None:
+    """Issue 37, 17: by digest, by hash, and without sources in a layer."""
+    text = (TREE / "deploy/Containerfile").read_text().replace("\\\n", " ")
+    steps = [line.split(maxsplit=1) for line in text.splitlines() if line and not line.startswith("#")]
+    bases = [rest for verb, rest in steps if verb == "FROM"]
+    assert bases == ["${BASE} AS build", "${BASE}"], "the base is given by its digest"
+    assert ["ARG", "BASE"] in steps, "and has no default"
+    installs = [rest for verb, rest in steps if verb == "RUN" and "pip install" in rest]
+    assert all("--require-hashes" in rest or ("--no-deps" in rest and "--no-index" in rest) for rest in installs)
+    last = steps[max(index for index, (verb, _) in enumerate(steps) if verb == "FROM") :]
+    assert [rest for verb, rest in last if verb in ("COPY", "ADD", "RUN")] == ["--from=build /opt/carico /opt/carico"]
+    ignored = [line for line in (TREE / ".containerignore").read_text().splitlines() if not line.startswith("#")]
+    assert ignored == ["*", "!deploy/requirements.txt", "!dist/*.whl"], "nothing else reaches the builder"

@@ -33,8 +33,9 @@ class _JumpingSelector(selectors.SelectSelector):
 
 
 def run(scene: Coroutine[Any, Any, T], monkeypatch: pytest.MonkeyPatch) -> T:
-    """Run it to its end; `time.monotonic` is the loop's clock meanwhile."""
+    """Run it to its end; `time.monotonic` and CLOCK_BOOTTIME are the loop's clock meanwhile."""
     with asyncio.Runner(loop_factory=VirtualLoop) as runner, monkeypatch.context() as patch:
         loop = runner.get_loop()
         patch.setattr("time.monotonic", loop.time)
+        patch.setattr("time.clock_gettime", lambda clock: loop.time())
         return runner.run(scene)

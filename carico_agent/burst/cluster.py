@@ -10,7 +10,7 @@ from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import POD_CAPACITY, STATUS
-from carico_agent.lib.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.placement_lease import MALFORMED, MAX_TTL_S
 from carico_agent.lib.kube.pods import UNFINISHED
 from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net.times import parse_rfc3339
@@ -69,7 +69,7 @@ def read_node(node: Object) -> NodeSeen:
     try:
         annotation = json.loads(annotations.get(STATUS) or "{}")
         capacity = float(annotations[POD_CAPACITY])
-        until_s = parse_rfc3339(annotation["time"]) + float(annotation["ttl_s"])
+        until_s = parse_rfc3339(annotation["time"]) + min(float(annotation["ttl_s"]), MAX_TTL_S)
         fits = {str(workload): float(room) for workload, room in (annotation.get("fits") or {}).items()}
     except MALFORMED:  # somebody else wrote it
         return seen

@@ -18,7 +18,7 @@ from carico_agent.burst.choice import BadPrices, Prices, parse_prices
 from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
-from carico_agent.burst.feeds import target_watch, watches
+from carico_agent.burst.feeds import target_watches, watches
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
@@ -29,11 +29,13 @@ from carico_agent.burst.planner import BurstPolicy
 from carico_agent.burst.protocol import Intent, Suspends
 from carico_agent.burst.provisioner import Provisioner
 from carico_agent.burst.report import status
+from carico_agent.burst.seal import Seal
+from carico_agent.burst.seal_secret import load_seal, read_seal
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
 from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
 from carico_agent.burst.target import Target, identity, probe, suspends
-from carico_agent.lib.kube.access import Access, from_kubeconfig, in_cluster
+from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.health import Health
@@ -52,7 +54,7 @@ PROBE_TIMEOUT_S = 3.0
 
 
 def home_access(settings: BurstSettings) -> Access:
-    return from_kubeconfig(settings.kubeconfig, settings.context) if settings.kubeconfig else in_cluster()
+    return access_to(settings.kubeconfig, settings.context)
 
 
 def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
@@ -102,7 +104,7 @@ def clients_of(settings: BurstSettings, targets: dict[str, BurstTargetSettings])
         return KubeClient(access, TokenBucket(per_s=200.0, burst=400))
 
     def pair(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient]:
-        access = from_kubeconfig(one.kubeconfig, one.context)
+        access = from_kubeconfig_of_service(one.kubeconfig, one.context)
         return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S)
 
     return Clients(client(home_access(settings)), {name: pair(one) for name, one in targets.items()})
@@ -157,7 +159,9 @@ class BurstDaemon:
         home = self.clients.home
         home_id = await identity(home)
         by_suspend = suspends(await home.get("/version"))
-        mover = self._mover(home_id, by_suspend)
+        namespace = self.settings.lease_namespace
+        seal = await load_seal(home, namespace) if acts else await read_seal(home, namespace)
+        mover = self._mover(home_id, by_suspend, seal or Seal.new())
         service = self.service = self._service(mover)
         for watch in watches(mover, self.settings.selector, self.settings.namespaces):
             self._start(f"watch {id(watch)}", watch.run)
@@ -166,7 +170,8 @@ class BurstDaemon:
             self._start(f"watch {id(watch_any)}", watch_any.run)
         for name, target in mover.targets.items():
             self._start(f"probe {name}", partial(probe, target))
-            self._start(f"copies {name}", target_watch(mover, target).run)
+            for copies in target_watches(mover, target):
+                self._start(f"copies {name} {id(copies)}", copies.run)
         if acts:
             self._start_acting(service, mover)
         return service
@@ -202,13 +207,21 @@ class BurstDaemon:
 
     # ---- parts
 
-    def _mover(self, home_id: str, by_suspend: bool) -> Mover:
+    def _mover(self, home_id: str, by_suspend: bool, seal: Seal) -> Mover:
         targets = {}
         for name, one in self._targets.items():
             client, prober = self.clients.targets[name]
-            route = Route(home_id, name, Suspends(home=by_suspend), dict(one.namespaces))
-            targets[name] = Target(route, client, prober, one.host_paths, health=Health(f"target {name}"))
-        return Mover(self.clients.home, targets, self.events)
+            route = Route(
+                home_id,
+                name,
+                Suspends(home=by_suspend),
+                dict(one.namespaces),
+                seal=seal,
+                homes=self.settings.namespaces,
+                host_paths=one.host_paths,
+            )
+            targets[name] = Target(route, client, prober, health=Health(f"target {name}"))
+        return Mover(self.clients.home, targets, self.events, seal)
 
     def _service(self, mover: Mover) -> BurstService:
         own = self.settings
@@ -310,7 +323,8 @@ async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent
     targets = target_settings(settings.burst)
     clients = clients_of(settings.burst, targets)
     try:
-        job = home_job(await clients.home.get(jobs_path(namespace, name)))
+        seal = await read_seal(clients.home, settings.burst.lease_namespace) or Seal.new()
+        job = home_job(await clients.home.get(jobs_path(namespace, name)), seal)
         to = job.ledger.to
         if to not in targets:
             raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
@@ -319,11 +333,12 @@ async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent
             there = clients.targets[to][0]
             by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
             cluster = await identity(there)
-        route = Route(await identity(clients.home), to, by_suspend, dict(targets[to].namespaces), cluster)
+        home_id, there_too = await identity(clients.home), dict(targets[to].namespaces)
+        route = Route(home_id, to, by_suspend, there_too, cluster, seal=seal)
         send = Link(clients.home, clients.targets[to][0]).send
         return await carry(namespace, name, wish, route, send, {State.HOME, State.DONE})
     except Refused as refused:
-        if refused.status == 404:
+        if refused.says_absent(jobs_path(namespace, name)):
             return None
         raise
     finally:

@@ -4,6 +4,7 @@ import logging
 
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, copy_job, home_job
+from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import jobs_path
 from carico_agent.burst.target import Target
 from carico_agent.lib.kube.client import Object
@@ -37,23 +38,33 @@ def _home_watch(mover: Mover, path: str, selector: str) -> ResourceWatch[HomeJob
         else:
             mover.saw(job)
 
-    return ResourceWatch(mover.home, path, read_home, snapshot, event, mover.home_health, labels=selector)
+    def read(job: Object) -> HomeJob | None:
+        return read_home(job, mover.seal)
+
+    return ResourceWatch(mover.home, path, read, snapshot, event, mover.home_health, labels=selector)
 
 
-def read_home(job: Object) -> HomeJob | None:
-    """A Job of a watch; one whose ledger nobody understands is left alone, and logged once per change."""
+def read_home(job: Object, seal: Seal) -> HomeJob | None:
+    """A Job of a watch; one whose ledger burst did not write is left alone, and logged once per change."""
     try:
-        return home_job(job)
+        return home_job(job, seal)
     except ValueError as error:
         log.warning("%s", error)
         return None
 
 
-def target_watch(mover: Mover, target: Target) -> ResourceWatch[CopyJob]:
-    """The copies at one target that came from this home cluster."""
+def target_watches(mover: Mover, target: Target) -> list[ResourceWatch[CopyJob]]:
+    """The copies at one target that came from this home cluster: in the namespaces to which Jobs may move, so that a
+    Role in each of them is enough, or everywhere if all may."""
+    route = target.route
+    namespaces = sorted({route.namespace(home) for home in route.homes})
+    return [_copies_watch(mover, target, namespace) for namespace in namespaces or [""]]
 
+
+def _copies_watch(mover: Mover, target: Target, namespace: str) -> ResourceWatch[CopyJob]:
     def snapshot(copies: list[CopyJob]) -> None:
-        target.copies.clear()
+        for key in [key for key, copy in target.copies.items() if namespace in ("", copy.namespace)]:
+            del target.copies[key]
         for copy in copies:
             mover.saw_copy(target, copy)
 
@@ -61,4 +72,5 @@ def target_watch(mover: Mover, target: Target) -> ResourceWatch[CopyJob]:
         mover.saw_copy(target, copy, gone)
 
     labels = f"{HOME_LABEL}={target.route.home_id}"
-    return ResourceWatch(target.client, "/apis/batch/v1/jobs", copy_job, snapshot, event, target.health, labels=labels)
+    path = jobs_path(namespace) if namespace else "/apis/batch/v1/jobs"
+    return ResourceWatch(target.client, path, copy_job, snapshot, event, target.health, labels=labels)

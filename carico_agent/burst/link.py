@@ -4,11 +4,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
-from carico_agent.burst.objects import State, home_job
+from carico_agent.burst.objects import Object, State, home_job
 from carico_agent.burst.protocol import Action, Intent
 from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, jobs_path, reconcile
 from carico_agent.lib.kube.client import MERGE, KubeClient
-from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.kube.errors import Refused, Unreachable
 from carico_agent.lib.supervise.backoff import Backoff
 
 T = TypeVar("T")
@@ -17,9 +17,8 @@ Send = Callable[[Request], Awaitable[ServerAnswer]]
 WAITS = Backoff(first_s=0.2, factor=1.6, max_s=3.0)
 """Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
 
-ANSWERS = (404, 409)
-"""Statuses that are part of the protocol. For a copy that is refused also those of CREATE_ANSWERS."""
-CREATE_ANSWERS = (400, 403, 404, 409, 422)
+REFUSED_COPY = (400, 403, 404, 422)
+"""Statuses with which an API server refuses a copy for good."""
 
 
 class Link:
@@ -34,10 +33,34 @@ class Link:
         try:
             body = await client.request(request.method, request.path, request.body, headers, request.params or None)
         except Refused as refused:
-            if refused.status in (CREATE_ANSWERS if request.method == "POST" else ANSWERS):
+            if _believed(request, refused):
                 return ServerAnswer(refused.status, {"message": str(refused)})
             raise
+        if not _answers(request, body):
+            what = f"{request.method} {request.path} with {str(body)[:100]}"
+            raise Unreachable(f"{client.access.server} is no API server: it answers {what}")
         return ServerAnswer(200, body)
+
+
+def _believed(request: Request, refused: Refused) -> bool:
+    """Whether a refusal is an API server's own, and part of the protocol. A 404 of anything else between us would read
+    as "there is no such Job" and delete a copy that runs, or as "there are no Pods" and start a Job twice."""
+    if not refused.cause:
+        return False
+    if request.method == "POST":
+        return refused.status == 409 or refused.status in REFUSED_COPY
+    return refused.status == 409 or refused.says_absent(request.path)
+
+
+def _answers(request: Request, body: Object) -> bool:
+    """Whether this is what was asked for: a list of Pods that says it is one, or the Job of that name."""
+    if request.path.endswith("/pods"):
+        return body.get("kind") == "PodList" and "items" in body
+    if request.method == "DELETE" and body.get("kind") == "Status":
+        return True
+    meta = body.get("metadata") or {}
+    name = (request.body or {})["metadata"]["name"] if request.method == "POST" else request.path.split("/")[7]
+    return body.get("kind") == "Job" and meta.get("name") == name and bool(meta.get("uid"))
 
 
 async def drive(steps: Generator[Request, ServerAnswer, T], send: Send) -> T:
@@ -65,7 +88,7 @@ async def carry(
         answer = await send(Request(True, "GET", jobs_path(namespace, name)))
         if answer.status == 404:
             return None
-        outcome = await drive(reconcile(home_job(answer.body), wish, route), send)
+        outcome = await drive(reconcile(home_job(answer.body, route.seal), wish, route), send)
         if outcome.job is None:
             return None
         if outcome.job.ledger.state in until:

@@ -13,8 +13,9 @@ from carico_agent.burst.events import EVENTS, JobEvents
 from carico_agent.burst.link import WAITS, Link, drive
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
 from carico_agent.burst.protocol import UNREAD, Action, Intent
-from carico_agent.burst.requirements import cannot_leave, needed
-from carico_agent.burst.steps import MoveOutcome, collect, jobs_path, orphan, reconcile
+from carico_agent.burst.requirements import needed
+from carico_agent.burst.seal import Seal
+from carico_agent.burst.steps import MoveOutcome, Request, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError, Refused
@@ -47,6 +48,7 @@ class Mover:
     home: KubeClient
     targets: dict[str, Target]
     events: JobEvents
+    seal: Seal
     home_health: Health = field(default_factory=lambda: Health("home"))
     jobs: dict[Key, HomeJob] = field(default_factory=dict)
     reasons: dict[Key, str] = field(default_factory=dict)
@@ -183,16 +185,18 @@ class Mover:
             self.reasons[key] = f"{target.name} does not answer" if target.known else f"{target.name} is not known yet"
             self._again(key)
             return
-        if job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE and (why := await self.obstacle(job, target)):
+        begins = job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE
+        why = await self.obstacle(job, target) if begins or job.ledger.state == State.HOLDING else ""
+        if begins and why:
             self._refuse(key, job, target, why)
             return
-        outcome = await self._reconcile(target, job, wish)
+        outcome = await self._reconcile(target, job, wish, why)
         self._after(key, target, outcome)
 
-    async def _reconcile(self, target: Target, job: HomeJob, wish: Intent) -> MoveOutcome:
+    async def _reconcile(self, target: Target, job: HomeJob, wish: Intent, refusal: str) -> MoveOutcome:
         try:
             copy = target.copies.get((job.namespace, job.name), UNREAD)
-            steps = reconcile(job, wish, target.route, copy)
+            steps = reconcile(job, wish, target.route, copy, refusal)
             outcome = await drive(steps, Link(self.home, target.client).send)
         except KubeError:
             self.jobs.pop((job.namespace, job.name), None)  # a write may have been applied: read it again
@@ -200,13 +204,10 @@ class Mover:
         return outcome
 
     async def _fetch(self, key: Key) -> HomeJob | None:
-        try:
-            job = home_job(await self.home.get(jobs_path(*key)))
-        except Refused as refused:
-            if refused.status == 404:
-                return None
-            raise
-        self.jobs[key] = job
+        answer = await Link(self.home, self.home).send(Request(True, "GET", jobs_path(*key)))
+        if answer.status == 404:
+            return None
+        self.jobs[key] = job = home_job(answer.body, self.seal)
         return job
 
     async def _collect(self, target: Target, key: Key, copy: CopyJob) -> None:
@@ -249,8 +250,8 @@ class Mover:
         self._wishes.pop(key, None)
 
     async def obstacle(self, job: HomeJob, target: Target) -> str:
-        """What the target lacks that this Job names, or nothing."""
-        if why := cannot_leave(job.whole, target.host_paths):
+        """Why this Job may not go there, or what the target lacks that it names, or nothing."""
+        if why := target.route.obstacle(job):
             return why
         namespace = target.route.namespace(job.namespace)
         for one in needed(job.whole, namespace):
@@ -262,6 +263,8 @@ class Mover:
             except Refused as refused:
                 if refused.status == 404:
                     return f"{target.name} has no {one.kind} {one.name}"
+                if refused.status == 429 or refused.status >= 500:
+                    raise
                 return f"{target.name}: {refused}"
             if len(target.exists) > 1000:
                 target.exists.clear()

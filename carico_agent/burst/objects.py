@@ -2,6 +2,8 @@
 
 The home Job is the ledger of its move: annotation `carico.dev/burst-ledger` and a finalizer. The copy elsewhere names
 its origin: the home cluster (UID of its kube-system namespace), the Job's UID and the epoch of the move.
+
+A user may write annotations, so a ledger counts only under burst's own seal (`seal`).
 """
 
 import json
@@ -9,6 +11,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from carico_agent.burst.seal import Seal
 from carico_agent.lib.kube.placement_lease import MALFORMED
 
 Object = dict[str, Any]
@@ -142,18 +145,20 @@ def _annotation(job: Object, name: str) -> Object:
     return value if isinstance(value, dict) else {}
 
 
-def home_job(job: Object) -> HomeJob:
-    """Read a home Job; raises ValueError when its ledger is not ours to understand."""
+def home_job(job: Object, seal: Seal) -> HomeJob:
+    """Read a home Job; raises ValueError when burst did not write its ledger."""
     meta = job.get("metadata") or {}
-    return HomeJob(**_facts(job), ledger=read_ledger(job), guarded=FINALIZER in (meta.get("finalizers") or ()))
+    return HomeJob(**_facts(job), ledger=read_ledger(job, seal), guarded=FINALIZER in (meta.get("finalizers") or ()))
 
 
-def read_ledger(job: Object) -> MoveRecord:
+def read_ledger(job: Object, seal: Seal) -> MoveRecord:
     """The ledger of a Job; the one of a Job that was never moved has epoch 0."""
     value = _annotation(job, LEDGER)
     if not value:
         return MoveRecord(parallelism=_facts(job)["parallelism"])
     try:
+        if not seal.holds(value, _sealed_for(job)):
+            raise ValueError("its seal does not hold")
         return MoveRecord(
             State(value["state"]),
             str(value["to"]),
@@ -167,7 +172,15 @@ def read_ledger(job: Object) -> MoveRecord:
         )
     except MALFORMED as error:
         name = f"{job['metadata'].get('namespace')}/{job['metadata'].get('name')}"
-        raise ValueError(f"{name}: annotation {LEDGER} was changed by somebody else: {value}") from error
+        raise ValueError(
+            f"{name}: burst did not write the annotation {LEDGER} ({error}): {value}. The Job is left alone until "
+            "someone removes the annotation and the finalizer"
+        ) from error
+
+
+def _sealed_for(job: Object) -> tuple[str, str, str]:
+    meta = job["metadata"]
+    return str(meta.get("namespace", "")), str(meta.get("name", "")), str(meta.get("uid", ""))
 
 
 def copy_job(job: Object) -> CopyJob:
@@ -187,7 +200,7 @@ def copy_job(job: Object) -> CopyJob:
         return CopyJob(**facts)
 
 
-def ledger_patch(home: HomeJob, ledger: MoveRecord, hold: bool | None, guard: bool) -> Object:
+def ledger_patch(home: HomeJob, ledger: MoveRecord, hold: bool | None, guard: bool, seal: Seal) -> Object:
     """A compare-and-swap of the home Job: its ledger, whether it is held (None: as it is), whether it has our
     finalizer."""
     kept = [name for name in home.whole["metadata"].get("finalizers") or () if name != FINALIZER]
@@ -197,7 +210,7 @@ def ledger_patch(home: HomeJob, ledger: MoveRecord, hold: bool | None, guard: bo
     return {
         "metadata": {
             "resourceVersion": home.version,
-            "annotations": {LEDGER: json.dumps(asdict(ledger), separators=(",", ":"))},
+            "annotations": {LEDGER: seal.sealed(asdict(ledger), (home.namespace, home.name, home.uid))},
             "finalizers": [*kept, FINALIZER] if guard else kept,
         },
         "spec": spec,

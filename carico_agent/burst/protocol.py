@@ -14,9 +14,15 @@ Why nothing runs twice:
   as away with the same epoch. A recall makes the home Job *recalling* first and writes on the copy second, so a
   release that was under way meets another version;
 - every hold and every return raises the epoch: an old copy is never the copy of today's move;
-- *away* names the copy (cluster, namespace, UID): another one of its name is never released, and a target that is
-  configured anew is not taken for the one that may still run the Job.
+- *away* names the copy (cluster, namespace, UID): another one of its name is never released, and a target or a
+  namespace that is configured anew is not taken for the one in which the Job may still run.
+Why a ledger sends nothing where its author may not: burst acts only in the namespace that its own configuration gives
+(`Place`), and only in the cluster that the ledger names.
 Why nothing is lost: the finalizer keeps the home Job until the copy is gone, and the copy has no time to live.
+What a home cluster restored from a backup does: a Job that the backup has *away* or held goes on where it is, also when
+it shall stay, as long as its copy is seen at the target. One whose copy is gone meanwhile waits for a recall if it was
+away, and runs again if it was held. One that the backup has before the hold is started by home's own controller: no
+mover can be faster, so after a restore look for Jobs that run in both.
 A target that does not answer is never answered by a start at home. Only a recall, or a human who says that it is
 fenced (`forget`), brings a Job back.
 """
@@ -103,6 +109,17 @@ class Suspends:
 
 
 @dataclass(frozen=True)
+class Place:
+    """Where burst would act for a Job by its configuration of today: the cluster (its UID) and the namespace there."""
+
+    cluster: str = ""
+    namespace: str = ""
+
+    def __bool__(self) -> bool:
+        return bool(self.cluster and self.namespace)
+
+
+@dataclass(frozen=True)
 class Verdict:
     """An action and why, in words for events and `carico burst status`."""
 
@@ -110,18 +127,18 @@ class Verdict:
     why: str = ""
 
 
-def next_action(seen: Observed, wish: Intent, suspends: Suspends, cluster: str = "") -> Verdict:
-    """What to do next about one Job. `cluster`: which one the target is now."""
+def next_action(seen: Observed, wish: Intent, suspends: Suspends, place: Place) -> Verdict:
+    """What to do next about one Job. `place`: where the configuration of today leads."""
     home = seen.home
     state = home.ledger.state
     if state in (State.HOME, State.DONE):
-        return _at_home(seen, wish, suspends.home)
+        return _at_home(seen, wish, suspends.home, place)
     if wish == Intent.FORGET and state in (State.AWAY, State.RECALLING):
         if home.deleting:
             return Verdict(Action.CLEAR, "the target is fenced: the Job is deleted")
         return Verdict(Action.ABANDON, "the target is fenced: the Job starts at home again")
-    if state in (State.HOLDING, State.AWAY, State.RECALLING) and home.ledger.cluster not in ("", cluster):
-        return _elsewhere(home)
+    if state in (State.HOLDING, State.AWAY, State.RECALLING) and not _there(home, place):
+        return _elsewhere(home, place)
     if home.deleting or state == State.RETURNED or (home.finished and state != State.HOLDING):
         return _clean_up(seen)
     if state == State.HOLDING:
@@ -131,11 +148,21 @@ def next_action(seen: Observed, wish: Intent, suspends: Suspends, cluster: str =
     return _recalling(seen, suspends.target)
 
 
-def _elsewhere(home: HomeJob) -> Verdict:
-    """The target of today is another cluster than the one that was written down. A held copy there stays held."""
-    if home.ledger.state == State.HOLDING:
-        return Verdict(Action.UNDO, f"{home.ledger.to} is another cluster now")
-    return Verdict(Action.NOTHING, f"its copy is in the cluster that was {home.ledger.to}, which is another one now")
+def _there(home: HomeJob, place: Place) -> bool:
+    """Whether the configuration still leads to where the ledger says that the copy is."""
+    return bool(place) and (home.ledger.cluster, home.ledger.namespace) == (place.cluster, place.namespace)
+
+
+def _elsewhere(home: HomeJob, place: Place) -> Verdict:
+    """The target of today is another place than the one that was written down. A held copy there stays held."""
+    ledger = home.ledger
+    if ledger.cluster == place.cluster:
+        moved = f"its copy is in namespace {ledger.namespace} at {ledger.to}, the configuration leads elsewhere now"
+        undone = f"it was to go to namespace {ledger.namespace} at {ledger.to}, the configuration leads elsewhere now"
+    else:
+        moved = f"its copy is in the cluster that was {ledger.to}, which is another one now"
+        undone = f"{ledger.to} is another cluster now"
+    return Verdict(Action.UNDO, undone) if ledger.state == State.HOLDING else Verdict(Action.NOTHING, moved)
 
 
 def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
@@ -153,12 +180,14 @@ def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
     return ""
 
 
-def _at_home(seen: Observed, wish: Intent, by_suspend: bool) -> Verdict:
+def _at_home(seen: Observed, wish: Intent, by_suspend: bool, place: Place) -> Verdict:
     home = seen.home
     if home.guarded:
         return Verdict(Action.CLEAR)  # a finalizer without a move: somebody edited the ledger
     if wish != Intent.MOVE or home.ledger.state == State.DONE:
         return Verdict(Action.NOTHING)
+    if not place:
+        return Verdict(Action.NOTHING, "which cluster the target is, is not known yet")
     if why := may_hold(home, seen.home_pods, by_suspend):
         return Verdict(Action.NOTHING, why)
     return Verdict(Action.LIST_HOME_PODS if seen.home_pods is None else Action.HOLD)
@@ -186,9 +215,10 @@ def _holding(seen: Observed, wish: Intent) -> Verdict:
         return Verdict(Action.UNDO, "a Pod ended at home while the Job was being held")
     if not home.held(ledger.suspend):
         return Verdict(Action.UNDO, "somebody started it while it was being held")
-    if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET):
+    committed = released(seen)
+    if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET) and not committed:
         return Verdict(Action.UNDO, "it shall stay at home")
-    if seen.refusal:
+    if seen.refusal and not committed:
         return Verdict(Action.UNDO, f"{ledger.to} does not take it: {seen.refusal}")
     if not home.stopped(ledger.suspend):
         return Verdict(Action.WAIT, "its controller has not deleted its Pods yet")
@@ -206,6 +236,16 @@ def _holding(seen: Observed, wish: Intent) -> Verdict:
     if seen.copy.epoch != ledger.epoch:
         return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
     return Verdict(Action.COMMIT)
+
+
+def released(seen: Observed) -> bool:
+    """The copy of this very move is released already, so the home Job was away once: its store went back in time."""
+    copy = seen.copy
+    return (
+        isinstance(copy, CopyJob)
+        and _ours(seen)
+        and (copy.epoch, copy.state, copy.deleting) == (seen.home.ledger.epoch, CopyState.RELEASED, False)
+    )
 
 
 def _away(seen: Observed, wish: Intent) -> Verdict:

@@ -81,6 +81,17 @@ def _of_containers(spec: Object) -> Iterator[Needed]:
                 yield Needed("config map", config["name"])
 
 
+def _wants_the_node(spec: Object) -> str:
+    """Why a Pod is no guest but rules its node. The target's owner gives that to nobody from elsewhere."""
+    for name in ("hostNetwork", "hostPID", "hostIPC"):
+        if spec.get(name):
+            return f"{name}: it wants the node itself, not room on it"
+    for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        if (container.get("securityContext") or {}).get("privileged"):
+            return f"container {container['name']} is privileged: it wants the node itself, not room on it"
+    return ""
+
+
 def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
     """Why this Job must stay at home wherever it could go, or nothing. `host_paths`: folders the target's nodes have.
 
@@ -95,6 +106,8 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
         path = (volume.get("hostPath") or {}).get("path")
         if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):
             return f"volume {volume['name']} is hostPath {path}, which the target does not offer (host_paths)"
+    if why := _wants_the_node(spec):
+        return why
     if job["spec"].get("manualSelector"):
         return "it has a selector of its own, so its Pods cannot be distinguished from others"
     if KUEUE in (job["metadata"].get("labels") or {}):

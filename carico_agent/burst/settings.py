@@ -20,7 +20,7 @@ class BurstSettings:
     """Context of that kubeconfig. Empty: its current one."""
 
     namespaces: tuple[str, ...] = ()
-    """Namespaces whose Jobs may move. Empty: all."""
+    """Namespaces whose Jobs may move. Empty: all; then burst needs its rights in all of them, on both sides."""
 
     selector: str = "carico.dev/burst=yes"
     """Label selector of Jobs that may move."""
@@ -51,8 +51,8 @@ class BurstSettings:
     idle_delete_s: Annotated[float, Range(0.0, 86400.0)] = 60.0
     """Nodes of a target without Jobs for this long are removed, and the whole target when all are [s]."""
 
-    lease_namespace: str = "carico"
-    """Namespace of the leader's Lease and of the provisioners' orders (deploy/burst makes it)."""
+    lease_namespace: str = "carico-burst"
+    """Namespace of the leader's Lease, of the provisioners' orders and of the key of the seal (deploy/burst)."""
 
     lease_s: Annotated[float, Range(4.0, 300.0)] = 15.0
     """A leader that does not renew its Lease for this long is replaced [s]."""

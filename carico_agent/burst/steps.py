@@ -9,7 +9,21 @@ from dataclasses import dataclass, field, replace
 
 from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
-from carico_agent.burst.protocol import UNREAD, Action, Intent, Observed, Pods, Suspends, Unread, Verdict, next_action
+from carico_agent.burst.protocol import (
+    UNREAD,
+    Action,
+    Intent,
+    Observed,
+    Place,
+    Pods,
+    Suspends,
+    Unread,
+    Verdict,
+    next_action,
+    released,
+)
+from carico_agent.burst.requirements import cannot_leave
+from carico_agent.burst.seal import Seal
 
 MAX_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
@@ -36,7 +50,7 @@ class ServerAnswer:
 
 @dataclass(frozen=True)
 class Route:
-    """Between which clusters."""
+    """Between which clusters, and what may take it. All of it is configured by the operator."""
 
     home_id: str
     to: str
@@ -45,9 +59,26 @@ class Route:
     """Namespace at home → at the target, where they differ."""
     cluster: str = ""
     """UID of the target's kube-system namespace."""
+    seal: Seal = field(kw_only=True)
+    homes: tuple[str, ...] = ()
+    """Namespaces at home whose Jobs may move. Empty: all."""
+    host_paths: tuple[str, ...] = ()
+    """Folders that every node of the target has."""
 
     def namespace(self, home: str) -> str:
         return self.namespaces.get(home, home)
+
+    def place(self, home: str) -> Place:
+        return Place(self.cluster, self.namespace(home))
+
+    def obstacle(self, job: HomeJob) -> str:
+        """Why this Job may not go this way, or nothing: all that can be said without asking the target."""
+        if self.homes and job.namespace not in self.homes:
+            return f"Jobs of namespace {job.namespace} do not move (burst.namespaces)"
+        there = self.namespace(job.namespace)
+        if there.startswith("kube-"):
+            return f"namespace {there} is for the target's own control plane"
+        return cannot_leave(job.whole, self.host_paths)
 
 
 @dataclass(frozen=True)
@@ -64,19 +95,26 @@ def jobs_path(namespace: str, name: str = "") -> str:
     return f"/apis/batch/v1/namespaces/{namespace}/jobs" + (f"/{name}" if name else "")
 
 
+def _is_used(home: HomeJob, copy: CopyJob | Unread) -> bool:
+    state = home.ledger.state
+    return state == State.AWAY or (state == State.HOLDING and released(Observed(home, copy)))
+
+
 def reconcile(
-    home: HomeJob, wish: Intent, route: Route, copy: CopyJob | Unread = UNREAD
+    home: HomeJob, wish: Intent, route: Route, copy: CopyJob | Unread = UNREAD, refusal: str = ""
 ) -> Generator[Request, ServerAnswer, MoveOutcome]:
     """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
 
     `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
-    guarded by its version, or (its result) does not change any more.
+    guarded by its version, or (its result) does not change any more; and where it shows that the Job was away once.
+    `refusal`: why the target cannot take the Job; a copy that is there already goes on.
     """
-    seen, uid = Observed(home, copy if home.ledger.state == State.AWAY else UNREAD), home.uid
+    seen, uid = Observed(home, copy if _is_used(home, copy) else UNREAD, refusal=refusal), home.uid
+    place = route.place(home.namespace)
     done: list[Action] = []
     verdict = Verdict(Action.NOTHING)
     for _ in range(MAX_ACTIONS):
-        verdict = next_action(seen, wish, route.suspends, route.cluster)
+        verdict = next_action(seen, wish, route.suspends, place)
         if verdict.action in (Action.NOTHING, Action.WAIT):
             break
         after = yield from _act(seen, verdict, route)
@@ -84,7 +122,7 @@ def reconcile(
             return MoveOutcome(None, verdict, tuple(done))
         if _wrote(verdict.action, seen, after):
             done.append(verdict.action)
-        seen = after
+        seen = replace(after, refusal=after.refusal or refusal)
     return MoveOutcome(seen.home, verdict, tuple(done))
 
 
@@ -117,7 +155,7 @@ def _act(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, S
         case Action.DELETE_COPY:
             return (yield from _delete(seen, route))
         case Action.MIRROR:
-            return (yield from _mirror(seen))
+            return (yield from _mirror(seen, route))
         case _:
             return (yield from _write_ledger(seen, verdict, route))
 
@@ -125,9 +163,9 @@ def _act(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, S
 # ---- at home
 
 
-def _read_home(home: HomeJob) -> Generator[Request, ServerAnswer, HomeJob | None]:
+def _read_home(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, HomeJob | None]:
     answer = yield Request(True, "GET", jobs_path(home.namespace, home.name))
-    return None if answer.status == 404 else home_job(answer.body)
+    return None if answer.status == 404 else home_job(answer.body, route.seal)
 
 
 def _home_pods(home: HomeJob) -> Generator[Request, ServerAnswer, Pods]:
@@ -190,35 +228,32 @@ def _write_ledger(seen: Observed, verdict: Verdict, route: Route) -> Generator[R
     Only a recall reads it again: that it has stopped must have been written after the recall began, or be proven so."""
     home = seen.home
     ledger, hold, guard = _next_ledger(seen, verdict, route)
-    body = objects.ledger_patch(home, ledger, hold, guard)
+    body = objects.ledger_patch(home, ledger, hold, guard, route.seal)
     answer = yield Request(True, "PATCH", jobs_path(home.namespace, home.name), body)
     if answer.status < 300:
-        return Observed(home_job(answer.body), UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
-    fresh = yield from _read_home(home)
+        written = home_job(answer.body, route.seal)
+        return Observed(written, UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
+    fresh = yield from _read_home(home, route)
     return None if fresh is None else Observed(fresh)
 
 
-def _mirror(seen: Observed) -> Generator[Request, ServerAnswer, Observed | None]:
+def _mirror(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
     home, copy = seen.home, seen.copy
     assert isinstance(copy, CopyJob)
     path = jobs_path(home.namespace, home.name) + "/status"
     answer = yield Request(True, "PATCH", path, objects.final_status(home, copy))
     if answer.status < 300:
-        return Observed(home_job(answer.body), copy)
-    fresh = yield from _read_home(home)
+        return Observed(home_job(answer.body, route.seal), copy)
+    fresh = yield from _read_home(home, route)
     return None if fresh is None else Observed(fresh)
 
 
 # ---- at the target
 
 
-def _copy_namespace(home: HomeJob, route: Route) -> str:
-    """As the ledger has it: `route` may have been configured anew since."""
-    return home.ledger.namespace or route.namespace(home.namespace)
-
-
 def _copy_path(home: HomeJob, route: Route) -> str:
-    return jobs_path(_copy_namespace(home, route), home.name)
+    """As it is configured, never as the ledger says. Where these differ, `next_action` does nothing at the target."""
+    return jobs_path(route.namespace(home.namespace), home.name)
 
 
 def _read_copy(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, CopyJob | None]:
@@ -227,11 +262,14 @@ def _read_copy(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, 
 
 
 def _copy_pods(home: HomeJob, route: Route) -> Generator[Request, ServerAnswer, Pods]:
-    return (yield from _list_pods(False, _copy_namespace(home, route), {objects.ORIGIN: home.uid}))
+    return (yield from _list_pods(False, route.namespace(home.namespace), {objects.ORIGIN: home.uid}))
 
 
 def _create(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed]:
-    namespace = _copy_namespace(seen.home, route)
+    """Every check before every creation, whatever state the Job was found in."""
+    if why := route.obstacle(seen.home):
+        return replace(seen, refusal=why)
+    namespace = route.namespace(seen.home.namespace)
     body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target)
     answer = yield Request(False, "POST", jobs_path(namespace), body)
     if answer.status < 300:
@@ -245,7 +283,7 @@ def _release(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, O
     """The copy was read before; now the home Job must be away, with the copy's epoch, and then the copy unchanged."""
     copy = seen.copy
     assert isinstance(copy, CopyJob)
-    fresh = yield from _read_home(seen.home)
+    fresh = yield from _read_home(seen.home, route)
     if fresh is None:
         return None
     seen = Observed(fresh, copy)
@@ -287,7 +325,7 @@ def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, S
     if not copy.origin or copy.home != route.home_id:
         return ""  # somebody else's Job
     answer = yield Request(True, "GET", jobs_path(namespace, copy.name))
-    why = orphan(copy, None if answer.status == 404 else home_job(answer.body))
+    why = orphan(copy, None if answer.status == 404 else home_job(answer.body, route.seal))
     if why and not copy.deleting:
         path = jobs_path(copy.namespace, copy.name)
         yield Request(False, "DELETE", path, objects.delete_options(copy))

@@ -21,7 +21,6 @@ class Target:
     route: Route
     client: KubeClient
     prober: KubeClient
-    host_paths: tuple[str, ...] = ()
     copies: dict[Key, CopyJob] = field(default_factory=dict)
     health: Health = field(default_factory=lambda: Health("target"))
     silent_since_s: float | None = None

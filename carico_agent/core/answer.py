@@ -12,6 +12,7 @@ from carico_agent.core.estimate import WorkloadEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.room import LIKELY, NextPod, Prior, UsageNow, likely, room_of
+from carico_agent.core.workloads import Workload
 
 IDLE_RATIO = 0.5
 """A node is well below its limits when less than half of each is used."""
@@ -95,7 +96,12 @@ class MeasuredAnswer:
         workload = self._pods.workload(name)
         if workload is None:
             return self._settled(self._prior_span, self._prior.cost, False)
-        return self._settled(self._fits(workload.cost, workload.cost_sd), workload.cost, self._prior.knows(workload))
+        return self._settled(self._of(workload), workload.cost, self._prior.knows(workload))
+
+    def _of(self, workload: Workload) -> Span:
+        """What fits of a workload; what too few other nodes say of it is inside the interval."""
+        span = self._fits(workload.cost, workload.cost_sd)
+        return span if workload.hint is None else likely(span, [self._fits(workload.hint.cost, workload.hint.spread)])
 
     def _settled(self, span: Span, cost: Sequence[float], trusted: bool) -> Answer:
         trusted = trusted and all(y == y for y in self._now.usage)
@@ -109,7 +115,7 @@ class MeasuredAnswer:
         """Every kind of this node."""
         found = []
         for workload in self._pods.workloads.by_name.values():
-            span, limited = self._fits(workload.cost, workload.cost_sd), False
+            span, limited = self._of(workload), False
             trusted = self._prior.knows(workload)
             if not trusted:
                 span = learning(span, self._prior_span)

@@ -218,12 +218,19 @@ def _sums(rows: list[list[float]]) -> list[float]:
 
 def _cost_state(cost: WorkloadCost) -> list[Any]:
     known = [[x if x == x else None for x in row] for row in (cost.cost, cost.spread)]
-    return [cost.workload, *known, cost.pods_seen, cost.arrivals]
+    return [cost.workload, *known, cost.pods_seen, cost.arrivals, cost.decides]
 
 
 def _cost_from_state(state: Sequence[Any]) -> WorkloadCost:
-    workload, cost, spread, pods_seen, arrivals = state
-    return WorkloadCost(str(workload), _known(cost), _known(spread), int(pods_seen), float(arrivals))
+    workload, cost, spread, pods_seen, arrivals, *decides = state  # the last one is missing in older states
+    return WorkloadCost(
+        str(workload),
+        _known(cost),
+        _known(spread),
+        int(pods_seen),
+        float(arrivals),
+        bool(decides[0]) if decides else True,
+    )
 
 
 def _known(row: Sequence[float | None]) -> tuple[float, ...]:

@@ -11,7 +11,7 @@ from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
 from carico_agent.core.intake import Batch, Intake
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.pods import PodSample
-from carico_agent.core.room import NextPod, Prior, Room, next_pod
+from carico_agent.core.room import NextPod, Prior, Room, likely, next_pod
 from carico_agent.core.room import UsageNow as Now
 from carico_agent.core.subspace import Subspace, capacity
 from carico_agent.core.workloads import WorkloadCost, checked
@@ -181,6 +181,8 @@ class CapacityModel:
         room, known = self._room(usage), self._measured.workload(workload)
         prior = room.fits(self._prior.cost, self._prior.cost_sd)
         if known is None or not self._prior.knows(known):
+            if known is not None and known.hint is not None:
+                prior = likely(prior, [room.fits(known.hint.cost, known.hint.spread)])
             return answer.Answer(prior, tuple(self._prior.cost), False, False)
         span = room.fits(known.cost, known.cost_sd)
         return answer.Answer(span, tuple(known.cost), all(y == y for y in usage), True)

@@ -149,7 +149,8 @@ class Prior:
 
     def knows(self, workload: Workload) -> bool:
         """What a Pod of this workload costs is known, from here or from elsewhere."""
-        return workload.elsewhere is not None or (workload.shown and self.believes(workload.cost, workload.ran_s))
+        learned = workload.elsewhere is not None and workload.elsewhere.decides
+        return learned or (workload.shown and self.believes(workload.cost, workload.ran_s))
 
     def believes(self, cost: Sequence[float], ran_s: float) -> bool:
         """A cost measured on Pods that have run for so long in all [s]: one has worked, or they have slept for long."""
@@ -204,7 +205,7 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     if not known or all(prior.sleeps(workload.cost) for workload, _ in known):
         shares = {workload.name: weight / total for workload, weight in weights} if total else {}
         nothing = [0.0] * len(cost)
-        return NextPod(cost, cost_sd, nothing, nothing, shares, bool(pods.workloads.elsewhere) and not known)
+        return NextPod(cost, cost_sd, nothing, nothing, shares, pods.workloads.learned and not known)
     seen = sum(workload.seen for workload, _ in known)
     share = sum(part for _, part in known)
     alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
@@ -239,7 +240,7 @@ def _mixed(parts: list[tuple[float, float, float]], seen: int) -> tuple[float, f
 
 def elsewhere(pods: MeasuredPods, prior: Prior) -> tuple[list[float], list[float]]:
     """Cost of a Pod that is none of ours: the mean of what arrives in the cluster, the prior where that is unknown."""
-    theirs = [cost for cost in pods.workloads.elsewhere.values() if cost.arrivals > 0]
+    theirs = [cost for cost in pods.workloads.elsewhere.values() if cost.arrivals > 0 and cost.decides]
     cost, cost_sd = list(prior.cost), list(prior.cost_sd)
     for i in range(len(cost)):
         mean, sd = _mixed([(c.cost[i], CLUSTER_SPREAD_RATIO * c.cost[i], c.arrivals) for c in theirs], 1)

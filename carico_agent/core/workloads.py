@@ -75,6 +75,8 @@ class WorkloadCost:
     spread: tuple[float, ...]
     pods_seen: int
     arrivals: float
+    decides: bool = True
+    """Whether enough nodes say so. If not, it widens the interval of a workload's answer and moves nothing else."""
 
 
 class Workload:
@@ -256,7 +258,12 @@ class Workload:
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
     def _cluster_cost(self, i: int) -> float:
-        return self.elsewhere.cost[i] if self.elsewhere is not None else nan
+        return self.elsewhere.cost[i] if self.elsewhere is not None and self.elsewhere.decides else nan
+
+    @property
+    def hint(self) -> WorkloadCost | None:
+        """What too few nodes say to be believed."""
+        return None if self.elsewhere is None or self.elsewhere.decides else self.elsewhere
 
     def _from_elsewhere(self, i: int) -> tuple[float, float, float]:
         theirs = self._cluster_cost(i)
@@ -376,6 +383,11 @@ class Workloads:
         for workload in self.by_name.values():
             workload.elsewhere = self.elsewhere.get(workload.name)
             workload.renew()
+
+    @property
+    def learned(self) -> bool:
+        """Whether enough nodes told us about some workload."""
+        return any(cost.decides for cost in self.elsewhere.values())
 
     def local(self, most: int, believes: Callable[[Sequence[float], float], bool]) -> list[WorkloadCost]:
         """What this node knows by itself, for others: those that arrive most. OTHER means nothing elsewhere."""

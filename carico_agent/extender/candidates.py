@@ -4,7 +4,6 @@ They look at memory only, so they answer in time whatever the API server does. T
 being bound: kube-scheduler asks for the next Pod before the last one is bound. It is decided at the binding.
 """
 
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,6 +15,7 @@ from carico_agent.extender.shortlist import best, has_preferences
 from carico_agent.extender.waiting_pods import WaitingPods
 from carico_agent.extender.wire import filter_result, host_priorities, names_of
 from carico_agent.lib.kube.client import Object
+from carico_agent.lib.net.times import boottime_s
 
 
 class Candidates:
@@ -33,7 +33,7 @@ class Candidates:
             return {"Error": "carico extender: nodes and Pods are not known yet"}
         names, whole, pod = names_of(arguments), arguments.get("Nodes"), self._pod(arguments)
         nodes = self._known(names)
-        verdicts = self._policy.refusals(nodes or self._present(names), pod, time.monotonic())
+        verdicts = self._policy.refusals(nodes or self._present(names), pod, boottime_s())
         if nodes is None:
             verdicts = [
                 why if name in self._cluster.nodes else NO_SUCH_NODE for name, why in zip(names, verdicts, strict=True)
@@ -54,7 +54,7 @@ class Candidates:
         if not most or verdicts.count(None) <= most:
             return names, verdicts
         passed = [name for name, why in zip(names, verdicts, strict=True) if why is None]
-        scores = self._policy.scores(self._cluster.table.of(passed), pod, time.monotonic())
+        scores = self._policy.scores(self._cluster.table.of(passed), pod, boottime_s())
         kept = best(passed, scores, most)
         both = [(name, why) for name, why in zip(names, verdicts, strict=True) if why is not None or name in kept]
         return [name for name, _ in both], [why for _, why in both]
@@ -63,7 +63,7 @@ class Candidates:
         """ExtenderArgs → HostPriorityList, as JSON."""
         names, pod = names_of(arguments), self._pod(arguments)
         nodes = self._known(names)
-        scores = self._policy.scores(nodes or self._present(names), pod, time.monotonic())
+        scores = self._policy.scores(nodes or self._present(names), pod, boottime_s())
         return host_priorities(names, scores, plain=nodes is not None)
 
     def why(self, uid: str) -> dict[str, str | None] | None:
@@ -78,7 +78,7 @@ class Candidates:
     def _verdicts(self, pod: PendingPod) -> dict[str, str | None]:
         nodes = self._cluster.table.all()
         names = nodes.names()
-        found = zip(names, self._policy.refusals(nodes, pod, time.monotonic()), strict=True)
+        found = zip(names, self._policy.refusals(nodes, pod, boottime_s()), strict=True)
         return {name: why or self._rules.by_resource(self._cluster.nodes[name], pod) for name, why in found}
 
     def _pod(self, arguments: Object) -> PendingPod:

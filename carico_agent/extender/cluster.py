@@ -5,7 +5,6 @@ is as young as the younger of its Node object and its placement Lease: an agent 
 again instead.
 """
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from itertools import islice
@@ -24,6 +23,7 @@ from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.placement_lease import LeaseRecord
 from carico_agent.lib.kube.pods import PodFacts
 from carico_agent.lib.kube.workloads import UNKNOWN, Amounts
+from carico_agent.lib.net.times import boottime_s
 
 NODES_PER_ROUND = 100
 """Nodes with unprofiled or starting Pods that are refreshed in one go, at most."""
@@ -65,7 +65,7 @@ class Cluster:
     def blind_s(self) -> float:
         """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
         what the API server has accepted."""
-        return max(self.watches.pods.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, time.monotonic()))
+        return max(self.watches.pods.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, boottime_s()))
 
     # ---- what the watches see
 
@@ -84,7 +84,7 @@ class Cluster:
             self.costs.put(node.name, None)
             self._published.pop(node.name, None)
             return
-        now_s = time.monotonic()
+        now_s = boottime_s()
         state = self.nodes.setdefault(node.name, NodeState(node.name))
         state.places, self._published[node.name] = node.places, (now_s - node.age_s, node.ttl_s)
         self._date(state)
@@ -96,7 +96,7 @@ class Cluster:
 
     def take_train_work(self, found: Mapping[str, TrainWork]) -> None:
         """The work left of Kubeflow TrainJobs, on all nodes that have any."""
-        now_s = time.monotonic()
+        now_s = boottime_s()
         for name, state in self.nodes.items():
             work = found.get(name, TrainWork())
             if (state.train_pods, state.train_s) != (work.pods, work.work_s):
@@ -112,7 +112,7 @@ class Cluster:
             self.lease_changed(False, one)
 
     def lease_changed(self, gone: bool, lease: SeenLease) -> None:
-        name, now_s = lease.name, time.monotonic()
+        name, now_s = lease.name, boottime_s()
         if gone:
             self._renewed.pop(name, None)
             self._leases.pop(name, None)
@@ -135,7 +135,7 @@ class Cluster:
         state.published_s, state.ttl_s = max(dates, key=sum)
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
-        now_s = time.monotonic()
+        now_s = boottime_s()
         self._waiting = {pod.uid: pod for pod in pods if not pod.node}
         self.ledger.listed(((pod.uid, _place(pod), pod.running) for pod in pods if pod.node), now_s)
         self._refresh_changed(now_s)
@@ -194,7 +194,7 @@ class Cluster:
         if state.workloads is None:
             return state.left
         one = WorkloadTally(1, int(not place.requested), place.cpu, place.memory)
-        return less(state.left, -1.0, self.costs.one_of(state.workloads, place.workload, one, time.monotonic()))
+        return less(state.left, -1.0, self.costs.one_of(state.workloads, place.workload, one, boottime_s()))
 
     def bound_to(self, uid: str) -> str:
         """The node that the watch has shown this Pod on; empty: none."""
@@ -227,7 +227,7 @@ class Cluster:
             self._refresh(name, now_s)
 
     def _apply(self, event: PodEvent, uid: str, place: Place | None = None) -> None:
-        now_s = time.monotonic()
+        now_s = boottime_s()
         self.ledger.apply(event, uid, now_s, place)
         self._refresh_changed(now_s)
 

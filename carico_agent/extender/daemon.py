@@ -2,7 +2,9 @@
 
 import asyncio
 import gc
+import hmac
 import logging
+import os
 import signal
 import ssl
 import time
@@ -10,7 +12,9 @@ from bisect import bisect_left
 from collections.abc import Awaitable, Callable, Iterator
 from contextlib import suppress
 from math import ceil
+from pathlib import Path
 from typing import Any
+from weakref import WeakSet
 
 from aiohttp import web
 
@@ -31,6 +35,8 @@ from carico_agent.lib.net.address import is_loopback, split_listen
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, answer_metrics, read_json, request_id
 from carico_agent.lib.net.limits import Limits, RateLimiter
+from carico_agent.lib.net.local_peers import peer_uid
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.net.tls import TlsFiles, server_context
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.slice import ask_for_short_slices
@@ -47,13 +53,16 @@ MAX_REVIEW_BYTES = 64 * 1024
 """The review of a binding has 2 kB; anybody may send one."""
 SCHEDULER_LIMITS = Limits(connections=256, requests_per_s=0)
 """What one address may hold open towards the extender, handshakes included; kube-scheduler keeps a few."""
-WEBHOOK_LIMITS = Limits(connections=1024, requests_per_s=1000.0)
+WEBHOOK_LIMITS = Limits(512, 1000.0, handshakes_per_s=250.0, all_handshakes_per_s=300.0, max_connections=1024)
 """What one address may ask of the admission webhook. An API server opens a connection for every binding that waits,
-which may be hundreds."""
+which may be hundreds, and keeps 25; kube-scheduler binds some 300 Pods a second at most. A refused connection is a
+binding that is not asked about (failurePolicy Ignore), so the limit is above that. All connections together take 45 MB,
+all handshakes a third of a core."""
 WHY_PER_S, WHY_BURST = 5.0, 20
 """Answers to "why" for all who ask: each looks at all nodes, some milliseconds for 5,000."""
 RELEASE_S = 2.0
 """For giving up the leadership on the way out [s]."""
+MIN_TOKEN_CHARS = 16
 BODY_S = 5.0
 """A body must be here within this [s]."""
 
@@ -84,13 +93,13 @@ class ExtenderFacts:
     def nodes(self) -> dict[str, Any]:
         if not self._cluster.synced:
             raise ApiError(503, f"nodes and Pods are not known yet: {self._cluster.health.condition}")
-        return overview.nodes_body(self._cluster.table.all(), time.monotonic())
+        return overview.nodes_body(self._cluster.table.all(), boottime_s())
 
     def workloads(self) -> Iterator[dict[str, Any] | None]:
-        return overview.workloads(self._cluster, time.monotonic())
+        return overview.workloads(self._cluster, boottime_s())
 
     def where(self, workload: str) -> dict[str, Any]:
-        return overview.where(self._cluster, workload, time.monotonic())
+        return overview.where(self._cluster, workload, boottime_s())
 
 
 class ExtenderServer:
@@ -126,7 +135,7 @@ class ExtenderServer:
         await api.listen(*self._listen, tls_of(self._settings))
         admit = self._timed("admit", self._admit, MAX_REVIEW_BYTES)
         reads = {"/readyz": {"GET": self._readyz}, "/why/{id}": {"GET": self._why}}
-        webhook = HttpServer({"/admit": {"POST": admit}, **reads}, RateLimiter(WEBHOOK_LIMITS))
+        webhook = HttpServer({**admission_routes(self._settings, admit), **reads}, RateLimiter(WEBHOOK_LIMITS))
         if self._admission_listen is not None:
             await webhook.listen(*self._admission_listen, webhook_tls(self._settings))
         page = await open_cluster_page(self._page, ExtenderFacts(self.cluster))
@@ -178,7 +187,7 @@ class ExtenderServer:
         return {
             "/filter": {"POST": self._timed("filter", filter_)},
             "/prioritize": {"POST": self._timed("prioritize", prioritize)},
-            "/bind": {"POST": self._timed("bind", self.extender.binder.bind)},
+            "/bind": {"POST": self._for_schedulers(self._timed("bind", self.extender.binder.bind))},
             "/healthz": {"GET": self._healthz},
             "/readyz": {"GET": self._readyz},
             "/why/{id}": {"GET": self._why},
@@ -192,6 +201,25 @@ class ExtenderServer:
             raise ApiError(400, str(error)) from error
         except KubeError as error:  # nobody knows: what then happens is the webhook's failurePolicy
             raise ApiError(503, str(error)) from error
+
+    def _for_schedulers(self, handler: Handler) -> Handler:
+        """On loopback without TLS: for root, our own user and those that are configured. Beyond it, whoever configured
+        `allow_plaintext` has decided; with TLS a certificate says who it is."""
+        if self._settings.tls_cert or not is_loopback(split_listen(self._settings.listen)[0]):
+            return handler
+        allowed = {0, os.geteuid(), *self._settings.bind_users}
+        known: WeakSet[asyncio.BaseTransport] = WeakSet()
+
+        async def handle(request: web.BaseRequest) -> web.StreamResponse:
+            transport = request.transport
+            if transport is not None and transport not in known:
+                if (uid := peer_uid(transport)) not in allowed:
+                    who = "a user who is not known" if uid is None else f"user {uid}"
+                    raise ApiError(403, f"{who} may not bind Pods (extender.bind_users), or use TLS")
+                known.add(transport)
+            return await handler(request)
+
+        return handle
 
     def _timed(self, verb: str, work: Verb, max_bytes: int = MAX_BODY_BYTES) -> Handler:
         latency = self.latency[verb] = Latency()
@@ -219,7 +247,7 @@ class ExtenderServer:
         can forward to: it has no client certificate for the other one. Who knows a Pod's UID may read the Pod."""
         if not self.cluster.synced:
             raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
-        if wait_s := self._why_budget.take(time.monotonic()):
+        if wait_s := self._why_budget.take(boottime_s()):
             raise ApiError(429, "too many questions", {"Retry-After": str(ceil(wait_s))})
         if (verdicts := self.extender.candidates.why(request_id(request))) is None:
             raise ApiError(404, "kube-scheduler has not asked this extender about such a Pod")
@@ -235,7 +263,7 @@ class ExtenderServer:
         def counter(name: str, help: str, value: float) -> metrics.Family:
             return metrics.Family(name, "counter", help).add(value)
 
-        cluster, now_s = self.cluster, time.monotonic()
+        cluster, now_s = self.cluster, boottime_s()
         nodes = cluster.table.all()
         open_ = int(((now_s - nodes.published_s <= nodes.ttl_s) & (nodes.available() >= 1)).sum())
 
@@ -291,10 +319,33 @@ def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
     return None
 
 
+def admission_routes(settings: ExtenderSettings, admit: Handler) -> dict[str, dict[str, Handler]]:
+    """Where reviews are answered. ValueError where any client could ask and nobody has chosen that.
+
+    Why a secret in the path: API servers have no certificate for admission webhooks unless configured, which a managed
+    one cannot be. The path stands in the webhook's configuration, which only administrators may read.
+    """
+    if not settings.admission_token_file:
+        if settings.admission_listen and not (settings.admission_client_ca or settings.admission_anyone):
+            raise ValueError(
+                "extender.admission_listen: any client could ask to hold places; set admission_token_file, "
+                "admission_client_ca, or admission_anyone = true where a NetworkPolicy keeps others out"
+            )
+        return {"/admit": {"POST": admit}}
+    token = Path(settings.admission_token_file).read_text().strip()
+    if len(token) < MIN_TOKEN_CHARS or not token.isascii() or not token.isalnum():
+        raise ValueError(f"{settings.admission_token_file}: at least {MIN_TOKEN_CHARS} letters or digits are needed")
+
+    async def admit_api_server(request: web.BaseRequest) -> web.StreamResponse:
+        if not hmac.compare_digest(request_id(request).encode(errors="replace"), token.encode()):
+            raise ApiError(403, "for the API server only: the path does not end with its secret")
+        return await admit(request)
+
+    return {"/admit/{id}": {"POST": admit_api_server}}
+
+
 def webhook_tls(settings: ExtenderSettings) -> ssl.SSLContext:
-    """Who we are. Whoever comes need not say who they are, unless admission_client_ca is set: API servers have no
-    certificate for admission webhooks unless configured, and all that can be asked there is to hold a place for a
-    waiting Pod for some seconds."""
+    """Who we are; with admission_client_ca clients must show a certificate, too."""
     if not settings.tls_cert or not settings.tls_key:
         raise ValueError("extender.admission_listen needs tls_cert and tls_key: API servers talk to https only")
     context = server_context(TlsFiles(settings.tls_cert, settings.tls_key, settings.admission_client_ca))

@@ -19,7 +19,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.clock import MAX_SKEW_S
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.placement_lease import PlacementLeases
-from carico_agent.lib.net.times import rfc3339
+from carico_agent.lib.net.times import boottime_s, rfc3339
 
 log = logging.getLogger(__name__)
 
@@ -38,7 +38,7 @@ class ExpiredNodes:
     ) -> None:
         self._client, self._cluster, self._resource, self._leads = client, cluster, resource, leads
         self._leases = PlacementLeases(client, lease_namespace)
-        self._well_since_s = time.monotonic()
+        self._well_since_s = boottime_s()
         self._reported: set[str] = set()
         self._trouble = ""
         self.lowered = 0
@@ -48,7 +48,7 @@ class ExpiredNodes:
         while True:
             await asyncio.sleep(ROUND_S)
             try:
-                await self.round(time.monotonic())
+                await self.round(boottime_s())
                 self._trouble = ""
             except KubeError as error:
                 if str(error) != self._trouble:

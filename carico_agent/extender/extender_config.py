@@ -17,5 +17,8 @@ class ExtenderConfig:
     """Bind answers within this; kube-scheduler gives up after 5 s by default."""
     max_nodes: int = 100
     """Nodes that filter hands back at most, 0: all."""
+    max_nodes_per_pod: int = 3
+    """Nodes that hold a place for one Pod that others bind. Whoever binds tries one node after the other, and
+    kube-scheduler waits a second, then two, then four between two tries."""
     admissions_per_s: float = 100.0
     """Bindings by others to one node that are let in per second. kube-scheduler binds some 300 in the whole cluster."""

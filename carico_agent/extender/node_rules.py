@@ -12,6 +12,7 @@ from carico_agent.extender.nodes import NodeState, PendingPod
 from carico_agent.extender.policy import Policy
 from carico_agent.extender.workload_costs import less
 from carico_agent.lib.kube.placement_lease import Offer, PlacedPod
+from carico_agent.lib.net.times import boottime_s
 
 NO_SUCH_NODE = "unknown: no such node"
 
@@ -26,7 +27,7 @@ class NodeRules:
 
     def by_policy(self, state: NodeState, pod: PendingPod) -> str | None:
         """For our own bindings."""
-        return self._policy.refusal(state, pod, time.monotonic()) or self.by_resource(state, pod)
+        return self._policy.refusal(state, pod, boottime_s()) or self.by_resource(state, pod)
 
     def by_resource(self, state: NodeState, pod: PendingPod) -> str | None:
         """For those by others, whose Pods count by what they ask of the extended resource."""

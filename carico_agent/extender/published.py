@@ -11,7 +11,7 @@ from math import inf, isfinite, nan
 
 from carico_agent.lib.kube.client import Object
 from carico_agent.lib.kube.names import SLOTS, STATUS, WORKLOADS
-from carico_agent.lib.kube.placement_lease import EXTENDERS_LEASES, MALFORMED, LeaseRecord, lease_record
+from carico_agent.lib.kube.placement_lease import EXTENDERS_LEASES, MALFORMED, MAX_TTL_S, LeaseRecord, lease_record
 from carico_agent.lib.kube.pods import whole
 from carico_agent.lib.kube.workloads import NodeWorkloads, decode
 from carico_agent.lib.net.times import parse_rfc3339
@@ -67,7 +67,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         published_s = parse_rfc3339(status["time"])
         counted = status.get("places")
         places = float(annotations[SLOTS] if counted is None else counted)
-        ttl_s = float(status["ttl_s"])
+        ttl_s = min(float(status["ttl_s"]), MAX_TTL_S)
         if not isfinite(places) or not isfinite(ttl_s):
             raise ValueError
     except MALFORMED:  # somebody else wrote it

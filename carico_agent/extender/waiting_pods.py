@@ -4,7 +4,6 @@ Bind and the admission webhook are given a Pod's name and UID only. Filter was s
 another replica's, the watch has shown it, or else the API server is asked.
 """
 
-import time
 from collections import OrderedDict
 
 from carico_agent.extender.cluster import Cluster
@@ -12,6 +11,7 @@ from carico_agent.extender.nodes import PendingPod
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.pods import has_requests, holds_of, requests_of, workload_of
+from carico_agent.lib.net.times import boottime_s
 
 MAX_PODS = 10_000
 
@@ -40,7 +40,7 @@ class WaitingPods:
         spec = pod.get("spec") or {}
         holds, (cpu, memory) = holds_of(spec, self._resource), requests_of(spec)
         workload, requested = workload_of(meta), has_requests(spec)
-        elsewhere = self._cluster.costs.of(workload, time.monotonic())
+        elsewhere = self._cluster.costs.of(workload, boottime_s())
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
         return self._keep(
             PendingPod(str(meta.get("uid", "")), workload, holds, cpu, memory, requested, elsewhere, name)
@@ -58,7 +58,7 @@ class WaitingPods:
         pod = self._cluster.waiting(uid)
         if pod is None or (pod.namespace, pod.name) != (namespace, name):
             return None
-        elsewhere, full_name = self._cluster.costs.of(pod.workload, time.monotonic()), f"{namespace}/{name}"
+        elsewhere, full_name = self._cluster.costs.of(pod.workload, boottime_s()), f"{namespace}/{name}"
         return self._keep(
             PendingPod(uid, pod.workload, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
         )

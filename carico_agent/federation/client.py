@@ -180,7 +180,10 @@ class FederationClient:
         self._view = view
         self._incarnation, self._schedule.nodes = about.incarnation, view.nodes
         if changed or old is None:
-            self._on_view(view)
+            try:
+                self._on_view(view)
+            except ValueError as error:  # the model does not take it, whatever the checks on the way have missed
+                raise Rejected("view", str(error)) from error
 
     def _with_workloads(self, about: "pb.View", view: GlobalView) -> GlobalView:
         """`view` with the workloads that came with it, or else the ones known before: they travel when they change."""

@@ -27,6 +27,9 @@ from carico_agent.federation.workloads import ReportedWorkloads
 
 MAX_WORKLOADS = 2000
 """Workloads one aggregator merges; beyond it those that fewest nodes report fall out."""
+MIN_REPORTERS = 3
+"""Nodes that must report a workload before a node that never ran it counts with their cost: the middle of two reports is
+anywhere that one of them likes. With fewer, the cost only widens the interval of the answer."""
 EVIDENCE_PODS = 1.0
 """Pods of one node differ as much as nodes do: a node that saw one Pod counts half as much as one that saw many."""
 MAX_PODS_COUNTED = 1000

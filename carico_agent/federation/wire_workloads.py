@@ -10,8 +10,9 @@ from google.protobuf.message import DecodeError
 
 from carico_agent.core import WorkloadCost
 from carico_agent.core.subspace import Vector
+from carico_agent.core.workloads import MAX_COST
 from carico_agent.federation import contribution as rules
-from carico_agent.federation.cluster_workloads import MAX_WORKLOADS, ClusterWorkloads, WorkloadRow
+from carico_agent.federation.cluster_workloads import MAX_WORKLOADS, MIN_REPORTERS, ClusterWorkloads, WorkloadRow
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.moments import spread
 from carico_agent.federation.proto import federation_pb2 as pb
@@ -161,13 +162,13 @@ def read_table(table: pb.WorkloadTable) -> ClusterWorkloads:
 
 
 def to_node(cluster: ClusterWorkloads, own: Sequence[str], sizes: Sequence[float] | Vector) -> tuple[WorkloadCost, ...]:
-    """The cluster's workloads as shares of a node, in the order of its resources; NaN where nobody knows."""
+    """The cluster's workloads as shares of a node, in the order of its resources; NaN where nobody knows. A cost that no
+    node can have is cut to the largest that the model takes: one report of 1e6 cores must not end the exchange."""
     missing = [name not in cluster.resources for name in own]
     found = []
     for name, row in cluster.rows.items():
         both = spread(np.stack([row.cost, row.spread]), cluster.resources, own).copy()
         both[:, missing] = np.nan
-        found.append(
-            WorkloadCost(name, to_shares(both[0], sizes), to_shares(both[1], sizes), row.pods_seen, row.arrivals)
-        )
+        cost, width = (tuple(min(x, MAX_COST) for x in to_shares(amounts, sizes)) for amounts in both)
+        found.append(WorkloadCost(name, cost, width, row.pods_seen, row.arrivals, row.nodes >= MIN_REPORTERS))
     return tuple(found)

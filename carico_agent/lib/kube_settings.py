@@ -53,7 +53,15 @@ class ExtenderSettings:
 
     admission_client_ca: str = ""
     """Certificates that the API server's one is checked against there (PEM file); it shows one where its
-    --admission-control-config-file names a kubeconfig for webhooks. Empty: whoever can connect may ask."""
+    --admission-control-config-file names a kubeconfig for webhooks."""
+
+    admission_token_file: str = ""
+    """A file with a secret of at least 16 letters or digits. The API server then asks at /admit/SECRET, which the
+    webhook's configuration names (deploy/admission/bindings.yaml), and no other question is answered."""
+
+    admission_anyone: bool = False
+    """Answer questions of any client about bindings. One of these three must be set: each question holds a place of a
+    node for a while."""
 
     tls_ca: str = ""
     """Certificates that kube-scheduler's one is checked against (PEM file). Given, all three are needed: mTLS."""
@@ -66,6 +74,10 @@ class ExtenderSettings:
 
     allow_plaintext: bool = False
     """Listen without TLS on addresses other than loopback. Anyone who can connect may then bind Pods."""
+
+    bind_users: tuple[int, ...] = ()
+    """Users (UIDs) besides root and the extender's own who may bind Pods where it listens on loopback without TLS:
+    kube-scheduler's, if it runs as neither. Every user of the machine can connect there."""
 
     bound_within_s: Annotated[float, Range(5.0, 300.0)] = 15.0
     """A Pod that was placed on a node is seen bound within this [s], or its place is free again. Longer than a binding

@@ -4,10 +4,9 @@ Who reports is the Pod of the process at the other end (runtime/peer_pod.py); li
 floods disturbs nobody else. The main socket shows what was reported (`GET /v1/progress`).
 """
 
-import asyncio
 import logging
+import socket
 import time
-from asyncio.trsock import TransportSocket
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import isfinite
@@ -72,14 +71,22 @@ class ProgressApi:
         return Limits(wanted.pod_connections, wanted.pod_reports_per_s)
 
     async def start(self) -> None:
-        """Take the socket; raises OSError when that cannot work. Its folder is for everybody to enter: the service's
-        umask would keep Pods out."""
-        if self._settings().progress.enabled:
-            path = self._settings().progress_path
-            await self.server.bind_unix(path, mode=MODE)
+        """Take the socket. Its folder is for everybody to enter: the service's umask would keep Pods out.
+
+        A Pod that mounts the folder may write to it, unless the mount is read-only. Whatever it puts there is replaced,
+        and what cannot be replaced costs the reports and not the agent, which has taken its own socket by now.
+        """
+        if not self._settings().progress.enabled:
+            return
+        path = self._settings().progress_path
+        try:
+            await self.server.bind_unix(path, mode=MODE, replace=True)
             path.parent.chmod(0o755)
-            await self.server.serve()
-            log.info("jobs report to %s", path)
+        except OSError as error:
+            log.error("jobs cannot report: %s", error)
+            return
+        await self.server.serve()
+        log.info("jobs report to %s", path)
 
     async def stop(self) -> None:
         await self.server.stop()
@@ -89,8 +96,7 @@ class ProgressApi:
 
     # ---- the socket for jobs
 
-    def _identify(self, transport: asyncio.BaseTransport) -> Peer:
-        connection: TransportSocket = transport.get_extra_info("socket")
+    def _identify(self, connection: socket.socket) -> Peer:
         try:
             process, pod = self._peers.accept(connection)
         except NotInPod as error:

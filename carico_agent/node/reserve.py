@@ -17,9 +17,9 @@ from aiohttp import web
 
 from carico_agent.lib.net.http import ApiError, Handler, answer, peer, read_json, request_id
 from carico_agent.lib.net.openapi import Operation, operation
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
 from carico_agent.lib.supervise.workers import Workers, WorkersBusy
-from carico_agent.node.publish.board import boottime_s
 from carico_agent.node.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
 from carico_agent.node.state import set_aside
 from carico_agent.settings import Settings

@@ -8,13 +8,13 @@ import fcntl
 import json
 import logging
 import socket
-import time
 from pathlib import Path
 from typing import IO, Any
 
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.lib.kubernetes import access_of
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
 from carico_agent.plane.control import Step, decide
 from carico_agent.plane.observer import Look
@@ -132,7 +132,7 @@ class SeatKeeper:
             self.shares, self._yielded = 0, step.why
 
     async def _leads(self) -> bool:
-        return await self.lease.hold(time.monotonic())
+        return await self.lease.hold(boottime_s())
 
     async def end(self) -> None:
         """Everything back; raises KubeError, and then the note stays."""

@@ -14,6 +14,8 @@ SERVICES = (AGENT, "carico-aggregator.service", "carico-extender.service", "cari
 PLANE_STATE = Path("/var/lib/carico-plane")
 DROP_INS = UNITS / f"{AGENT}.d"
 SYSUSERS = Path("/etc/sysusers.d/carico.conf")
+RESTORE = Path("/usr/local/lib/carico/restore.pyz")
+"""With --tuning: puts cgroup values back without any library, and is root's."""
 HOMES = ("/home", "/root", "/run/user")
 FLEETING = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -89,7 +91,7 @@ def quoted(path: Path) -> str:
 
 def installed(root: Path) -> list[Path]:
     """Files that an installation under `root` has left, without the configuration and what was learned."""
-    candidates = [SYSUSERS, *(UNITS / name for name in SERVICES)]
+    candidates = [SYSUSERS, RESTORE, *(UNITS / name for name in SERVICES)]
     drop_ins = ("tuning", "containerd", "sockets", "loopback", "home")
     candidates += [UNITS / f"{service}.d/{name}.conf" for service in SERVICES for name in drop_ins]
     return [path for path in candidates if under(root, path).exists()]
@@ -97,3 +99,12 @@ def installed(root: Path) -> list[Path]:
 
 def under(root: Path, path: Path) -> Path:
     return root / path.relative_to("/")
+
+
+def inside(root: Path, path: Path, itself: bool = True) -> Path:
+    """As `under`, for writing: raises OSError where a link leads out of `root`, for an image may be anybody's.
+    `itself`: whether the last part counts, too (a file that is removed may be a link)."""
+    place = under(root, path)
+    if not (place if itself else place.parent).resolve().is_relative_to(root.resolve()):
+        raise OSError(f"{place}: a link leads out of {root}")
+    return place

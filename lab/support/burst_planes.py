@@ -31,7 +31,7 @@ class BurstPlane(Plane):
 
     def _files(self) -> None:
         super()._files()
-        user = "system:serviceaccount:carico:carico-burst"
+        user = "system:serviceaccount:carico-burst:carico-burst"
         with (self.folder / "tokens.csv").open("a") as tokens:
             tokens.write(f'burst-token,{user},{user},"system:serviceaccounts"\n')
 

@@ -33,6 +33,7 @@ class BurstProcess:
             "unschedulable_s": 1.0,
             "period_s": 0.5,
             "lease_s": 4.0,
+            "namespaces": ["default"],
             "prices": str(folder / "prices.toml"),
             **settings,
         }

@@ -8,6 +8,7 @@ import base64
 import json
 import os
 import re
+import shutil
 import signal
 import ssl
 import subprocess
@@ -49,7 +50,7 @@ class Plane:
 
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, binaries()
-        self.port, self._etcd_port = free_port(), free_port()
+        self.port, self._etcd_port, self._peer_port = free_port(), free_port(), free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
         self.ca = folder / "ca.crt"
@@ -62,7 +63,12 @@ class Plane:
     # ---- life
 
     def start(self) -> None:
-        peer = f"http://127.0.0.1:{free_port()}"
+        self.start_etcd()
+        self.start_api()
+        self.admin = Admin(self.server, self.ca)
+
+    def start_etcd(self) -> None:
+        peer = f"http://127.0.0.1:{self._peer_port}"
         client = f"http://127.0.0.1:{self._etcd_port}"
         self._run(
             "etcd",
@@ -79,8 +85,28 @@ class Plane:
             "--initial-cluster",
             f"default={peer}",
         )
+
+    def back_up(self) -> Path:
+        """A copy of the store as it is now; the API server is away meanwhile."""
+        copy = self.folder / "etcd.backup"
+        self._stop_store()
+        shutil.rmtree(copy, ignore_errors=True)
+        shutil.copytree(self.folder / "etcd", copy)
+        self.start_etcd()
         self.start_api()
-        self.admin = Admin(self.server, self.ca)
+        return copy
+
+    def restore(self, copy: Path) -> None:
+        """The store is again as it was in `copy`: objects and resourceVersions go back in time."""
+        self._stop_store()
+        shutil.rmtree(self.folder / "etcd")
+        shutil.copytree(copy, self.folder / "etcd")
+        self.start_etcd()
+        self.start_api()
+
+    def _stop_store(self) -> None:
+        self.stop_api()
+        self._end("etcd")
 
     def start_api(self) -> None:
         """Start the API server, also again after `stop_api`, and wait until it is ready."""

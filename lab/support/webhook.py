@@ -16,13 +16,15 @@ from lab.support.extender_process import ExtenderProcess
 from lab.support.kube_admin import HOOKS
 from lab.support.waiting import free_port
 
+TOKEN = "0123456789abcdef"
+
 
 class Webhook:
     """The manifest as it is, but for the address, and for what happens while nobody answers: then nobody may bind,
     unless `policy` says otherwise. `Plane.admin.clear` takes it away again."""
 
     def __init__(self, plane: Plane, folder: Path, policy: str = "Fail", token: str = "extender-token") -> None:
-        self._plane, self._folder, self._port, self._token = plane, folder, free_port(), token
+        self._plane, self._folder, self.port, self._token = plane, folder, free_port(), token
         self._tls = plane.client_context("webhook")
         self._certificate, self._key = plane.serving_certificate("extender")
         self.extender = self._start()
@@ -30,18 +32,21 @@ class Webhook:
             self.extender.ready(self._tls)
         hook: Any = yaml.safe_load((TREE / "deploy/admission/bindings.yaml").read_text())
         ca = base64.b64encode(plane.ca.read_bytes()).decode()
-        client = {"url": f"https://127.0.0.1:{self._port}/admit", "caBundle": ca}
+        client = {"url": f"https://127.0.0.1:{self.port}/admit/{TOKEN}", "caBundle": ca}
         hook["webhooks"][0] |= {"clientConfig": client, "failurePolicy": policy}
         plane.admin.post(HOOKS, hook)
 
     def _start(self) -> ExtenderProcess:
+        secret = self._folder / "admission-token"
+        secret.write_text(TOKEN)
         return ExtenderProcess(
             self._folder,
             self._plane.kubeconfig(self._token),
             tls_ca=str(self._plane.ca),
             tls_cert=str(self._certificate),
             tls_key=str(self._key),
-            admission_listen=f"127.0.0.1:{self._port}",
+            admission_listen=f"127.0.0.1:{self.port}",
+            admission_token_file=str(secret),
         )
 
     def restart(self) -> None:
@@ -52,7 +57,7 @@ class Webhook:
         """As a kubelet asks: without a certificate."""
         tls = ssl.create_default_context(cafile=str(self._plane.ca))
         try:
-            with urllib.request.urlopen(f"https://127.0.0.1:{self._port}/readyz", timeout=5, context=tls) as answer:
+            with urllib.request.urlopen(f"https://127.0.0.1:{self.port}/readyz", timeout=5, context=tls) as answer:
                 return int(answer.status)
         except urllib.error.HTTPError as error:
             return error.code

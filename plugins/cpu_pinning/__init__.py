@@ -42,6 +42,10 @@ class CpuPinningSettings:
     pods: dict[str, int] = field(default_factory=dict)
     """How many CPUs each container of a Pod gets, by Pod name or pattern: { "db-*" = 2 }."""
 
+    max_asked: int = 0
+    """CPUs that Pods may take by asking for them (annotation or label carico.dev/cpus), all together. 0: none, for
+    whoever may create a Pod may write that annotation."""
+
     whole_cores: bool = False
     """Give out whole cores only, so that no two Pods share one (full-pcpus-only)."""
 
@@ -54,6 +58,8 @@ class _Member:
     container: ContainerView
     wanted: int = 0
     why: str = ""
+    asks: bool = False
+    """It asks for itself; no rule and no limit gives it these CPUs."""
     own: frozenset[int] = frozenset()
     """The CPUs it had been confined to before us; empty = no such confinement."""
 
@@ -78,6 +84,7 @@ class Plugin(plugin_api.Plugin):
         except ValueError as error:
             raise Refuse(f"reserved: {settings.reserved!r} is not a list of CPUs like 0-1,4") from error
         self._given: dict[int, frozenset[int]] = {}
+        self._asked: set[int] = set()
         self._spurned: dict[int, str] = {}
         self._decisions: list[_Decision] = []
         self._shared: frozenset[int] = frozenset()
@@ -115,24 +122,25 @@ class Plugin(plugin_api.Plugin):
                 if "cpuset" in (view.read(container.cgroup, "cgroup.subtree_control") or ""):
                     self._say(pod, container, "", "left alone: it has groups of its own below it")
                     continue
-                wanted, why = self._wanted(view, pod, container)
+                wanted, why, asks = self._wanted(view, pod, container)
                 original = writer.original(container.cgroup, container.inode, "cpuset.cpus")
                 own = view.read(container.cgroup, "cpuset.cpus") if original is None else original
-                yield _Member(pod, container, wanted, why, parse_cpus(own or ""))
+                yield _Member(pod, container, wanted, why, asks, parse_cpus(own or ""))
 
-    def _wanted(self, view: View, pod: PodView, container: ContainerView) -> tuple[int, str]:
+    def _wanted(self, view: View, pod: PodView, container: ContainerView) -> tuple[int, str, bool]:
+        """How many CPUs, why, and whether the Pod itself asks for them."""
         if container.inode in self._spurned:
-            return 0, self._spurned[container.inode]
+            return 0, self._spurned[container.inode], False
         for pattern, count in self.settings.pods.items():
             if fnmatchcase(pod.full_name if "/" in pattern else pod.name, pattern):
-                return max(count, 0), f"rule {pattern!r}"
+                return max(count, 0), f"rule {pattern!r}", False
         asked = pod.annotations.get(ASKED, pod.labels.get(ASKED, ""))
-        if asked.isdigit():
-            return int(asked), f"asks for it ({ASKED})"
+        if asked.isdigit() and self.settings.max_asked:
+            return int(asked), f"asks for it ({ASKED})", True
         quota, _, period = (view.read(container.cgroup, "cpu.max") or "max 0").partition(" ")
         if self.settings.guaranteed and pod.qos == "guaranteed" and quota != "max" and int(quota) % int(period) == 0:
-            return int(quota) // int(period), "Guaranteed with a whole number of CPUs"
-        return 0, "shared pool"
+            return int(quota) // int(period), "Guaranteed with a whole number of CPUs", False
+        return 0, f"shared pool: {ASKED} counts for nothing (max_asked)" if asked else "shared pool", False
 
     # -- which CPUs ----------------------------------------------------------------------------------------------------
 
@@ -142,12 +150,17 @@ class Plugin(plugin_api.Plugin):
         self._given = {
             inode: cpus for inode, cpus in self._given.items() if inode in alive and wanted.get(inode) == len(cpus)
         }
+        self._asked &= self._given.keys()
         self._spurned = {inode: why for inode, why in self._spurned.items() if inode in alive}
         for member in wishing:
             if member.container.inode not in self._given:
                 self._give(view, member)
 
     def _give(self, view: View, member: _Member) -> None:
+        asked = sum(len(self._given[inode]) for inode in self._asked)
+        if member.asks and asked + member.wanted > self.settings.max_asked:
+            member.why += f", but all that ask may have {self.settings.max_asked} (max_asked): shared"
+            return
         taken = frozenset().union(*self._given.values())
         allowed = parse_cpus(view.read(os.path.dirname(member.container.cgroup), "cpuset.cpus.effective") or "")
         everything = frozenset(cpu.cpu for cpu in view.node.topology)
@@ -161,6 +174,8 @@ class Plugin(plugin_api.Plugin):
             )
             return
         self._given[member.container.inode] = cpus
+        if member.asks:
+            self._asked.add(member.container.inode)
         member.why += f": {shape(view.node.topology, cpus)}"
 
     # -- writing -------------------------------------------------------------------------------------------------------

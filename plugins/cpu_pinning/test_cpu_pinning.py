@@ -92,9 +92,24 @@ def test_not_enough_left_is_explained(node):
 def test_rules_and_annotations(node):
     ruled = node.pod("cache-7", "ctr/cache-7")
     asking = node.pod("quick", "ctr/quick", annotations={"carico.dev/cpus": "1"})
-    plugin = Plugin(CpuPinningSettings(pods={"cache-*": 2}))
+    plugin = Plugin(CpuPinningSettings(pods={"cache-*": 2}, max_asked=1))
     run(plugin, node, 0)
     assert (cpus_of(ruled), cpus_of(asking)) == ("2-3", "1")
+
+
+def test_a_pod_that_asks_gets_what_the_operator_allows(node):
+    """Issue 37, 16: one label took every unreserved CPU away from all other Pods."""
+    greedy = node.pod("greedy", "ctr/greedy", labels={"carico.dev/cpus": "3"})
+    modest = node.pod("modest", "ctr/modest", annotations={"carico.dev/cpus": "1"})
+    plugin = Plugin(CpuPinningSettings())
+    run(plugin, node, 0)
+    assert (cpus_of(greedy), cpus_of(modest)) == ("", "")
+    plugin = Plugin(CpuPinningSettings(max_asked=2))
+    run(plugin, node, 0, 1)
+    assert (cpus_of(greedy), len(cpus_of(modest))) == ("0,2-3", 1)
+    assert (
+        "may have 2 (max_asked)" in plugin.report()["containers"][-1]["why"] + plugin.report()["containers"][0]["why"]
+    )
 
 
 def test_what_was_confined_before_stays_so(node):

@@ -7,7 +7,12 @@ from typing import Any
 
 from carico_agent.burst.steps import Request
 from carico_agent.lib.kube.errors import Refused, Unreachable
-from tests.burst.model import Cluster, Object
+from tests.burst.model import Cluster, Object, refusal
+
+
+def refused(status: int, path: str) -> Refused:
+    why = {404: "not found", 409: "exists, or was changed"}[status]
+    return Refused(status, f"{path} {why}", cause=refusal(status, path))
 
 
 class FakeClient:
@@ -56,7 +61,7 @@ class FakeClient:
         if "/jobs" in path or (path.endswith("/pods") and params and "labelSelector" in params):
             answer = self.cluster.handle(Request(True, method, path, body, dict(params or {})))
             if answer.status >= 300:
-                raise Refused(answer.status, f"{method} {path}: {answer.status}")
+                raise refused(answer.status, path)
             return answer.body
         return self._plain(method, path, body or {})
 
@@ -67,9 +72,9 @@ class FakeClient:
         if method == "POST":
             path = f"{path}/{body['metadata']['name']}"
             if path in self.objects:
-                raise Refused(409, "exists")
+                raise refused(409, path)
         elif path not in self.objects:
-            raise Refused(404, f"{path} not found")
+            raise refused(404, path)
         if method == "GET":
             return copy.deepcopy(self.objects[path])
         if method == "DELETE":
@@ -80,7 +85,7 @@ class FakeClient:
         old: dict[str, Any] = self.objects.get(path, {})
         wanted = (body.get("metadata") or {}).get("resourceVersion")
         if wanted is not None and wanted != (old.get("metadata") or {}).get("resourceVersion"):
-            raise Refused(409, "conflict")
+            raise refused(409, path)
         self.version += 1
         kept = json.loads(json.dumps({**old, **body} if method == "PATCH" else body))
         kept["metadata"] = {**(old.get("metadata") or {}), **(body.get("metadata") or {})}

@@ -11,9 +11,21 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import Request, ServerAnswer
 
 Object = dict[str, Any]
+
+SEAL = Seal(b"key of the tests".ljust(32))
+
+
+def refusal(status: int, path: str) -> Object:
+    """An API server's Status about the object of this path."""
+    parts = path.removesuffix("/status").split("/")
+    group = parts[2] if parts[1] == "apis" else ""
+    details = {"name": parts[-1], "workload": parts[-2], **({"group": group} if group else {})}
+    reason = {404: "NotFound", 409: "Conflict"}[status]
+    return {"kind": "Status", "apiVersion": "v1", "reason": reason, "details": details, "code": status}
 
 
 @dataclass
@@ -53,14 +65,14 @@ class Cluster:
     def _list_pods(self, request: Request) -> ServerAnswer:
         wanted = dict(pair.split("=") for pair in request.params["labelSelector"].split(","))
         found = [p for p in self.pods.values() if wanted.items() <= p["metadata"]["labels"].items()]
-        return ServerAnswer(200, {"items": copy.deepcopy(found)})
+        return ServerAnswer(200, {"kind": "PodList", "items": copy.deepcopy(found)})
 
     def _post(self, key: str, body: Object) -> ServerAnswer:
         if key in self.jobs:
             return ServerAnswer(409)
         uid = f"{self.name}-{next(self.made)}"
         job = copy.deepcopy(body)
-        job["metadata"]["uid"] = uid
+        job["workload"], job["metadata"]["uid"] = "Job", uid
         if not self.suspends:
             job["spec"].pop("suspend", None)  # a server drops what it does not know
         job.setdefault("status", {})
@@ -244,6 +256,9 @@ def _merge(into: Object, patch: Object) -> None:
             into[key] = value
 
 
+CONTAINER: Object = {"name": "c", "resources": {"requests": {"cpu": "1"}}}
+
+
 def job(name: str, parallelism: int = 1, completions: int = 1, backoff: int = 6) -> Object:
     return {
         "metadata": {"name": name, "namespace": "default", "labels": {"carico.dev/burst": "yes"}},
@@ -251,7 +266,7 @@ def job(name: str, parallelism: int = 1, completions: int = 1, backoff: int = 6)
             "parallelism": parallelism,
             "completions": completions,
             "backoffLimit": backoff,
-            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [{"name": "c"}]}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": {"containers": [CONTAINER]}},
         },
     }
 

@@ -11,7 +11,7 @@ from typing import Any
 from aiohttp import web
 
 from carico_agent.burst.steps import Request
-from tests.burst.model import Cluster, Object
+from tests.burst.model import Cluster, Object, refusal
 
 PENDING = "status.phase!=Succeeded,status.phase!=Failed"
 
@@ -156,14 +156,17 @@ class SmallApi:
         body = await request.json() if request.can_read_body else {}
         if "/jobs" in path:
             answer = self.cluster.handle(Request(True, request.method, path, body, params))
-            return web.json_response(answer.body or {"message": str(answer.status)}, status=answer.status)
+            return web.json_response(answer.body or refusal(answer.status, path), status=answer.status)
         return self._plain(request.method, path, body)
 
     def _list(self, path: str, params: Any, things: dict[str, Object]) -> web.Response:
         self.version += 1
         self._snapshots[path + str(sorted(_selectors(params))), self.version] = _texts(things)
         items = [copy.deepcopy(thing) for thing in things.values()]
-        return web.json_response({"metadata": {"resourceVersion": str(self.version)}, "items": items})
+        workload = path.rpartition("/")[2].removesuffix("s").capitalize() + "List"
+        return web.json_response(
+            {"workload": workload, "metadata": {"resourceVersion": str(self.version)}, "items": items}
+        )
 
     async def _watch(self, request: web.BaseRequest, path: str, params: Any) -> web.StreamResponse:
         known = self._snapshots.get((path + str(sorted(_selectors(params))), int(params["resourceVersion"])))
@@ -193,12 +196,12 @@ class SmallApi:
         key = f"{path}/{body['metadata']['name']}" if method == "POST" else path.removesuffix("/status")
         old = self.plain.get(key)
         if old is None and method != "POST":
-            return web.json_response({"message": "not found"}, status=404)
+            return web.json_response(refusal(404, path), status=404)
         wanted = (body.get("metadata") or {}).get("resourceVersion")
         if method == "GET":
             return web.json_response(old)
         if (method == "POST" and old) or (wanted and wanted != (old or {})["metadata"]["resourceVersion"]):
-            return web.json_response({"message": "conflict"}, status=409)
+            return web.json_response(refusal(409, path), status=409)
         self.version += 1
         kept = {**(old or {}), **body}
         if path.endswith("/status"):

@@ -100,7 +100,7 @@ async def test_the_status_is_readable() -> None:
 
 async def test_one_leads_and_the_next_one_takes_over(monkeypatch: pytest.MonkeyPatch) -> None:
     client, now_s = FakeClient(Cluster("home")), 100.0
-    monkeypatch.setattr("carico_agent.lib.kube.leader.time.monotonic", lambda: now_s)
+    monkeypatch.setattr("carico_agent.lib.kube.leader.boottime_s", lambda: now_s)
     one = LeaderLease(client, "carico", "carico-burst", "one", 15.0)  # type: ignore[arg-type]
     other = LeaderLease(client, "carico", "carico-burst", "other", 15.0)  # type: ignore[arg-type]
     await one.hold(now_s)

@@ -19,10 +19,11 @@ from carico_agent.lib.kube.errors import KubeError
 from lab.support.burst_planes import BurstPlane, ended, job_body, overlaps
 from lab.support.burst_scene import Scene
 from lab.support.waiting import wait_for
+from tests.burst.model import SEAL
 
 WHOLE = bool(os.environ.get("CARICO_BURST_WHOLE"))
 JOBS = 90 if WHOLE else 30
-ROUTE = Route("home-id", "cloud", Suspends(home=True, target=True))
+ROUTE = Route("home-id", "cloud", Suspends(home=True, target=True), cluster="cloud-id", seal=SEAL)
 END = {State.DONE}
 
 
@@ -179,14 +180,14 @@ async def test_reconcile_needs_few_requests(planes: tuple[BurstPlane, BurstPlane
             sent[request.home] += 1
             return await scene.send(request)
 
-        job = home_job(scene.home.admin.get(jobs_path("default", name)))
+        job = home_job(scene.home.admin.get(jobs_path("default", name)), SEAL)
         while True:
             outcome = await drive(reconcile(job, Intent.MOVE, ROUTE), counting)
             assert outcome.job is not None
             if outcome.job.ledger.state == State.DONE:
                 break
             await asyncio.to_thread(wait_for, lambda: _moved_on(scene, name), "somebody else acts")
-            job = home_job(scene.home.admin.get(jobs_path("default", name)))
+            job = home_job(scene.home.admin.get(jobs_path("default", name)), SEAL)
         assert sent[True] <= 10
         assert sent[False] <= 6
         scene.judge([name], cluster="cloud")
@@ -194,7 +195,7 @@ async def test_reconcile_needs_few_requests(planes: tuple[BurstPlane, BurstPlane
 
 def _moved_on(scene: Scene, name: str) -> bool:
     """Held and stopped, or finished at the target."""
-    home = home_job(scene.home.admin.get(jobs_path("default", name)))
+    home = home_job(scene.home.admin.get(jobs_path("default", name)), SEAL)
     if home.ledger.state == State.HOLDING:
         return home.active == 0
     copies = scene.cloud.admin.get(jobs_path("default"))["items"]

@@ -12,7 +12,7 @@ from carico_agent.burst.protocol import Intent
 from carico_agent.burst.steps import Request
 from carico_agent.burst.target import Key, Target
 from tests.burst.fake_client import FakeClient
-from tests.burst.model import Object, job, ledger
+from tests.burst.model import SEAL, Object, job, ledger
 from tests.burst.world import ROUTE, World
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -26,7 +26,7 @@ class Stage:
         self.home, self.cloud = FakeClient(self.world.home), FakeClient(self.world.cloud)
         self.target = Target(ROUTE, self.cloud, self.cloud, known=True)  # type: ignore[arg-type]
         self.events = JobEvents()
-        self.mover = Mover(self.home, {"cloud": self.target}, self.events)  # type: ignore[arg-type]
+        self.mover = Mover(self.home, {"cloud": self.target}, self.events, SEAL)  # type: ignore[arg-type]
 
     def submit(self, body: Object) -> Key:
         self.world.home.handle(Request(True, "POST", JOBS, body))
@@ -39,7 +39,7 @@ class Stage:
         task = asyncio.create_task(self.mover.run())
         for _ in range(rounds):
             for found in list(self.world.home.jobs.values()):
-                self.mover.saw(home_job(found))
+                self.mover.saw(home_job(found, SEAL))
             there = set()
             for found in list(self.world.cloud.jobs.values()):
                 copy = copy_job(found)
@@ -52,6 +52,14 @@ class Stage:
             self.world._everybody(self.world.cloud, work)
             self.world._everybody(self.world.home, False)
             self.world.check()
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+    async def mover_only(self) -> None:
+        """The mover, and no watch: it reads what it does not know."""
+        task = asyncio.create_task(self.mover.run())
+        for _ in range(60):
+            await asyncio.sleep(0)
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 
@@ -213,8 +221,8 @@ async def test_a_target_that_is_not_configured_any_more_is_reported() -> None:
 async def test_an_older_version_of_a_watch_is_not_believed() -> None:
     stage = Stage()
     key = stage.submit(fit("a"))
-    old = home_job(stage.world.home.history[stage.world.home.jobs["default/a"]["metadata"]["uid"]][0])
-    stage.mover.saw(home_job(stage.world.home.jobs["default/a"]))
+    old = home_job(stage.world.home.history[stage.world.home.jobs["default/a"]["metadata"]["uid"]][0], SEAL)
+    stage.mover.saw(home_job(stage.world.home.jobs["default/a"], SEAL))
     stage.mover.saw(old)
     assert stage.mover.jobs[key].version != old.version
 
@@ -231,7 +239,7 @@ def test_a_job_of_a_cronjob_moves_without_its_owner_and_its_time_to_live() -> No
     }
     body["spec"] |= {"ttlSecondsAfterFinished": 5, "selector": {"matchLabels": {"controller-uid": "u"}}}
     body["spec"]["template"]["metadata"]["labels"] = {"controller-uid": "u", "job-name": "a", "app": "a"}
-    made = copy_body(home_job(body), "home-id", "default", False)
+    made = copy_body(home_job(body, SEAL), "home-id", "default", False)
     assert "ownerReferences" not in made["metadata"]
     assert made["metadata"]["annotations"].keys() == {"mine", "carico.dev/burst-origin"}
     assert "ttlSecondsAfterFinished" not in made["spec"]

@@ -8,7 +8,7 @@ import pytest
 from carico_agent.burst.objects import CopyState, copy_job, home_job
 from carico_agent.burst.protocol import Action, Intent, Suspends, Verdict
 from carico_agent.burst.steps import MoveOutcome, Request, reconcile
-from tests.burst.model import ledger
+from tests.burst.model import SEAL, ledger
 from tests.burst.test_mover import Stage, fit
 from tests.burst.test_steps import KEY, moved, waiting
 from tests.burst.world import Mover, World
@@ -18,7 +18,7 @@ JOBS = "/apis/batch/v1/namespaces/default/jobs"
 
 def driven(world: World, wish: Intent, **route: Any) -> MoveOutcome:
     """One run of a mover whose route is configured differently."""
-    steps = reconcile(home_job(world.home.jobs[KEY]), wish, replace(world.route, **route))
+    steps = reconcile(home_job(world.home.jobs[KEY], SEAL), wish, replace(world.route, **route))
     outcome = world.run(Mover(steps))
     assert outcome is not None
     return outcome
@@ -65,13 +65,17 @@ def test_a_hold_for_a_cluster_that_was_exchanged_is_undone() -> None:
     world.check_end({KEY: 1})
 
 
-def test_a_namespace_that_is_configured_anew_does_not_hide_the_copy() -> None:
+def test_a_namespace_that_is_configured_anew_is_not_taken_for_the_one_of_the_copy() -> None:
+    """Nothing is done where the ledger says and the configuration does not; with the old configuration it goes on."""
     world = waiting()
     moved(world)
     pod = next(iter(world.cloud.pods))
     world.cloud.bind(pod)
     world.cloud.start(pod)
-    driven(world, Intent.RECALL, namespaces={"default": "other"})
+    outcome = driven(world, Intent.RECALL, namespaces={"default": "other"})
+    assert "its copy is in namespace default at cloud, the configuration leads elsewhere now" in outcome.verdict.why
+    assert ledger(world.home, "a")["state"] == "away"
+    driven(world, Intent.RECALL)
     assert copy_job(world.cloud.jobs[KEY]).state == CopyState.SEALED
     assert ledger(world.home, "a")["state"] == "recalling"
     world.run_until_quiet()
@@ -100,7 +104,9 @@ def test_a_server_that_drops_suspend_holds_the_copy_all_the_same() -> None:
     world = waiting()
     claims = Suspends(target=True)
     for _ in range(2):
-        steps = Mover(reconcile(home_job(world.home.jobs[KEY]), Intent.MOVE, replace(world.route, suspends=claims)))
+        steps = Mover(
+            reconcile(home_job(world.home.jobs[KEY], SEAL), Intent.MOVE, replace(world.route, suspends=claims))
+        )
         while steps.request is not None and KEY not in world.cloud.jobs:
             steps.answer(world.apply(steps.request))
         world.home.sync(world.home.jobs[KEY]["metadata"]["uid"], 1000)

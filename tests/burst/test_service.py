@@ -19,7 +19,7 @@ from carico_agent.burst.report import status
 from carico_agent.burst.service import BurstService
 from carico_agent.burst.site import Site
 from carico_agent.lib.kube.health import Health
-from tests.burst.model import ledger
+from tests.burst.model import SEAL, ledger
 from tests.burst.test_mover import Stage, fit
 from tests.burst.test_provisioner import Fake
 
@@ -51,7 +51,7 @@ class Served(Stage):
     def wait_at_home(self, name: str, since_s: float = 60.0) -> tuple[str, str]:
         key = self.submit(fit(name))
         found = self.world.home.jobs[f"default/{name}"]
-        self.mover.saw(home_job(found))
+        self.mover.saw(home_job(found, SEAL))
         uid = found["metadata"]["uid"]
         pod = PodSeen(f"p-{name}", uid, "", Asked(1.0), False, 0.0, time.time() - since_s, False)
         self.service.home.pods[pod.uid] = pod
@@ -103,7 +103,7 @@ async def test_nodes_are_ordered_used_and_deleted_when_idle(tmp_path: Path) -> N
     await stage.go(15)
     stage.world.check_end({f"default/{name}": 1 for _, name in keys})
     for found in stage.world.home.jobs.values():
-        stage.mover.saw(home_job(found))
+        stage.mover.saw(home_job(found, SEAL))
     for _ in range(4):
         await stage.service.round(acts=True)
     assert provisioner.report.state == "absent"
@@ -169,7 +169,7 @@ def test_the_newest_model_is_asked_of_a_command(tmp_path: Path) -> None:
     )
     body = fit("a")
     body["metadata"] |= {"uid": "u", "annotations": {"carico.dev/data": "churn=latest; base=s3://b,east"}}
-    models, found = Models((sys.executable, str(script))), home_job(body)
+    models, found = Models((sys.executable, str(script))), home_job(body, SEAL)
     with pytest.raises(ValueError, match="not asked yet"):
         models.of(found)
     models.prepare([found])
@@ -183,7 +183,7 @@ def test_the_newest_model_is_asked_of_a_command(tmp_path: Path) -> None:
 def test_a_model_that_nobody_knows_keeps_the_job_at_home(code: str, why: str) -> None:
     body = fit("a")
     body["metadata"] |= {"uid": "u", "annotations": {"carico.dev/data": "churn=latest"}}
-    models, found = Models((sys.executable, "-c", code)), home_job(body)
+    models, found = Models((sys.executable, "-c", code)), home_job(body, SEAL)
     models.prepare([found])
     with pytest.raises(ValueError, match=why):
         models.of(found)

@@ -242,7 +242,7 @@ def test_an_edited_ledger_is_an_error() -> None:
     world = waiting()
     meta = {"annotations": {"carico.dev/burst-ledger": '{"state":"elsewhere"}'}}
     world.home.handle(Request(True, "PATCH", "/apis/batch/v1/namespaces/default/jobs/a", {"metadata": meta}))
-    with pytest.raises(ValueError, match="changed by somebody else"):
+    with pytest.raises(ValueError, match="burst did not write the annotation"):
         world.mover(KEY, Intent.MOVE)
 
 

@@ -7,9 +7,9 @@ from typing import Any
 from carico_agent.burst.objects import FINALIZER, CopyJob, copy_job, home_job
 from carico_agent.burst.protocol import UNREAD, Intent, Suspends, Unread
 from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, collect, reconcile
-from tests.burst.model import Cluster, Object
+from tests.burst.model import SEAL, Cluster, Object
 
-ROUTE = Route("home-id", "cloud")
+ROUTE = Route("home-id", "cloud", cluster="cloud-id", seal=SEAL)
 
 
 @dataclass
@@ -44,7 +44,7 @@ class World:
 
     @property
     def route(self) -> Route:
-        return replace(ROUTE, suspends=Suspends(self.home.suspends, self.cloud.suspends), cluster="cloud-id")
+        return replace(ROUTE, suspends=Suspends(self.home.suspends, self.cloud.suspends))
 
     @property
     def clusters(self) -> tuple[Cluster, Cluster]:
@@ -72,7 +72,7 @@ class World:
         if copy is not None and copy_version:
             copies = self.cloud.history[copy["metadata"]["uid"]]
             known = copy_job(copies[max(-len(copies), copy_version)])
-        return Mover(reconcile(home_job(past[max(-len(past), version)]), wish, self.route, known))
+        return Mover(reconcile(home_job(past[max(-len(past), version)], SEAL), wish, self.route, known))
 
     def collector(self, key: str) -> Mover | None:
         job = self.cloud.jobs.get(key)

@@ -77,6 +77,7 @@ def test_install_and_uninstall(opt: None, tmp_path: Path, capsys: pytest.Capture
         "etc/systemd/system/carico-aggregator.service",
         "etc/systemd/system/carico-extender.service",
         "etc/systemd/system/carico-plane.service",
+        "usr/local/lib/carico/restore.pyz",
     }
     assert all(f"write {tmp_path}/{name}" in result for name in files)
     unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
@@ -246,3 +247,44 @@ def test_the_templates_are_in_the_wheel() -> None:
     result = subprocess.run([sys.executable, "-c", script], cwd=TREE, capture_output=True, text=True)
     templates = {path.name for path in (TREE / "systemd").iterdir() if path.suffix in (".service", ".conf")}
     assert set(result.stdout.split()) == templates
+
+
+def test_an_image_is_not_left_through_its_links(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Issue 37, 19: `install --root IMAGE` wrote wherever a link of the image led, as root."""
+    image, outside = tmp_path / "image", tmp_path / "outside"
+    for folder in (image / "etc", outside):
+        folder.mkdir(parents=True)
+    (image / "etc/systemd").symlink_to(outside)
+    assert main(["install", "--systemd", "--root", str(image)]) == 1
+    assert "a link leads out of" in capsys.readouterr().err
+    (image / "etc/systemd").unlink()
+    (image / "etc/carico").mkdir()
+    (outside / "victim").write_text("as it was")
+    (image / "etc/sysusers.d").mkdir()
+    (image / "etc/sysusers.d/carico.conf").symlink_to(outside / "victim")
+    assert main(["install", "--systemd", "--root", str(image)]) == 1
+    assert (outside / "victim").read_text() == "as it was"
+    assert list(outside.iterdir()) == [outside / "victim"]
+
+
+def test_root_runs_its_own_restore_and_not_the_agents(opt: None, tmp_path: Path) -> None:
+    """Issue 37, 4: restore.pyz lay in the agent's own folder."""
+    assert main(["install", "--systemd", "--tuning", "--root", str(tmp_path)]) == 0
+    unit = (tmp_path / "etc/systemd/system/carico-agent.service.d/tuning.conf").read_text()
+    lines = [line for line in unit.splitlines() if line.startswith("ExecStopPost")]
+    assert "/var/lib/carico/restore.pyz" not in unit
+    command = lines[1].partition("=-")[2].split()
+    assert command[:3] == ["/usr/bin/python3", "-I", "/usr/local/lib/carico/restore.pyz"]
+    zipapp = tmp_path / "usr/local/lib/carico/restore.pyz"
+    assert zipapp.stat().st_mode & 0o777 == 0o644
+    ran = subprocess.run([sys.executable, "-I", str(zipapp), str(tmp_path / "none")], check=False)
+    assert ran.returncode == 0
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
+    assert not zipapp.exists()
+
+
+def test_a_restart_keeps_the_folder_that_pods_mount(opt: None, tmp_path: Path) -> None:
+    """Issue 37, 18: systemd removed /run/carico at each restart, and running Pods kept a dead mount."""
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
+    unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
+    assert "RuntimeDirectoryPreserve=yes" in unit.splitlines()

@@ -1,7 +1,6 @@
 """The API server's question about a binding, without HTTP."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.lib.kube.pods import facts
+from carico_agent.lib.net.times import boottime_s
 from tests.extender.team import extender_of, start
 from tests.kube.small_server import SmallServer
 
@@ -124,7 +124,7 @@ async def test_what_cannot_be_known_is_neither_allowed_nor_refused() -> None:
     server = SmallServer()
     asking(server, "1", 1)
     one = extender(server, amount=3)
-    one.cluster.watches.pods._lost_s = time.monotonic() - 20
+    one.cluster.watches.pods._lost_s = boottime_s() - 20
     with pytest.raises(KubeError, match="watch of Pods is interrupted"):
         await one.webhook.review(question("1"))
     server.lose = 1.0
@@ -197,3 +197,33 @@ async def test_admissions_are_limited_per_node_and_second() -> None:
     answers = [(await one.webhook.review(question(f"p{number}")))["response"] for number in range(30)]
     assert 10 <= sum(answer["allowed"] for answer in answers) < 30
     assert "too many Pods at once" in next(a for a in answers if not a["allowed"])["status"]["message"]
+
+
+async def test_one_pod_cannot_close_all_nodes() -> None:
+    """200 reviews of one waiting Pod, each for another node: whoever reaches the webhook may send them. Before, every
+    node was full for `bound_within_s`."""
+    server = SmallServer()
+    nodes = [PublishedNode(f"n{number}", 1.0, 0.0, 100.0, 64.0, 1) for number in range(200)]
+    one = extender_of(server, nodes, resource=RESOURCE, lease_namespace="carico")[0]
+    tasks = start(one)
+    await asyncio.sleep(0.05)
+    asking(server, "evil", 1)
+    answers = []
+    for node in nodes:
+        asked = question("evil")
+        asked["request"]["object"]["target"]["name"] = node.name
+        answers.append((await one.webhook.review(asked))["response"])
+    assert sum(answer["allowed"] for answer in answers) == 3
+    assert "may be on its way to 3 other nodes" in answers[-1]["status"]["message"]
+    good = 0
+    for number, node in enumerate(nodes):
+        asking(server, uid := f"good{number}", 1)
+        asked = question(uid)
+        asked["request"]["object"]["target"]["name"] = node.name
+        good += (await one.webhook.review(asked))["response"]["allowed"]
+    assert good == 197
+    again = question("evil")
+    again["request"]["object"]["target"]["name"] = nodes[0].name
+    assert (await one.webhook.review(again))["response"]["allowed"]  # a node that it is on its way to
+    for task in tasks:
+        task.cancel()

@@ -13,7 +13,7 @@ from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.kube.placement_lease import Offer, PlacementLeases
 from carico_agent.lib.kube.pods import facts
-from carico_agent.lib.net.times import rfc3339
+from carico_agent.lib.net.times import boottime_s, rfc3339
 from tests.kube.small_server import SmallServer
 
 
@@ -49,7 +49,7 @@ async def silent_node(server: Server, age_s: float, leads: bool = True) -> Expir
 
 async def rounds(expired: ExpiredNodes, count: int = 3) -> None:
     for number in range(count):
-        await expired.round(time.monotonic() + CALM_S + 5.0 * number)
+        await expired.round(boottime_s() + CALM_S + 5.0 * number)
 
 
 async def test_what_nobody_holds_is_taken_back_and_logged_once() -> None:
@@ -80,10 +80,10 @@ async def test_nothing_is_done_while_our_own_view_may_be_wrong(wrong: str) -> No
     server = Server()
     expired = await silent_node(server, 200.0)
     if wrong == "calm":
-        await expired.round(time.monotonic() + 1.0)
+        await expired.round(boottime_s() + 1.0)
     else:
         server.clock_skew_s = 200.0 if wrong == "clock" else 0.0
-        expired._cluster.watches.nodes._lost_s = time.monotonic() - 10.0 if wrong == "watch" else None
+        expired._cluster.watches.nodes._lost_s = boottime_s() - 10.0 if wrong == "watch" else None
         await rounds(expired)
     assert server.nodes == {}
 

@@ -20,7 +20,7 @@ from carico_agent.extender.published import PublishedNode, SeenLease, read_lease
 from carico_agent.lib.kube.client import Object
 from carico_agent.lib.kube.errors import Refused
 from carico_agent.lib.kube.pods import PodFacts
-from carico_agent.lib.net.times import rfc3339
+from carico_agent.lib.net.times import boottime_s, rfc3339
 from tests.extender.team import LENIENT, extender_of
 from tests.kube.small_server import Pause, SmallServer
 
@@ -135,9 +135,9 @@ def test_the_table_has_what_the_nodes_have(changes: list[Any]) -> None:
             cluster.pod_changed(gone, PodFacts(uid, uid, "d", name, phase, f"workload-{uid}"))
         elif what == "assume":
             name, taken, uid = how
-            cluster.assume(PendingPod(uid), name, time.monotonic() + 10.0) if taken else cluster.release(uid)
+            cluster.assume(PendingPod(uid), name, boottime_s() + 10.0) if taken else cluster.release(uid)
         else:
-            cluster.expire(time.monotonic() + how[0])
+            cluster.expire(boottime_s() + how[0])
         nodes = cluster.table.of(list(cluster.nodes))
         for column in COLUMNS:
             views = [float(getattr(view, column)) for view in cluster.nodes.values()]
@@ -200,7 +200,7 @@ async def test_a_pod_does_not_stand_in_its_own_way() -> None:
 
 async def test_assumptions_end() -> None:
     _, cluster = replica(SmallServer(), {"a": 3})
-    now_s = time.monotonic()
+    now_s = boottime_s()
     cluster.assume(PendingPod("u"), "a", now_s + 30)
     cluster.expire(now_s + 29)
     assert cluster.nodes["a"].assigned == 1
@@ -211,7 +211,7 @@ async def test_assumptions_end() -> None:
 async def test_no_binding_while_blind() -> None:
     server = SmallServer()
     extender, cluster = replica(server, {"a": 3})
-    cluster.watches.pods._lost_s = time.monotonic() - 20
+    cluster.watches.pods._lost_s = boottime_s() - 20
     assert "watch of Pods is interrupted" in (await extender.binder.bind(binding("u", "a")))["Error"]
     assert filtered(extender, arguments("u", "a"))["NodeNames"] == ["a"]
 
@@ -248,7 +248,7 @@ def test_a_number_is_as_young_as_its_agents_heartbeat() -> None:
         return {"metadata": {"name": "a", "resourceVersion": "1"}, "spec": spec}
 
     def refusal() -> str | None:
-        return stale.refusal(cluster.nodes["a"], PendingPod("u"), time.monotonic())
+        return stale.refusal(cluster.nodes["a"], PendingPod("u"), boottime_s())
 
     cluster.leases_listed([read_lease(lease(500.0), now_s)])  # before the node is known
     cluster.nodes_listed([PublishedNode("a", 8.0, 400.0, 150.0, 64.0)])

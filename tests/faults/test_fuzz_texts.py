@@ -16,6 +16,7 @@ import pytest
 from carico_agent.burst import cluster as burst_cluster
 from carico_agent.burst.objects import LEDGER, ORIGIN, copy_job, home_job
 from carico_agent.burst.provisioner import ProvisionerError, parse_report
+from carico_agent.burst.seal import Seal
 from carico_agent.core import ModelConfig
 from carico_agent.extender.published import read_node
 from carico_agent.lib.kube import workloads
@@ -72,7 +73,9 @@ def test_what_stands_in_a_placement_lease() -> None:
 
 
 JOB: Any = {"metadata": {"name": "a", "namespace": "d", "uid": "u"}, "spec": {"parallelism": 2}}
-LEDGERS = [b'{"state":"away","to":"cloud","epoch":3,"parallelism":2,"suspend":true,"cluster":"id","copy":"c1"}']
+SEAL = Seal(b"key of the tests".ljust(32))
+AWAY = {"state": "away", "to": "cloud", "epoch": 3, "parallelism": 2, "suspend": True, "cluster": "id", "copy": "c1"}
+LEDGERS = [SEAL.sealed(AWAY, ("d", "a", "u")).encode()]
 ORIGINS = [b'{"home":"h","namespace":"d","uid":"u","epoch":3,"state":"held"}']
 
 
@@ -81,7 +84,7 @@ def test_what_stands_on_jobs_of_two_clusters() -> None:
     for data in counted(damaged(LEDGERS + ORIGINS, most=2), CASES):
         job = {**JOB, "metadata": {**JOB["metadata"], "annotations": {LEDGER: text(data), ORIGIN: text(data)}}}
         with suppress(ValueError):
-            read += home_job(job).ledger.epoch > 0
+            read += home_job(job, SEAL).ledger.epoch > 0
         copies += bool(copy_job(job).origin)
     assert min(read, copies) > 100
 
@@ -136,7 +139,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
         tried += 1
     for odd in with_each_number(LEDGERS[0], number):
         with suppress(ValueError):
-            home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": {LEDGER: odd}}})
+            home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": {LEDGER: odd}}}, SEAL)
         tried += 1
     for odd in with_each_number(ORIGINS[0], number):
         copy_job({**JOB, "metadata": {**JOB["metadata"], "annotations": {ORIGIN: odd}}})
@@ -153,7 +156,7 @@ def test_nested_without_end(deep: str, tmp_path: Path) -> None:
     notes = {SLOTS: "8", STATUS: deep, WORKLOADS: deep, POD_CAPACITY: "5", LEDGER: deep, ORIGIN: deep}
     assert isnan(read_node({"metadata": {"name": "a", "annotations": notes}}).places)
     assert burst_cluster.read_node({"metadata": {"name": "a", "annotations": notes}}).pod_capacity is None
-    assert home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": notes}}).ledger.epoch == 0
+    assert home_job({**JOB, "metadata": {**JOB["metadata"], "annotations": notes}}, SEAL).ledger.epoch == 0
     with pytest.raises(ProvisionerError):
         parse_report(deep.encode())
     for name in ("reservations.json", "model.json"):

@@ -45,7 +45,7 @@ def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
 def test_policies_and_configurations_have_only_fields_that_exist() -> None:
     """Also without a control plane, and in forms that the one under test does not serve: by tests/kube/schema.py."""
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
-    assert len(looked_at) == 8
+    assert len(looked_at) == 10
     assert [found for document in looked_at for found in problems(document)] == []
     broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
@@ -65,7 +65,7 @@ def test_both_forms_of_add_place_say_the_same() -> None:
 
 def test_policies_of_one_test_do_not_judge_the_next(cluster: Plane) -> None:
     root = "/apis/admissionregistration.k8s.io/v1"
-    assert cluster.apply(DEPLOY / "admission/own-node.yaml") == {}
+    assert cluster.apply(DEPLOY / "base/15-own-node.yaml") == {}
     cluster.admin.clear()
     assert cluster.admin.get(f"{root}/validatingadmissionpolicies")["items"] == []
 
@@ -110,7 +110,7 @@ def test_an_agent_writes_its_own_node_only(
         cluster.admin.add_node(name)
     token = agent_token(cluster, "n1")
     agent = Admin(cluster.server, cluster.ca, token)
-    assert cluster.apply(DEPLOY / "admission/own-node.yaml") == {}
+    assert cluster.apply(DEPLOY / "base/15-own-node.yaml") == {}
     patch = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}
 
     def refused(node: str) -> bool:
@@ -145,6 +145,17 @@ def test_kustomize_has_every_object() -> None:
         (d["workload"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed))
     )
     assert names == wanted
+
+
+@pytest.mark.parametrize("what", ["-k deploy", "-k deploy/federation", "-k deploy/progress", "-k deploy/plane"])
+def test_kubectl_applies_it_dry_and_for_real(cluster: Plane, what: str) -> None:
+    """The namespace is there (the plane's fixture made it): a dry run makes none, and what lives in one needs it."""
+    kubectl = [str(cluster.bin / "kubectl"), "--kubeconfig", str(cluster.kubeconfig("admin-token"))]
+    for more in (["--dry-run=server"], []):
+        command = [*kubectl, "apply", *what.split(), *more]
+        done = subprocess.run(command, cwd=TREE, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "carico-" in done.stdout
 
 
 def test_the_overlay_for_progress_changes_what_it_should() -> None:

@@ -10,7 +10,6 @@ import asyncio
 import json
 import os
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -34,6 +33,7 @@ from carico_agent.lib.kube.placement_lease import (
     lease_record,
 )
 from carico_agent.lib.kube.pods import facts
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_mirror import NodeFacts
@@ -116,7 +116,7 @@ class Scene:
         self.board = StatusBoard(ttl_s=1e9)
         client: Any = self.server
         config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(hold_s=0.0))
-        self.agent = NodePublisher(client, self.board, config, clock=lambda: time.monotonic())
+        self.agent = NodePublisher(client, self.board, config, clock=lambda: boottime_s())
         self.agent.mirror.pods_synced.set()
         self.agent.mirror.change_node(False, NodeFacts("a"))
         self.agents_line = Line(self)
@@ -194,8 +194,8 @@ class Scene:
     # ---- who does what
 
     async def change_the_number(self) -> None:
-        end_s = time.monotonic() + SCENE_S
-        while time.monotonic() < end_s:
+        end_s = boottime_s() + SCENE_S
+        while boottime_s() < end_s:
             report(self, self.random.randrange(1, 12) + 0.5)
             for _ in range(self.random.randrange(1, 3)):
                 await publish(self)
@@ -248,7 +248,7 @@ class Scene:
                 continue
             line, watches = self.lines[at], self.extenders[at].cluster.watches
             line.open.clear()
-            watches.pods._lost_s = time.monotonic()
+            watches.pods._lost_s = boottime_s()
             await asyncio.sleep(self.random.uniform(1.0, 40.0))
             line.open.set()
             await asyncio.sleep(4.0)  # what was missed has arrived

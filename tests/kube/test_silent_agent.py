@@ -2,7 +2,6 @@
 
 import asyncio
 import signal
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ from carico_agent.lib.kube.access import from_kubeconfig
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.net.buckets import TokenBucket
+from carico_agent.lib.net.times import boottime_s
 from lab.support.control_plane import Plane
 from lab.support.waiting import wait_for
 from tests.conftest import AgentProcess
@@ -54,12 +54,12 @@ async def test_the_resource_of_a_killed_agent_is_lowered_with_an_event(
             while not known.watches.open():
                 await asyncio.sleep(0.1)
             # A minute ahead: it waits for so long before it lowers anything. The Lease is judged by the real time.
-            await expired.round(time.monotonic() + CALM_S)
+            await expired.round(boottime_s() + CALM_S)
             assert expired.lowered == 0
             agent.stop(signal.SIGKILL)
             while not expired.lowered:
                 await asyncio.sleep(0.5)
-                await expired.round(time.monotonic() + CALM_S)
+                await expired.round(boottime_s() + CALM_S)
         watching.cancel()
         await asyncio.gather(watching, return_exceptions=True)
     assert amounts(cluster.admin.node("n1")) == ("1", "1")

@@ -266,3 +266,29 @@ async def test_connections_leave_nothing_behind(host: Host) -> None:
         client.close()
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
     assert threading.active_count() < 40
+
+
+@pytest.mark.parametrize("planted", ["living socket", "dangling link", "file", "folder", "foreign folder"])
+async def test_what_a_pod_puts_into_the_folder_does_not_stop_the_agent(tmp_path: Path, planted: str) -> None:
+    """A socket with a full queue held the start up for ever, a link to nothing ended it."""
+    made = Host(tmp_path, pod_reports_per_s=1000)
+    path = Path(made.path)
+    path.parent.mkdir()
+    with socket.socket(socket.AF_UNIX) as listener:
+        if planted == "living socket":
+            listener.bind(made.path)
+            listener.listen(0)
+        elif planted == "dangling link":
+            path.symlink_to(tmp_path / "nothing")
+        elif planted == "file":
+            path.write_text("mine")
+        elif planted == "folder":
+            (path / "kept").mkdir(parents=True)
+        elif os.geteuid() == 0:
+            os.chown(path.parent, 65534, 65534)
+        else:
+            pytest.skip("needs root: a folder of somebody else is made")
+        await made.api.start()
+        if "folder" not in planted:
+            assert (await Client(made.path).post({"done": 1, "total": 2}))[0] == 200
+        await made.api.stop()

@@ -11,7 +11,6 @@ them. An answer stays as long as its question.
 import asyncio
 import json
 import logging
-import time
 from collections.abc import Awaitable, Callable
 from itertools import count
 from typing import NamedTuple
@@ -21,6 +20,7 @@ from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.leases import lease_object, leases_path
 from carico_agent.lib.kube.placement_lease import ASKS_LEASE, MALFORMED
 from carico_agent.lib.kube.pods import is_name
+from carico_agent.lib.net.times import boottime_s
 
 log = logging.getLogger(__name__)
 
@@ -92,7 +92,7 @@ class Asks:
             if key.startswith(ASKED_BY) and (extender := key.removeprefix(ASKED_BY)) != self._identity
             for serial, question in _questions(text)
         }
-        now_s = time.monotonic()
+        now_s = boottime_s()
         self._seen_s = {key: self._seen_s.get(key, now_s) for key in self._others}
         self._answers = {key: why for key, why in self._answers.items() if key in self._others}
         if self._others:
@@ -110,7 +110,7 @@ class Asks:
         """Decide about all questions that are new."""
         if not self._leads():
             return
-        old_s = time.monotonic() - OLD_S
+        old_s = boottime_s() - OLD_S
         new = [key for key in self._others if key not in self._answers and self._seen_s[key] > old_s]
         self._remove_old({key for key, seen_s in self._seen_s.items() if seen_s <= old_s})
         found = await asyncio.gather(*(self._decide_one(self._others[key]) for key in new))

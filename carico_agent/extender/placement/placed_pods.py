@@ -21,6 +21,7 @@ from carico_agent.lib.kube.placement_lease import (
     PlacementLeases,
     max_under_way_s,
 )
+from carico_agent.lib.net.times import boottime_s
 
 log = logging.getLogger(__name__)
 
@@ -51,6 +52,7 @@ class PlacedPods:
     ) -> None:
         self._leases, self.leader, self._bound_within_s = leases, leader, bound_within_s
         self._recent: dict[str, dict[str, tuple[float, PlacedPod]]] = {}  # by node and UID: when, what
+        self._nodes: dict[str, set[str]] = {}  # the same by UID: where
         self._last_s = self._expire_at_s = -inf
         self._seen, self._hangs = SeenLeader(), False
         self._waiting: dict[str, str] = {}  # nodes whose agents wait, and their tokens
@@ -60,13 +62,13 @@ class PlacedPods:
 
     def times(self) -> Object:
         """Annotations of the leader's Lease."""
-        own_s = self._last_s + self._bound_within_s - time.monotonic()
+        own_s = self._last_s + self._bound_within_s - boottime_s()
         return {TIMES: PlacedTimes(self._bound_within_s, max(0.0, own_s, self._predecessor_s())).encode()}
 
     def _predecessor_s(self) -> float:
         """For how long a Pod may be under way that the last leader placed [s]; not positive: none is."""
         before, since_s = self.leader.before
-        return since_s + max_under_way_s(before) - time.monotonic()
+        return since_s + max_under_way_s(before) - boottime_s()
 
     # ---- may we
 
@@ -87,45 +89,59 @@ class PlacedPods:
 
     def fit_to_lead(self) -> bool:
         """Not while the watch of Leases hangs: agents would wait for an answer, whoever could give it."""
-        if self.leader.leads and time.monotonic() - max(self._seen.seen_s, self.leader.since_s) > SILENT_S:
+        if self.leader.leads and boottime_s() - max(self._seen.seen_s, self.leader.since_s) > SILENT_S:
             self._hangs = True
         return not self._hangs
 
     def add(self, node: str, pod: PendingPod) -> str | None:
         """`pod` is placed on `node`; returns why it cannot be."""
-        now_s = time.monotonic()
+        now_s = boottime_s()
         lately = self.on_the_way(node)
         if len(lately) >= MAX_ON_THE_WAY and pod.uid not in lately:
             return f"{len(lately)} Pods are on their way here already"
         made = PlacedPod(round(time.time(), 3), pod.holds, pod.name)
         self._recent.setdefault(node, {})[pod.uid] = now_s, made
+        self._nodes.setdefault(pod.uid, set()).add(node)
         self._last_s = now_s
         return None
 
     def remove(self, node: str, uid: str) -> None:
         """It will not be bound there after all, for sure."""
-        self._recent.get(node, {}).pop(uid, None)
+        if self._recent.get(node, {}).pop(uid, None) is not None:
+            self._forget(node, uid)
+
+    def elsewhere(self, uid: str, node: str) -> int:
+        """Other nodes than `node` that this Pod was placed on lately."""
+        old_s = boottime_s() - self._bound_within_s
+        return sum(self._recent[other][uid][0] > old_s for other in self._nodes.get(uid, ()) if other != node)
+
+    def _forget(self, node: str, uid: str) -> None:
+        nodes = self._nodes[uid]
+        nodes.discard(node)
+        if not nodes:
+            del self._nodes[uid]
 
     def on_the_way(self, node: str) -> dict[str, PlacedPod]:
         """Who was placed on `node` lately, by UID: bound by now, on the way, or never to come."""
-        old_s = time.monotonic() - self._bound_within_s
+        old_s = boottime_s() - self._bound_within_s
         return {uid: one for uid, (since_s, one) in self._recent.get(node, {}).items() if since_s > old_s}
 
     def expire(self) -> None:
         """Forget who was placed long ago. Called ten times a second; every second is often enough."""
-        if (now_s := time.monotonic()) < self._expire_at_s:
+        if (now_s := boottime_s()) < self._expire_at_s:
             return
         self._expire_at_s, old_s = now_s + EXPIRE_S, now_s - self._bound_within_s
         for node, recent in list(self._recent.items()):
             for uid in [uid for uid, (since_s, _) in recent.items() if since_s <= old_s]:
                 del recent[uid]
+                self._forget(node, uid)
             if not recent:
                 del self._recent[node]
 
     # ---- what the watch of Leases shows
 
     def leader_seen(self, found: LeaderRecord) -> None:
-        self._seen.see(found, time.monotonic())
+        self._seen.see(found, boottime_s())
         self._hangs = False
         self._wakeup.set()
 

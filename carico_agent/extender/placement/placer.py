@@ -4,8 +4,6 @@ Where several may bind, and numbers fall meanwhile, one extender leads and place
 (kube/placement_lease.py); the others ask it.
 """
 
-import time
-
 from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.extender_config import ExtenderConfig
 from carico_agent.extender.node_rules import NodeRules
@@ -16,6 +14,7 @@ from carico_agent.extender.waiting_pods import WaitingPods
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
+from carico_agent.lib.net.times import boottime_s
 
 
 class Placer:
@@ -27,6 +26,7 @@ class Placer:
         self._cluster, self._rules, self._pods = cluster, rules, pods
         self._bound_within_s = config.bound_within_s
         self._rate = RateLimiter(Limits(0, config.admissions_per_s))
+        self._max_nodes_per_pod = config.max_nodes_per_pod
         self.replicas: Replicas | None = None
         if config.lease_namespace:
             self.replicas = Replicas(client, config.lease_namespace, config.bound_within_s, self._decide)
@@ -61,7 +61,7 @@ class Placer:
 
     def expire(self) -> None:
         """What ends by time. Called ten times a second."""
-        self._cluster.expire(time.monotonic())
+        self._cluster.expire(boottime_s())
         if self.replicas is not None:
             self.replicas.placed.expire()
 
@@ -75,12 +75,15 @@ class Placer:
         return self._take_here(asked, pod)
 
     def _take_here(self, asked: Question, pod: PendingPod) -> str | None:
-        """Checking and taking are one step, with nothing waited for in between. A Pod that was placed keeps the node's
-        number up for a while, and anybody may ask the webhook for that: so not too many at once."""
+        """Checking and taking are one step, with nothing waited for in between. A Pod that was placed takes a place of
+        its node for a while, and the webhook cannot always know who asks for that: so not too many Pods of a node at
+        once, and not too many nodes for a Pod. One Pod and 200 questions made every node of a cluster full."""
         node, binds = asked.node, asked.verb == "bind"
-        if not binds and (wait_s := self._rate.request(Peer(node), time.monotonic())):
+        if not binds and (wait_s := self._rate.request(Peer(node), boottime_s())):
             return f"too many Pods at once; try again in {wait_s:.1f} s"
         placed = None if self.replicas is None else self.replicas.placed
+        if not binds and placed is not None and (nodes := placed.elsewhere(pod.uid, node)) >= self._max_nodes_per_pod:
+            return f"the Pod may be on its way to {nodes} other nodes; try again in {self._bound_within_s:g} s"
         rule = self._rules.by_policy if binds else self._rules.by_resource
         why = self._rules.check(node, pod, rule, {} if placed is None else placed.on_the_way(node))
         if why is None and placed is not None:
@@ -90,4 +93,4 @@ class Placer:
         return why
 
     def _hold(self, pod: PendingPod, node: str) -> None:
-        self._cluster.assume(pod, node, time.monotonic() + self._bound_within_s)
+        self._cluster.assume(pod, node, boottime_s() + self._bound_within_s)

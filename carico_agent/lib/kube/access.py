@@ -21,6 +21,7 @@ from urllib.parse import urlsplit
 
 from carico_agent.lib.kube.errors import BadAccess
 from carico_agent.lib.net.address import is_loopback
+from carico_agent.lib.net.owners import writable_by_others
 
 SERVICE_ACCOUNT = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
@@ -73,9 +74,26 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
         context.load_cert_chain(file.name)
 
 
-def access_to(kubeconfig: str, context: str = "") -> Access:
-    """The way a kubeconfig shows, or without one that of the Pod we run in; raises BadAccess."""
-    return from_kubeconfig(kubeconfig, context) if kubeconfig else in_cluster()
+def access_to(kubeconfig: str, context: str = "", environ: Mapping[str, str] = os.environ) -> Access:
+    """The way a kubeconfig shows, or without one that of the Pod we run in; raises BadAccess. For everything that runs
+    by itself: in a Pod no credential plugin is run at all, for whoever may write the Pod's ConfigMap could name one."""
+    if not kubeconfig:
+        return in_cluster(environ=environ)
+    access = from_kubeconfig_of_service(kubeconfig, context)
+    if access.exec is not None and environ.get("KUBERNETES_SERVICE_HOST"):
+        raise BadAccess(f"{kubeconfig}: no exec plugin is run in a Pod; use its service account, or a token")
+    return access
+
+
+def from_kubeconfig_of_service(path: str, context: str = "") -> Access:
+    """As `from_kubeconfig`, for a service: a credential plugin is run only when no other user could have named it."""
+    access = from_kubeconfig(path, context)
+    if access.exec is not None:
+        files = [Path(path).expanduser(), *([Path(access.exec.command)] if "/" in access.exec.command else [])]
+        for file in files:
+            if why := writable_by_others(file):
+                raise BadAccess(f"{path}: its exec plugin is not run: {why}")
+    return access
 
 
 def in_cluster(folder: Path = SERVICE_ACCOUNT, environ: Mapping[str, str] = os.environ) -> Access:

@@ -17,7 +17,7 @@ import aiohttp
 from carico_agent.lib.kube.access import Access
 from carico_agent.lib.kube.clock import skew_s
 from carico_agent.lib.kube.credentials import Credentials, certificate_end
-from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable, explain
+from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable, explain, status_of
 from carico_agent.lib.kube.lists import ListReader
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.supervise.backoff import Backoff
@@ -228,7 +228,7 @@ class KubeClient:
         end = certificate_end(self.access.certificate) if response.status == 401 else None
         if end is not None and end.timestamp() < time.time():
             message = f"the client certificate ended on {end:%Y-%m-%d %H:%M} UTC; renew it in the kubeconfig"
-        return Refused(response.status, message, _retry_after_s(response))
+        return Refused(response.status, message, _retry_after_s(response), status_of(text))
 
     def _why(self, error: BaseException) -> str:
         if isinstance(error, aiohttp.ClientConnectorCertificateError):

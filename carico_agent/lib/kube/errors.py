@@ -20,15 +20,40 @@ class Unreachable(KubeError):
 class Refused(KubeError):
     """The server answered, but not with success."""
 
-    def __init__(self, status: int, message: str, retry_after_s: float | None = None) -> None:
+    def __init__(
+        self, status: int, message: str, retry_after_s: float | None = None, cause: dict[str, Any] | None = None
+    ) -> None:
         super().__init__(message)
         self.status, self.retry_after_s = status, retry_after_s
+        self.cause = cause or {}
+        """The Status object of an API server. Empty: something else answered, a load balancer or a proxy."""
 
     @property
     def gone(self) -> bool:
         """The resourceVersion is too old: list again."""
         return self.status == 410
 
+    def says_absent(self, path: str) -> bool:
+        """Whether an API server itself says that the object of this path does not exist. A bare 404 proves nothing: a
+        load balancer without a backend answers so, and so does an API server that does not serve the group yet.
+
+        >>> details = {"name": "a", "group": "batch", "workload": "jobs"}
+        >>> refused = Refused(404, "", cause={"kind": "Status", "reason": "NotFound", "details": details})
+        >>> [refused.says_absent(f"/apis/batch/v1/namespaces/x/jobs{end}") for end in ("/a", "/a/status", "/b", "")]
+        [True, True, False, False]
+        >>> Refused(404, "default backend").says_absent("/apis/batch/v1/namespaces/x/jobs/a")
+        False
+        """
+        named, details = _OBJECT.match(path), self.cause.get("details")
+        if named is None or not isinstance(details, dict) or self.cause.get("reason") != "NotFound":
+            return False
+        said = tuple(str(details.get(key) or "") for key in ("group", "workload", "name"))
+        return self.status == 404 and said == (named["group"] or "", named["resource"], named["name"])
+
+
+_OBJECT = re.compile(
+    r"/(?:api|apis/(?P<group>[^/]+))/v[^/]+(?:/namespaces/[^/]+)?/(?P<resource>[^/]+)/(?P<name>[^/?]+)(?:/[a-z]+)?$"
+)
 
 _FORBIDDEN = re.compile(
     r'User "(?P<who>[^"]*)" cannot (?P<verb>\w+) resource "(?P<what>[^"]*)"'
@@ -58,6 +83,20 @@ def explain(status: int, body: bytes, method: str, path: str) -> str:
     if status == 404 and "not found" in message:
         return f"{message} on the API server"
     return f"{method} {path.partition('?')[0]}: {status} {message}".rstrip()
+
+
+def status_of(body: bytes) -> dict[str, Any]:
+    """The Status object of an API server's refusal; empty for anything else.
+
+    >>> status_of(b'{"kind": "Status", "apiVersion": "v1", "code": 404}')["code"], status_of(b"default backend - 404")
+    (404, {})
+    """
+    try:
+        value: Any = json.loads(body)
+    except ValueError:
+        return {}
+    ours = isinstance(value, dict) and value.get("kind") == "Status" and value.get("apiVersion") == "v1"
+    return value if ours else {}
 
 
 def message_of(body: bytes) -> str:

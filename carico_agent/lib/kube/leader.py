@@ -3,10 +3,18 @@
 A Lease that was not renewed for its duration may be taken. Its age is measured with our own clock, from when we first
 saw that renewal: clocks of other machines are not compared. `leaseTransitions` counts the terms: it grows whenever
 somebody takes the Lease, also if that is the last holder again after it came too late to renew it.
+
+The clock is CLOCK_BOOTTIME. With time.monotonic, which stands still while a machine is suspended, a leader that woke up
+took itself for the leader although another one had its Lease by then.
+
+What no clock of the guest can show: a virtual machine that its hypervisor has paused. When it goes on, it believes for
+the rest of its Lease's duration (8 s at most for extenders) that it leads, and what it binds in that time may be beyond
+a number that fell meanwhile. Of Pods that ask for the extended resource the kubelet then refuses those that are too
+many. A process that is stopped (SIGSTOP, a frozen cgroup) has no such trouble, except for a request that it had decided
+on already.
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from math import inf
@@ -14,7 +22,7 @@ from math import inf
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.leases import lease_object, leases_path
-from carico_agent.lib.net.times import rfc3339
+from carico_agent.lib.net.times import boottime_s, rfc3339
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +42,7 @@ class LeaderRecord:
 
 
 def leader_record(lease: Object) -> LeaderRecord:
-    """Read one Lease object. Malformed fields count as none.
+    """Read one Lease object. Malformed fields count as none, and no Lease holds for longer than MAX_DURATION_S.
 
     >>> spec = {"holderIdentity": "x", "leaseTransitions": 2, "leaseDurationSeconds": 8}
     >>> leader_record({"metadata": {"resourceVersion": "7"}, "spec": spec})
@@ -43,9 +51,12 @@ def leader_record(lease: Object) -> LeaderRecord:
     meta, spec = lease["metadata"], lease.get("spec") or {}
     term, duration_s = (value if isinstance(value, int) else 0 for value in map(spec.get, _NUMBERS))
     notes = tuple((name, str(text)) for name, text in (meta.get("annotations") or {}).items())
-    return LeaderRecord(str(meta["resourceVersion"]), str(spec.get("holderIdentity") or ""), term, duration_s, notes)
+    believed_s = min(max(duration_s, 0), MAX_DURATION_S)
+    return LeaderRecord(str(meta["resourceVersion"]), str(spec.get("holderIdentity") or ""), term, believed_s, notes)
 
 
+MAX_DURATION_S = 300
+"""The longest that our settings allow [s]. A Lease that claims years would close every replica that waits for it."""
 _NUMBERS = ("leaseTransitions", "leaseDurationSeconds")
 
 
@@ -118,14 +129,14 @@ class LeaderLease:
     @property
     def leads(self) -> bool:
         """Whether we hold it, and renewed it in time."""
-        return time.monotonic() < self._renewed_s + self._duration_s
+        return boottime_s() < self._renewed_s + self._duration_s
 
     async def run(self) -> None:
         """Take it whenever that is possible, and keep it: for ever."""
         while True:
             try:
                 if self._fit():
-                    await self.hold(time.monotonic())
+                    await self.hold(boottime_s())
             except KubeError as error:
                 self.holder = f"unknown: {error}"
             await asyncio.sleep(self._duration_s / 4)

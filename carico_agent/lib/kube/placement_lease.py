@@ -305,11 +305,14 @@ def _heartbeat(spec: Object) -> tuple[str, float, float]:
         return (
             str(spec.get("holderIdentity") or ""),
             parse_rfc3339(spec["renewTime"]),
-            float(spec["leaseDurationSeconds"]),
+            min(float(spec["leaseDurationSeconds"]), MAX_TTL_S),
         )
     except MALFORMED:
         return "", -inf, 0.0
 
+
+MAX_TTL_S = 3600.0
+"""The longest `kubernetes.ttl_s`: a number that claims to be valid for longer is believed for this long [s]."""
 
 MALFORMED = (ValueError, KeyError, AttributeError, TypeError, OverflowError, RecursionError)
 """What reading a malformed annotation raises: everybody with the right to write Leases may write anything there."""
@@ -318,7 +321,7 @@ MALFORMED = (ValueError, KeyError, AttributeError, TypeError, OverflowError, Rec
 def _offer(text: Any) -> tuple[Offer, float, str]:
     try:
         offered: Object = json.loads(text or "{}")
-        until_s = parse_rfc3339(offered["time"]) + float(offered["ttl_s"])
+        until_s = parse_rfc3339(offered["time"]) + min(float(offered["ttl_s"]), MAX_TTL_S)
         offer = Offer(_count(offered["places"]), _count(offered["resource"]))
         return offer, until_s, str(offered.get("token") or "")
     except MALFORMED:

@@ -7,22 +7,51 @@ The first list may be as old as the API server's watch cache (resourceVersion=0)
 what we have seen (resourceVersionMatch=NotOlderThan, 1.19 and newer). Both are answered from that cache; a list
 without a version makes the API server read all Pods of the cluster from etcd, whatever the field selector. The watch
 begins at the version of the list, so what the cache did not have yet arrives as events.
+
+An etcd that was restored from a backup is behind what we have seen. A watch from a version of the future is accepted
+and shows nothing until the store has come that far, which may take hours. So a watch that broke off asks first how far
+the store is: a list of one name that does not exist, which costs the API server one read of one key.
 """
 
 import asyncio
+import logging
 import random
-import time
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable
 from carico_agent.lib.kube.health import Health
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.backoff import Backoff
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 MIN_S = 1.0
 """A watch that ends sooner is not opened again before [s]."""
+
+
+NO_SUCH_NAME = {"fieldSelector": "metadata.name=carico-no-such-name", "limit": "1"}
+
+
+def is_older(version: str, than: str) -> bool:
+    """Whether a resourceVersion is before another one. They are numbers (since 1.35 by contract); what is none is not.
+
+    >>> is_older("99", "100"), is_older("100", "99"), is_older("a", "99")
+    (True, False, False)
+    """
+    return version.isdigit() and than.isdigit() and int(version) < int(than)
+
+
+def _of_one_namespace(path: str) -> str:
+    """The same objects of the namespace `default`: a name is a key of etcd within a namespace only.
+
+    >>> _of_one_namespace("/api/v1/pods"), _of_one_namespace("/apis/batch/v1/jobs"), _of_one_namespace("/api/v1/nodes")
+    ('/api/v1/namespaces/default/pods', '/apis/batch/v1/namespaces/default/jobs', '/api/v1/nodes')
+    """
+    root, _, kind = path.rpartition("/")
+    return path if kind == "nodes" or "/namespaces/" in path else f"{root}/namespaces/default/{kind}"
 
 
 class ResourceWatch(Generic[T]):
@@ -48,6 +77,7 @@ class ResourceWatch(Generic[T]):
         self._select = {"fieldSelector": select} if select else {}
         if labels:
             self._select["labelSelector"] = labels
+        self._whole = True  # the last watch ran for as long as it should
         self._version = ""  # where the watch resumes; empty: list first
         self._seen = "0"  # the newest version that we know of; empty: the server no longer has it
         self._backoff = Backoff(first_s=1.0, factor=2.0, max_s=30.0)
@@ -57,13 +87,15 @@ class ResourceWatch(Generic[T]):
 
     def closed_s(self) -> float:
         """For how long this watch has not been open [s]; 0 while it is."""
-        return 0.0 if self._lost_s is None else time.monotonic() - self._lost_s
+        return 0.0 if self._lost_s is None else boottime_s() - self._lost_s
 
     async def run(self) -> None:
         """For ever. Failures are reported to `health` and tried again."""
         failures = 0
         while True:
             try:
+                if self._version and not self._whole:
+                    await self._check_restored()
                 if not self._version:
                     await self._list()
                 await self._follow()
@@ -95,22 +127,34 @@ class ResourceWatch(Generic[T]):
             return {"resourceVersion": self._seen} if self._seen else {}
         return {"resourceVersion": self._seen, "resourceVersionMatch": "NotOlderThan"}
 
+    async def _check_restored(self) -> None:
+        """List again if the server's store is behind what we have seen."""
+        try:
+            found = await self._client.get(_of_one_namespace(self._path), NO_SUCH_NAME)
+        except Refused:  # not for us to ask: as before, the watch shows what it shows
+            return
+        if is_older(found["metadata"]["resourceVersion"], self._version):
+            log.warning("%s: the API server's store was set back, as by a restored backup; listing again", self._path)
+            self._version = self._seen = ""
+
     async def _follow(self) -> None:
-        opened_s = time.monotonic()
+        opened_s, lasts_s = boottime_s(), random.randint(240, 300)
         params = {
             "watch": "1",
             "allowWatchBookmarks": "true",
             "resourceVersion": self._version,
-            "timeoutSeconds": str(random.randint(240, 300)),
+            "timeoutSeconds": str(lasts_s),
             **self._select,
         }
+        self._whole = False
         try:
             async for line in self._client.lines(self._path, params, self._opened):
                 self._take(line)
         finally:
             if self._lost_s is None:
-                self._lost_s = time.monotonic()
-        await asyncio.sleep(max(0.0, MIN_S - (time.monotonic() - opened_s)))
+                self._lost_s = boottime_s()
+        self._whole = boottime_s() - opened_s >= lasts_s - MIN_S
+        await asyncio.sleep(max(0.0, MIN_S - (boottime_s() - opened_s)))
 
     def _take(self, line: dict[str, Any]) -> None:
         kind, thing = line.get("type"), line.get("object") or {}

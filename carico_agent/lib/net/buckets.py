@@ -27,6 +27,15 @@ class TokenBucket:
         self._left -= 1
         return max(0.0, -self._left / self.per_s)
 
+    def wait_s(self, now_s: float) -> float:
+        """How long `reserve` would say to wait [s]; takes nothing."""
+        self._fill(now_s)
+        return max(0.0, (1.0 - self._left) / self.per_s)
+
+    def set_rate(self, per_s: float, burst: float) -> None:
+        """From now on, after a change of settings."""
+        self.per_s, self.burst = per_s, burst
+
     def take(self, now_s: float) -> float:
         """Take a token that is there (0), or none: then the seconds until there is one."""
         self._fill(now_s)

@@ -11,7 +11,7 @@ import math
 import ssl
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from functools import partial
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -20,10 +20,13 @@ from aiohttp.web_protocol import RequestHandler
 
 from carico_agent import __version__
 from carico_agent.lib.net import metrics
-from carico_agent.lib.net.handshake import TlsAcceptor
+from carico_agent.lib.net.acceptor import Acceptor, Identify, MakeProtocol, bind_tcp
+from carico_agent.lib.net.connections import Held, HeldConnections
+from carico_agent.lib.net.handshake import SmallTls
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
+from carico_agent.lib.net.local_peers import is_foreign_host
 from carico_agent.lib.net.openapi import describe, described
-from carico_agent.lib.net.peers import peer_of
+from carico_agent.lib.net.peers import peer_of, peer_with_certificate
 from carico_agent.lib.net.sockets import bind_unix
 
 log = logging.getLogger(__name__)
@@ -35,6 +38,8 @@ what stood there) or "{path}", which also matches several segments (`request_tai
 
 MAX_BODY_BYTES = 64 * 1024
 WRITE_DEADLINE_S = 30.0
+FIRST_REQUEST_S = 30.0
+"""Whoever has connected and asks nothing within this is disconnected [s]."""
 
 
 class ApiError(Exception):
@@ -103,27 +108,39 @@ async def stream_lines(request: web.BaseRequest, next_line: Callable[[], Awaitab
 class _Connection(RequestHandler):
     """One client. aiohttp's own errors (broken HTTP, a bug in a handler) as JSON too."""
 
-    __slots__ = ("counted", "owner", "peer")
+    __slots__ = ("_first", "counted", "held", "owner", "peer")
     owner: "_Server"
+    held: Held
     peer: Peer
     counted: bool
+    _first: asyncio.TimerHandle | None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
         if self.owner.closed:  # accepted in the very moment of the stop: nobody would ever end it
             transport.close()
             return
-        self.peer = self.owner.identify(transport)
+        self.peer = peer_with_certificate(self.held.origin, transport)
         self.counted = self.owner.limiter.connect(self.peer)
-        if not self.counted:
+        if self.counted:
+            self._first = asyncio.get_running_loop().call_later(FIRST_REQUEST_S, transport.close)
+        else:
             assert isinstance(transport, asyncio.WriteTransport)
             transport.write(TOO_MANY)
             transport.close()
 
     def connection_lost(self, exc: BaseException | None) -> None:
+        self.asked()
+        self.held.release()
         if self.counted:
             self.owner.limiter.disconnect(self.peer)
         super().connection_lost(exc)
+
+    def asked(self) -> None:
+        """There is a request, or no need to wait for one."""
+        if self._first is not None:
+            self._first.cancel()
+            self._first = None
 
     def handle_error(
         self, request: web.BaseRequest, status: int = 500, exc: BaseException | None = None, message: str | None = None
@@ -147,19 +164,22 @@ TOO_MANY = (
 
 def peer(request: web.BaseRequest) -> Peer:
     """Who asks, by the kernel's word."""
+    return _connection(request).peer
+
+
+def _connection(request: web.BaseRequest) -> _Connection:
     protocol = request.protocol
     assert isinstance(protocol, _Connection)
-    return protocol.peer
+    return protocol
 
 
 class _Server(web.Server):
     limiter: RateLimiter
-    identify: Callable[[asyncio.BaseTransport], Peer]
     closed = False
 
-    def __call__(self) -> RequestHandler:
+    def serve(self, held: Held) -> _Connection:
         connection = _Connection(self, loop=self._loop, **self._kwargs)
-        connection.owner, connection.counted = self, False
+        connection.owner, connection.held, connection.counted, connection._first = self, held, False, None
         return connection
 
 
@@ -171,18 +191,19 @@ class HttpServer:
         routes: Routes,
         limiter: RateLimiter | None = None,
         read_bytes: int = 64 * 1024,
-        identify: Callable[[asyncio.BaseTransport], Peer] = peer_of,
+        identify: Identify = peer_of,
     ) -> None:
         """`read_bytes` of a body are taken in before its reader must have looked at them. `identify`: who a connection
-        is, for the limits and for the handlers (`peer`)."""
+        is, for the limits and for the handlers (`peer`); with TLS a client's certificate is asked after that."""
         self._routes: dict[str, Mapping[str, Handler]] = {"/v1/openapi.json": {"GET": self._openapi}}
         self.add(routes)
         self.limiter = limiter or RateLimiter(Limits(0, 0))
-        self.accepted = RateLimiter(Limits(self.limiter.limits.connections, 0))
-        """TLS connections by address, from accept on: a certificate is known only after the handshake."""
-        self._servers: list[asyncio.Server] = []
+        self.accepted = HeldConnections(self.limiter)
+        """All connections by where they come from, from accept on: a certificate is known after the handshake only."""
+        self._identify = identify
+        self._acceptors: list[Acceptor] = []
         self._http = _Server(self._handle, access_log=None, read_bufsize=read_bytes)
-        self._http.limiter, self._http.identify = self.limiter, identify
+        self._http.limiter = self.limiter
         self._path: Path | None = None
 
     def add(self, routes: Routes) -> None:
@@ -199,28 +220,30 @@ class HttpServer:
     @property
     def port(self) -> int:
         """The TCP port that was bound first."""
-        names = [one.getsockname() for server in self._servers for one in server.sockets]
+        names = [one.listener.getsockname() for one in self._acceptors]
         return next(int(name[1]) for name in names if isinstance(name, tuple))
 
-    async def bind_unix(self, path: Path, group: str = "", mode: int = 0o660) -> None:
+    async def bind_unix(self, path: Path, group: str = "", mode: int = 0o660, replace: bool = False) -> None:
         """Take the unix socket; clients wait in its queue until `serve`."""
-        listener = bind_unix(path, group, mode=mode)
+        listener = bind_unix(path, group, mode=mode, replace=replace)
         self._path = path
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_unix_server(self._http, sock=listener, start_serving=False))
+        self._acceptors.append(Acceptor(listener, self.accepted, self._identify, self._http.serve))
 
     async def bind_tcp(self, host: str, port: int, tls: ssl.SSLContext | None = None) -> None:
         """Take a TCP address, for `serve`. TLS connections are counted before they shake hands."""
-        accept: Callable[[], asyncio.BaseProtocol] = self._http
-        if tls is not None:
-            accept = partial(TlsAcceptor, self._http, lambda: tls, self.accepted)
-        loop = asyncio.get_running_loop()
-        self._servers.append(await loop.create_server(accept, host, port, start_serving=False))
+
+        def encrypted(held: Held) -> asyncio.BaseProtocol:
+            assert tls is not None
+            return SmallTls(self._http.serve(held), tls, held.release)
+
+        protocol: MakeProtocol = encrypted if tls is not None else self._http.serve
+        for listener in await bind_tcp(host, port):
+            self._acceptors.append(Acceptor(listener, self.accepted, self._identify, protocol, tls is not None))
 
     async def serve(self) -> None:
         """Answer on everything that is bound. Returns at once."""
-        for server in self._servers:
-            await server.start_serving()
+        for acceptor in self._acceptors:
+            acceptor.start()
 
     async def start(self, path: Path, group: str = "") -> None:
         await self.bind_unix(path, group)
@@ -232,12 +255,13 @@ class HttpServer:
 
     async def stop(self) -> None:
         self._http.closed = True
-        for server in self._servers:
-            server.close()
-        if self._servers:
+        for acceptor in self._acceptors:
+            acceptor.close()
+        if self._acceptors:
             await self._http.shutdown(timeout=1.0)
         if self._path is not None:
-            self._path.unlink(missing_ok=True)
+            with suppress(OSError):  # gone, or a folder in its place: the next start says so
+                self._path.unlink()
 
     async def _openapi(self, request: web.BaseRequest) -> web.StreamResponse:
         """this description"""
@@ -256,9 +280,12 @@ class HttpServer:
 
     async def _handle(self, request: web.BaseRequest) -> web.StreamResponse:
         methods = self._find(request.path)
+        _connection(request).asked()
         try:
             if wait_s := self.limiter.request(peer(request), time.monotonic()):
                 raise ApiError(429, "too many requests", {"Retry-After": str(math.ceil(wait_s))})
+            if is_foreign_host(request):
+                raise ApiError(403, "on loopback this answers under 127.0.0.1, [::1] and localhost only")
             if methods is None:
                 raise ApiError(404, f"no such path: {request.path}", paths=sorted(self._routes))
             if request.method not in methods:

@@ -6,13 +6,24 @@ import socket
 import stat
 from pathlib import Path
 
+BACKLOG = 256
+"""Connections that wait in the kernel: what acceptor.py takes at once, so that a flood holds others back for one of its
+rests only."""
 
-def bind_unix(path: Path, group: str = "", backlog: int = 128, mode: int = 0o660) -> socket.socket:
+
+def bind_unix(path: Path, group: str = "", mode: int = 0o660, replace: bool = False) -> socket.socket:
     """A listening, non-blocking socket at `path`, of `mode` and `group` if given. A dead one is replaced; a living
-    one, or another kind of file, is refused (FileExistsError)."""
+    one, or another kind of file, is refused (FileExistsError).
+
+    `replace`: whatever is there goes, except a folder. For a folder that others may write to: what they put there must
+    not keep us from starting, and that no other agent runs has been found out elsewhere.
+    """
     path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
     _check_folder(path.parent)
-    clear_stale(path)
+    if replace:
+        path.unlink(missing_ok=True)
+    else:
+        clear_stale(path)
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
     before = os.umask(0o777 & ~mode)
     try:
@@ -21,7 +32,7 @@ def bind_unix(path: Path, group: str = "", backlog: int = 128, mode: int = 0o660
         os.umask(before)
     if group:
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
-    listener.listen(backlog)
+    listener.listen(BACKLOG)
     return listener
 
 
@@ -37,15 +48,19 @@ def _check_folder(folder: Path) -> None:
 
 
 def clear_stale(path: Path) -> None:
-    """Remove a socket nobody listens on; raises FileExistsError for a living one and for other files."""
+    """Remove a socket nobody listens on, and a link to nothing; raises FileExistsError for a living one and for other
+    files. Never waits: a living one may have a full queue."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another path")
     except FileNotFoundError:
+        path.unlink(missing_ok=True)
         return
-    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK) as probe:
         try:
             probe.connect(str(path))
+        except BlockingIOError:  # its queue is full: it lives
+            pass
         except OSError:
             path.unlink(missing_ok=True)
             return

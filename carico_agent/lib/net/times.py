@@ -1,8 +1,13 @@
-"""Time as text: RFC 3339 in UTC, as Kubernetes writes it."""
+"""Time as text: RFC 3339 in UTC, as Kubernetes writes it; and the clock for what others believe for a while."""
 
 import time
 from datetime import UTC, datetime
 from typing import Literal
+
+
+def boottime_s() -> float:
+    """Like time.monotonic, but it goes on while the machine is suspended: what was true before the sleep is old."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def rfc3339(

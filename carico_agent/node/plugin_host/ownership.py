@@ -63,7 +63,9 @@ def _memory_qos(base: Path) -> KnobOwner | None:
         if re.search(r'["\']?MemoryQoS["\']?\s*:\s*true', _text(base / path)):
             return KnobOwner("the kubelet's MemoryQoS", ("memory",), f"/{path}")
     for pid, name in _names(base):
-        if name == "kubelet" and "MemoryQoS=true" in _text(base / "proc" / pid / "cmdline"):
+        if name != "kubelet" or not _rules_the_node(base, pid):
+            continue
+        if "MemoryQoS=true" in _text(base / "proc" / pid / "cmdline"):
             return KnobOwner("the kubelet's MemoryQoS", ("memory",), f"command line of process {pid}")
     return None
 
@@ -94,8 +96,18 @@ def _processes(base: Path) -> list[KnobOwner]:
     return [
         KnobOwner(name, PROCESSES[name], f"process {pid} runs here")
         for pid, name in _names(base)
-        if PROCESSES.get(name)
+        if PROCESSES.get(name) and _rules_the_node(base, pid)
     ]
+
+
+CAP_SYS_ADMIN = 21
+
+
+def _rules_the_node(base: Path, pid: str) -> bool:
+    """Whether this process could write other Pods' cgroups: all known owners run privileged. Any user may give a
+    process any name, and would switch tuning off with it."""
+    found = re.search(r"^CapEff:\s*([0-9a-fA-F]+)$", _text(base / "proc" / pid / "status"), re.MULTILINE)
+    return found is not None and bool(int(found[1], 16) >> CAP_SYS_ADMIN & 1)
 
 
 def _names(base: Path) -> list[tuple[str, str]]:

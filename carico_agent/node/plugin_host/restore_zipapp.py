@@ -40,15 +40,20 @@ sys.exit(any(item.how == "failed" for item in done))
 
 def write(folder: Path) -> Path:
     """Put the zipapp into `folder`, replaced in one piece."""
-    target, encoded = folder / "restore.pyz", io.BytesIO()
+    target = folder / "restore.pyz"
+    replace_file(target, zipapp(), 0o600)
+    return target
+
+
+def zipapp() -> bytes:
+    encoded = io.BytesIO()
     package = files("carico_agent")
     with zipfile.ZipFile(encoded, "w") as archive:
         knobs = [f"plugin_host/knobs/{file.name}" for file in package.joinpath("plugin_host/knobs").iterdir()]
         for name in (*MODULES, *sorted(name for name in knobs if name.endswith(".py"))):
             archive.writestr(f"carico_agent/{name}", package.joinpath(name).read_bytes())
         archive.writestr("__main__.py", MAIN)
-    replace_file(target, encoded.getvalue(), 0o600)
-    return target
+    return encoded.getvalue()
 
 
 def command(folder: Path) -> list[str]:

@@ -13,7 +13,7 @@ What a process says about itself is not asked for. Three ways of passing for ano
 
 import os
 import select
-from asyncio.trsock import TransportSocket
+import socket
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -87,7 +87,7 @@ class PeerPods:
         self.groups = PodGroups(locator)
         self._hierarchy = next((name for name in V1_CONTROLLERS if name in locator.layout.controllers), "")
 
-    def accept(self, connection: TransportSocket) -> tuple[Process, Pod]:
+    def accept(self, connection: socket.socket) -> tuple[Process, Pod]:
         """The process that has connected, and its Pod. Raises NotInPod."""
         pid = peer_pid(connection)
         if pid <= 0:

@@ -6,11 +6,17 @@ containerd, CRI-O and Podman outside of any Pod. Only directories that can hold 
 Why a scan once a second and not inotify: Python's standard library has no inotify, and the scan opens a handful of
 directories, not one per Pod: with 110 Pods it takes 0.13 ms (`lab/bench/runtime.py`), 0.013 % of a core.
 Names that come and go between two scans are missed; with containerd they are not, which is why it is asked first.
+
+A group counts only if the owner of the whole tree made it, which is root, or this agent's own user. Why: systemd hands
+each user a part of the tree, and 120 empty folders named like Pods in it closed the node. So an agent of root does not
+count what other users run in rootless Podman or Docker (it is part of what the host uses, like their other processes),
+and an agent that a user starts counts their containers.
 """
 
 import os
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
@@ -59,6 +65,10 @@ class Scanner:
         self._namespaces, self._selector = frozenset(namespaces), selector or Selector()
         self._names, self._node_name = names, node_name
         self._known: dict[str, Pod] = {}
+        self._owners = {os.geteuid()}
+        if self._top:
+            with suppress(OSError):
+                self._owners.add(os.stat(self._top).st_uid)
 
     def scan(self) -> FoundGroup:
         """Look once."""
@@ -106,9 +116,17 @@ class Scanner:
                 if known is not None and known.inode == entry.inode():
                     pods[here] = known
                 elif pod := self._pod(entry, here):
-                    pods[here] = pod
-                elif depth and self._leads_on(entry.name, here, holders):
+                    if self._is_trusted(entry):
+                        pods[here] = pod
+                elif depth and self._leads_on(entry.name, here, holders) and self._is_trusted(entry):
                     self._enter(entry.path, here, depth - 1, pods, holders)
+
+    def _is_trusted(self, entry: "os.DirEntry[str]") -> bool:
+        """Whether its owner may make Pods."""
+        try:
+            return entry.stat(follow_symlinks=False).st_uid in self._owners
+        except OSError:  # gone since it was listed
+            return False
 
     def _pod(self, entry: "os.DirEntry[str]", path: str) -> Pod | None:
         name = entry.name

@@ -9,17 +9,11 @@ last one older than RENEW_S: while nobody follows, the event loop need not wake 
 
 import asyncio
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from dataclasses import replace
 
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.node.publish.status import Status, as_json
-
-
-def boottime_s() -> float:
-    """Goes on while the machine is suspended: a number from before the sleep is old, not fresh."""
-    return time.clock_gettime(time.CLOCK_BOOTTIME)
-
 
 UPDATE_S = 5.0
 """A status is published at least this often, whether anybody follows or not [s]."""

@@ -6,7 +6,6 @@ writer (node_writer.py).
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 
 from carico_agent.lib.kube.access import access_to
@@ -16,6 +15,7 @@ from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.placement_lease import PlacementLeases
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.metrics import Family
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.identity import agent_identity
 from carico_agent.node.publish.node_draft import Counted, NodeConfig
@@ -43,7 +43,7 @@ class NodePublisher:
         board: StatusBoard,
         config: NodeConfig,
         counted: Counted = dict,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boottime_s,
         identity: str = "",
     ) -> None:
         """`identity`: this agent, the same after a restart."""

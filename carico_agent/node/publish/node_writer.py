@@ -10,7 +10,6 @@ the Node object has what we would write: a number that could not be corrected mu
 """
 
 import asyncio
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from math import inf
@@ -19,6 +18,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
+from carico_agent.lib.net.times import boottime_s
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.node_draft import Counted, Draft, NodeConfig, NodeDrafts
 from carico_agent.node.publish.node_mirror import NodeMirror
@@ -51,7 +51,7 @@ class NodeWriter:
         config: NodeConfig,
         health: Health,
         counted: Counted,
-        clock: Callable[[], float] = time.monotonic,
+        clock: Callable[[], float] = boottime_s,
     ) -> None:
         self._client, self._board, self._mirror, self._lease = client, board, mirror, lease
         self._config, self._health, self._clock = config, health, clock

@@ -13,7 +13,8 @@ A fall is written within a second or two, whatever was written before. Everythin
 write per `pace_s` (pace.py: longer in a larger cluster). Falls take from the same credit, so they delay the next rise,
 and without rises there is nothing to fall from: on the average a node writes once per pace, however its load wanders.
 In the limit a large cluster publishes the low side of its numbers: too few places cost a little throughput, too many
-hurt running Pods. For the same reason a fall counts from 0.1 of a Pod on and a rise from 0.3.
+hurt running Pods. For the same reason a fall counts from 0.1 of a Pod on and a rise from 0.3; the first place rises
+from 0, or a node that fits one Pod would stay closed.
 
 Why no relative threshold alone (koordinator, crane: 10 %): on a node with 8 slots one Pod is 12 %, on one with 100 it
 is noise; so both, a step of at least one Pod and at least `min_ratio` of what was published.
@@ -83,6 +84,12 @@ def steady(slots: float, published: int | None, config: ThrottleConfig) -> int |
     >>> c = ThrottleConfig()
     >>> steady(7.9, None, c), steady(8.1, 7, c), steady(8.4, 7, c), steady(7.95, 8, c), steady(7.8, 8, c)
     (7, 7, 8, 8, 7)
+
+    The first place needs no more than itself: a node without Pods whose number stands at 1.12 would offer none until
+    something else changes it, and without Pods nothing does.
+
+    >>> steady(1.12, 0, c), steady(0.95, 1, c), steady(0.85, 1, c), steady(0.95, 0, c)
+    (1, 1, 0, 0)
     """
     if slots != slots:
         return None
@@ -90,7 +97,7 @@ def steady(slots: float, published: int | None, config: ThrottleConfig) -> int |
     if published is None:
         return whole
     if published < whole:
-        return max(published, floor(slots - config.rise)) if whole < 1e6 else whole
+        return max(published, 1, floor(slots - config.rise)) if whole < 1e6 else whole
     return min(published, max(whole, floor(slots + config.fall)))
 
 

@@ -16,10 +16,23 @@ import shlex
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
 from carico_agent.lib.command import complain, load_settings
-from carico_agent.service.units import AGENT, CONFIG, DROP_INS, CannotInstall, ServiceOptions, installed, plan, under
+from carico_agent.node.plugin_host.restore_zipapp import zipapp
+from carico_agent.service.units import (
+    AGENT,
+    CONFIG,
+    DROP_INS,
+    RESTORE,
+    CannotInstall,
+    ServiceOptions,
+    inside,
+    installed,
+    plan,
+    under,
+)
 from carico_agent.settings import Settings, example
 
 AFTERWARDS = (
@@ -68,7 +81,7 @@ def run(given: argparse.Namespace) -> int:
         wish = ServiceOptions(
             own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/")
         )
-        written = plan(wish)
+        written: dict[Path, str | bytes] = dict(plan(wish))
     except CannotInstall as error:
         complain(str(error))
         return 1
@@ -77,7 +90,10 @@ def run(given: argparse.Namespace) -> int:
             print(rights)
     if fresh:
         written[CONFIG] = example()
+    if wish.tuning:
+        written[RESTORE] = zipapp()
     stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
+    stale += [path for path in installed(given.root) if path == RESTORE and not wish.tuning]
     try:
         put_down(given.root, written, stale, given.dry_run)
     except OSError as error:
@@ -114,18 +130,17 @@ def own_command() -> Path:
     return Path(found).absolute()
 
 
-def put_down(root: Path, written: dict[Path, str], stale: list[Path], dry_run: bool) -> None:
+def put_down(root: Path, written: Mapping[Path, str | bytes], stale: list[Path], dry_run: bool) -> None:
     would = "would " if dry_run else ""
     for path in stale:
         print(f"{would}remove {under(root, path)}")
         if not dry_run:
-            under(root, path).unlink()
-    for path, text in written.items():
-        place = under(root, path)
+            inside(root, path, itself=False).unlink()
+    for place, text in [(inside(root, path), text) for path, text in written.items()]:
         print(f"{would}write {place}")
         if not dry_run:
             place.parent.mkdir(parents=True, exist_ok=True)
-            place.write_text(text)
+            place.write_bytes(text.encode() if isinstance(text, str) else text)
             place.chmod(0o644)
 
 

@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Iterable
 from pathlib import Path
 
+from carico_agent.cli._drop import as_owner
 from carico_agent.lib.command import add_config, complain, load_settings
 from carico_agent.service.units import PLANE_STATE
 
@@ -45,7 +46,8 @@ def run(given: argparse.Namespace) -> int:
 
 
 def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
-    """What was done about the notes in these folders, and whether something is left."""
+    """What was done about the notes in these folders, and whether something is left. A note names a kubeconfig, which
+    may name a command: root does nothing with the notes of a service's user but under that user's rights."""
     seats, failed = [], False
     for folder in dict.fromkeys(folders):
         if not (folder / "plane-reserve.json").exists():
@@ -53,9 +55,12 @@ def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
         from carico_agent.lib.kube.errors import KubeError
         from carico_agent.plane.reserve import give_back
 
+        def work(place: Path) -> str:
+            return asyncio.run(give_back(place))
+
         try:
-            seats.append(asyncio.run(give_back(folder)))
-        except (KubeError, OSError, ValueError) as error:
+            seats.append(as_owner(folder, work, (KubeError, OSError, ValueError)))
+        except OSError as error:
             complain(f"seats are not given back: {error}")
             failed = True
     return seats, failed

@@ -18,7 +18,7 @@ from pathlib import Path
 from carico_agent.lib.command import complain
 from carico_agent.service.commands.install import after
 from carico_agent.service.commands.restore import give_seats_back
-from carico_agent.service.units import CONFIG, PLANE_STATE, SERVICES, installed, under
+from carico_agent.service.units import CONFIG, PLANE_STATE, SERVICES, inside, installed, under
 
 LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"), PLANE_STATE)
 PRIVATE = tuple(Path("/var/lib/private") / path.name for path in LEARNED)
@@ -42,8 +42,8 @@ def run(given: argparse.Namespace) -> int:
     services = [service for service in SERVICES if any(path.name == service for path in found)]
     if live and after((("systemctl", "disable", "--now", *services),), given.dry_run):
         return 1
-    if not given.dry_run:
-        lines, failed = give_seats_back(under(given.root, folder) for folder in LEARNED)
+    if not given.dry_run and given.root == Path("/"):  # an image has no seats, and may be anybody's
+        lines, failed = give_seats_back(LEARNED)
         print("\n".join(lines), end="\n" if lines else "")
         if failed:
             return 1
@@ -69,7 +69,7 @@ def has_user() -> bool:
 def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:
     would = "would " if dry_run else ""
     for path in [*found, *([CONFIG, *LEARNED, *PRIVATE] if purge else [])]:
-        place = under(root, path)
+        place = inside(root, path, itself=False)
         if not os.path.lexists(place):
             continue
         print(f"{would}remove {place}")

@@ -42,7 +42,7 @@ async def hello(request: web.BaseRequest) -> web.StreamResponse:
 async def serve(files: TlsFiles) -> tuple[HttpServer, int]:
     server = HttpServer({"/": {"GET": hello}}, RateLimiter(Limits(MOST, 0)))
     await server.listen("127.0.0.1", 0, server_context(files))
-    return server, server._servers[0].sockets[0].getsockname()[1]
+    return server, server.port
 
 
 async def closed(reader: asyncio.StreamReader) -> bool:
@@ -84,7 +84,7 @@ async def test_those_who_only_hold_on_are_dropped_and_others_served(
             assert b'{"hello":1}' in await reader.read()
             writer.close()
             await writer.wait_closed()
-        while server.accepted._connections:  # the last one is noticed in its own time
+        while len(server.accepted):  # the last one is noticed in its own time
             await asyncio.sleep(0.01)
     await server.stop()
 

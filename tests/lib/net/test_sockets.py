@@ -1,6 +1,8 @@
 """Where a socket may be: a folder that nobody else rules."""
 
 import os
+import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -13,6 +15,57 @@ def test_a_folder_of_our_own(tmp_path: Path) -> None:
     with bind_unix(tmp_path / "made/agent.sock") as listener:
         assert (tmp_path / "made/agent.sock").stat().st_mode & 0o777 == 0o660
         assert listener.getsockname() == str(tmp_path / "made/agent.sock")
+
+
+def full_queue(path: Path) -> list[socket.socket]:
+    """A socket that somebody listens on and never accepts from, its queue full."""
+    held = [socket.socket(socket.AF_UNIX)]
+    held[0].bind(str(path))
+    held[0].listen(0)
+    while True:
+        client = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM | socket.SOCK_NONBLOCK)
+        held.append(client)
+        try:
+            client.connect(str(path))
+        except BlockingIOError:
+            return held
+
+
+def within(seconds: float, path: Path, **more: bool) -> OSError | socket.socket:
+    """What bind_unix makes of it, in time."""
+    found: list[OSError | socket.socket] = []
+
+    def bind() -> None:
+        try:
+            found.append(bind_unix(path, **more))
+        except OSError as error:
+            found.append(error)
+
+    thread = threading.Thread(target=bind, daemon=True)
+    thread.start()
+    thread.join(seconds)
+    assert found, f"bind_unix has not returned within {seconds} s"
+    return found[0]
+
+
+def test_a_living_socket_with_a_full_queue_is_not_waited_for(tmp_path: Path) -> None:
+    """connect() to it blocked, and with it the start of the agent, for as long as a Pod liked."""
+    held = full_queue(tmp_path / "agent.sock")
+    assert isinstance(within(10, tmp_path / "agent.sock"), FileExistsError)
+    taken = within(10, tmp_path / "agent.sock", replace=True)
+    assert isinstance(taken, socket.socket)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(tmp_path / "agent.sock"))
+        taken.accept()[0].close()
+    for one in (*held, taken):
+        one.close()
+
+
+@pytest.mark.parametrize("replace", [False, True])
+def test_a_link_to_nothing_is_replaced(tmp_path: Path, replace: bool) -> None:
+    (tmp_path / "agent.sock").symlink_to(tmp_path / "nothing")
+    bind_unix(tmp_path / "agent.sock", replace=replace).close()
+    assert (tmp_path / "agent.sock").is_socket() and not (tmp_path / "agent.sock").is_symlink()
 
 
 def test_everybodys_folder_is_refused_unless_it_is_sticky(tmp_path: Path) -> None:

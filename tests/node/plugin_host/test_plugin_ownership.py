@@ -4,6 +4,9 @@ import pytest
 
 from carico_agent.node.plugin_host.ownership import Ownership
 
+PRIVILEGED = "Name:\tx\nCapEff:\t000001ffffffffff\n"
+"""Of /proc/PID/status: the capabilities of every owner that we know."""
+
 
 def node(root, files):
     for path, text in files.items():
@@ -18,7 +21,11 @@ def node(root, files):
         ({"var/lib/kubelet/config.yaml": "featureGates:\n  MemoryQoS: true\n"}, "memory.high", "MemoryQoS"),
         ({"etc/kubernetes/kubelet/config.json": '{"featureGates": {"MemoryQoS": true}}'}, "memory.min", "MemoryQoS"),
         (
-            {"proc/7/comm": "kubelet\n", "proc/7/cmdline": "kubelet\0--feature-gates=MemoryQoS=true\0"},
+            {
+                "proc/7/comm": "kubelet\n",
+                "proc/7/cmdline": "kubelet\0--feature-gates=MemoryQoS=true\0",
+                "proc/7/status": PRIVILEGED,
+            },
             "memory.low",
             "7",
         ),
@@ -28,9 +35,9 @@ def node(root, files):
             "static",
         ),
         ({"opt/nri/plugins/10-topology-aware": ""}, "cpuset.cpus", "NRI plugin 10-topology-aware"),
-        ({"proc/9/comm": "koordlet\n"}, "cpu.max", "koordlet"),
-        ({"proc/9/comm": "nri-resource-po\n"}, "cpuset.cpus", "nri-resource-po"),
-        ({"proc/9/comm": "katalyst-agent\n"}, "memory.high", "katalyst-agent"),
+        ({"proc/9/comm": "koordlet\n", "proc/9/status": PRIVILEGED}, "cpu.max", "koordlet"),
+        ({"proc/9/comm": "nri-resource-po\n", "proc/9/status": PRIVILEGED}, "cpuset.cpus", "nri-resource-po"),
+        ({"proc/9/comm": "katalyst-agent\n", "proc/9/status": PRIVILEGED}, "memory.high", "katalyst-agent"),
     ],
 )
 def test_owners(tmp_path, files, key, who):
@@ -46,7 +53,11 @@ def test_owners(tmp_path, files, key, who):
         {"var/lib/kubelet/cpu_manager_state": '{"policyName":"none"}'},
         {"var/lib/kubelet/cpu_manager_state": "torn{"},
         {"var/run/nri/nri.sock": ""},
-        {"proc/9/comm": "bash\n"},
+        {"proc/9/comm": "bash\n", "proc/9/status": PRIVILEGED},
+        # any user may call a process so: root in a container without privileges, and a user
+        {"proc/9/comm": "koordlet\n", "proc/9/status": "CapEff:\t00000000a80425fb\n"},
+        {"proc/9/comm": "koordlet\n", "proc/9/status": "CapEff:\t0000000000000000\n"},
+        {"proc/7/comm": "kubelet\n", "proc/7/cmdline": "kubelet\0--feature-gates=MemoryQoS=true\0"},
     ],
 )
 def test_no_owner(tmp_path, files):

@@ -1,5 +1,8 @@
 """Pods from the names of cgroups."""
 
+import os
+from unittest import mock
+
 import pytest
 
 from carico_agent.node.pods.cgroups import layout
@@ -88,3 +91,33 @@ def test_what_is_known_is_kept_and_what_was_recreated_is_not(fake):
     fake.group("/docker/" + ID)
     (third,) = scanner.scan().pods.values()
     assert third.key == first.key and third.inode != first.inode
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: a folder of somebody else is made")
+def test_a_user_makes_no_pods(fake):
+    """120 empty folders in the part of the tree that systemd hands to a user closed the node."""
+    own = "/user.slice/user-1234.slice/user@1234.service"
+    for number in range(120):
+        fake.group(f"{own}/kubepods.slice/pod{number:08x}-0000-4000-8000-000000000000")
+    fake.group(f"/kubepods.slice/pod{UID}")
+    fake.group(f"/kubepods.slice/pod{'f' * 8}")
+    for mount in fake.mounts.values():
+        for folder in [mount / own.lstrip("/"), *(mount / own.lstrip("/")).rglob("*")]:
+            os.chown(folder, 1234, 1234)
+        if (mount / "kubepods.slice").exists():
+            os.chown(mount / f"kubepods.slice/pod{'f' * 8}", 1234, 1234)
+    assert list(scan(fake).pods) == [UID]
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root: it becomes somebody else")
+def test_an_agent_of_a_user_counts_the_users_containers(fake):
+    """Rootless Podman: the group is the user's own, and so is the agent."""
+    path = f"/user.slice/user-1234.slice/user@1234.service/user.slice/libpod-{ID}.scope"
+    fake.group(path)
+    for mount in fake.mounts.values():
+        folder = mount / "user.slice/user-1234.slice/user@1234.service"
+        for one in [folder, *folder.rglob("*")]:
+            os.chown(one, 1234, 1234)
+    assert list(scan(fake).pods) == []
+    with mock.patch("os.geteuid", return_value=1234):
+        assert list(scan(fake).pods) == [path]

@@ -72,6 +72,23 @@ def test_a_fall_waits_for_nothing_and_the_next_rise_pays_for_it() -> None:
     assert rises == [None, None, None, "slots 3 -> 9"]
 
 
+@given(st.lists(st.floats(0.0, 1.29), max_size=20), st.floats(1.0, 1.29))
+def test_an_empty_node_that_fits_one_pod_offers_one(before: list[float], now: float) -> None:
+    """Whatever its number was before. At 1.12 it stayed at 0 for as long as it was empty."""
+    throttle = WriteThrottle()
+    for now_s, value in enumerate([*before, *[now] * 60]):
+        if throttle.reason(now_s, summary := throttle.summary(value, "measured")):
+            throttle.wrote(now_s, summary)
+    assert throttle.summary(now, "measured").slots == 1
+
+
+def test_the_first_place_does_not_flap() -> None:
+    rng = np.random.default_rng(3)
+    writes = drive((1.0 + rng.uniform(-0.09, 0.09, 600)).tolist())
+    assert [summary.slots for _, summary, _ in writes[2:]] == [1] * (len(writes) - 2)
+    assert len(writes) <= 12
+
+
 def test_heartbeats_come_well_before_the_ttl() -> None:
     times = [t for t, _, _ in drive([8.4] * 600)]
     assert max(np.diff(times)) <= CONFIG.ttl_s / 2

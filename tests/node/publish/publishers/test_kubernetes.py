@@ -416,3 +416,18 @@ async def test_the_servers_return_is_answered_at_once() -> None:
     bench.publisher.health.good("/api/v1/nodes")
     assert await bench.step(1) == "the API server is back"
     assert await bench.step(6) is None
+
+
+async def test_an_empty_node_that_fits_one_pod_offers_one() -> None:
+    """Its number rose from 0.6 to 1.12, and stayed there: the Node object said 0 for as long as it was empty."""
+    bench = Bench()
+    bench.publish(0.6)
+    assert await bench.step() == "first" and bench.amount == 0
+    bench.publish(1.12)
+    for _ in range(20):
+        await bench.step(1)
+    assert bench.amount == 1 and bench.annotations["carico.dev/slots"] == "1"
+    for _ in range(20):  # noise around one Pod closes it no more
+        bench.publish(0.95)
+        await bench.step(1)
+    assert bench.amount == 1
