@@ -13,7 +13,7 @@ import socket
 import time
 from collections.abc import Callable
 
-from carico_agent.lib.net.connections import Connections, Held
+from carico_agent.lib.net.connections import Held, HeldConnections
 from carico_agent.lib.net.limits import Peer
 from carico_agent.lib.net.sockets import BACKLOG
 
@@ -60,7 +60,7 @@ class Acceptor:
     def __init__(
         self,
         listener: socket.socket,
-        connections: Connections,
+        connections: HeldConnections,
         identify: Identify,
         protocol: MakeProtocol,
         tls: bool = False,

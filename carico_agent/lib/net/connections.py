@@ -30,8 +30,8 @@ class Held:
 
     __slots__ = ("_connections", "abort", "origin")
 
-    def __init__(self, connections: "Connections", origin: Peer) -> None:
-        self._connections: Connections | None = connections
+    def __init__(self, connections: "HeldConnections", origin: Peer) -> None:
+        self._connections: HeldConnections | None = connections
         self.origin = origin
         self.abort: Callable[[], None] = nothing
         """How to end it at once."""
@@ -43,10 +43,10 @@ class Held:
             self._connections = None
 
 
-class Connections:
+class HeldConnections:
     """All connections of one server. The limits are those of `limiter`, which may change.
 
-    >>> server = Connections(RateLimiter(Limits(connections=2, max_connections=3, connects_per_s=0)))
+    >>> server = HeldConnections(RateLimiter(Limits(connections=2, max_connections=3, connects_per_s=0)))
     >>> a, b = Peer("10.0.0.1"), Peer("10.0.0.2")
     >>> [server.admit(a, 0.0, tls=True) is not None for _ in range(3)], len(server)
     ([True, True, False], 2)

@@ -21,7 +21,7 @@ from aiohttp.web_protocol import RequestHandler
 from carico_agent import __version__
 from carico_agent.lib.net import metrics
 from carico_agent.lib.net.acceptor import Acceptor, Identify, MakeProtocol, bind_tcp
-from carico_agent.lib.net.connections import Connections, Held
+from carico_agent.lib.net.connections import Held, HeldConnections
 from carico_agent.lib.net.handshake import SmallTls
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
 from carico_agent.lib.net.local_peers import is_foreign_host
@@ -198,7 +198,7 @@ class HttpServer:
         self._routes: dict[str, Mapping[str, Handler]] = {"/v1/openapi.json": {"GET": self._openapi}}
         self.add(routes)
         self.limiter = limiter or RateLimiter(Limits(0, 0))
-        self.accepted = Connections(self.limiter)
+        self.accepted = HeldConnections(self.limiter)
         """All connections by where they come from, from accept on: a certificate is known after the handshake only."""
         self._identify = identify
         self._acceptors: list[Acceptor] = []

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from carico_agent.lib.net.connections import MAX_ORIGINS, Connections
+from carico_agent.lib.net.connections import MAX_ORIGINS, HeldConnections
 from carico_agent.lib.net.http import HttpServer, answer
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
 from carico_agent.lib.net.tls import TlsFiles, server_context
@@ -189,7 +189,7 @@ async def _end(reader: asyncio.StreamReader) -> None:
 
 
 def test_a_burst_of_an_api_server_waits_and_is_served() -> None:
-    server = Connections(RateLimiter(Limits(0, 0, handshakes_per_s=100, all_handshakes_per_s=200)))
+    server = HeldConnections(RateLimiter(Limits(0, 0, handshakes_per_s=100, all_handshakes_per_s=200)))
     found = [server.admit(Peer("10.0.0.1"), 0.0, tls=True) for _ in range(400)]
     waits_s = [one[1] for one in found if one is not None]
     assert waits_s[:200] == [0.0] * 200 and waits_s[-1] == pytest.approx(1.0)
@@ -197,7 +197,7 @@ def test_a_burst_of_an_api_server_waits_and_is_served() -> None:
 
 
 def test_origins_that_come_and_go_leave_little_behind() -> None:
-    server = Connections(RateLimiter(Limits(0, 0, connects_per_s=1.0)))
+    server = HeldConnections(RateLimiter(Limits(0, 0, connects_per_s=1.0)))
     for number in range(2 * MAX_ORIGINS):
         admitted = server.admit(Peer(f"10.0.{number >> 8}.{number & 255}"), 0.0, tls=False)
         assert admitted is not None

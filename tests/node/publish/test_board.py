@@ -6,7 +6,8 @@ import time
 
 import pytest
 
-from carico_agent.node.publish.board import StatusBoard, boottime_s
+from carico_agent.lib.net.times import boottime_s
+from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.status import Status, as_json
 
 
