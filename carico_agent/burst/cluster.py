@@ -11,6 +11,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import POD_CAPACITY, STATUS
 from carico_agent.lib.kube.placement_lease import MALFORMED
+from carico_agent.lib.kube.pod_requests import asked_of
 from carico_agent.lib.kube.pods import UNFINISHED
 from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net.times import parse_rfc3339
@@ -89,7 +90,7 @@ def read_pod(pod: Object) -> PodSeen:
         str(meta["uid"]),
         str(owner.get("uid", "")) if owner.get("kind") == "Job" else "",
         str(spec.get("nodeName") or ""),
-        asked_of(spec),
+        asked_by(pod),
         status.get("phase") == "Running",
         _time(status.get("startTime")),
         _time(waits[0].get("lastTransitionTime")) if waits else None,
@@ -97,16 +98,9 @@ def read_pod(pod: Object) -> PodSeen:
     )
 
 
-def asked_of(spec: Object) -> Asked:
-    """The requests of a Pod: the sum of its containers.
-
-    >>> asked_of({"containers": [{"resources": {"requests": {"cpu": "500m", "memory": "1Ki"}}}, {}]})
-    Asked(cpu=0.5, memory=1024.0)
-    """
-    requests = [(one.get("resources") or {}).get("requests") or {} for one in spec.get("containers") or ()]
-    return Asked(
-        sum(quantity(one.get("cpu", 0)) for one in requests), sum(quantity(one.get("memory", 0)) for one in requests)
-    )
+def asked_by(pod: Object) -> Asked:
+    """What a Pod, or a template, asks for, as kube-scheduler counts it."""
+    return Asked(*asked_of(pod))
 
 
 def _time(text: object) -> float:

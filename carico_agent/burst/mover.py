@@ -253,19 +253,23 @@ class Mover:
         if why := cannot_leave(job.whole, target.host_paths):
             return why
         namespace = target.route.namespace(job.namespace)
-        for one in needed(job.whole, namespace):
+        open_ = needed(job.whole, namespace)
+        while open_:
+            one = open_.pop(0)
             path = one.path(namespace)
             if time.monotonic() < target.exists.get(path, 0.0):
                 continue
             try:
-                await target.client.get(path)
+                more = one.names(await target.client.get(path))
             except Refused as refused:
                 if refused.status == 404:
                     return f"{target.name} has no {one.kind} {one.name}"
                 return f"{target.name}: {refused}"
+            open_ += more
             if len(target.exists) > 1000:
                 target.exists.clear()
-            target.exists[path] = time.monotonic() + CHECKED_S
+            if not more:
+                target.exists[path] = time.monotonic() + CHECKED_S
         return ""
 
 

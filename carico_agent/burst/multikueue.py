@@ -15,7 +15,7 @@ import logging
 from typing import Any
 
 from carico_agent.burst.choice import POLICIES, JobNeeds, TargetOffer
-from carico_agent.burst.cluster import asked_of, take
+from carico_agent.burst.cluster import asked_by, take
 from carico_agent.burst.overflow import Asked, NodeRoom
 from carico_agent.burst.service import BurstService
 from carico_agent.lib.kube.client import MERGE, KubeClient, Object
@@ -44,8 +44,7 @@ def asked(workload: Object) -> list[Asked]:
     """What each Pod of the Workload asks for."""
     pods = []
     for pods_of_kind in (workload.get("spec") or {}).get("podSets") or ():
-        spec = (pods_of_kind.get("template") or {}).get("spec") or {}
-        pods += [asked_of(spec)] * int(pods_of_kind.get("count") or 1)
+        pods += [asked_by(pods_of_kind.get("template") or {})] * int(pods_of_kind.get("count") or 1)
     return pods
 
 

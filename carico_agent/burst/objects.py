@@ -263,18 +263,6 @@ def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool) -> 
     }
 
 
-def final_status(home: HomeJob, copy: CopyJob) -> Object:
-    """The copy's result as a compare-and-swap of the home Job's status."""
-    status = copy.whole.get("status") or {}
-    result = {key: status[key] for key in ("succeeded", "failed", "startTime", "completionTime") if key in status}
-    indexes = {key: status[key] for key in ("completedIndexes", "failedIndexes") if key in status}
-    conditions = [one for one in status.get("conditions") or () if one.get("type") != "Suspended"]
-    return {
-        "metadata": {"resourceVersion": home.version},
-        "status": {**result, **indexes, "active": None, "conditions": conditions},
-    }
-
-
 def delete_options(copy: CopyJob) -> Object:
     """Delete exactly this copy. One that may still run goes after its Pods (Foreground); a finished one at once.
 

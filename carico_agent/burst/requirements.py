@@ -23,9 +23,24 @@ class Needed:
         """
         if self.kind == "namespace":
             return f"/api/v1/namespaces/{self.name}"
-        if self.kind == "priority class":
-            return f"/apis/scheduling.k8s.io/v1/priorityclasses/{self.name}"
+        if self.kind in _CLUSTER_WIDE:
+            return f"/apis/{_CLUSTER_WIDE[self.kind]}/{self.name}"
+        if self.kind in _CLAIMS:
+            return f"/apis/resource.k8s.io/v1/namespaces/{namespace}/{_CLAIMS[self.kind]}/{self.name}"
         return f"/api/v1/namespaces/{namespace}/{_COLLECTIONS[self.kind]}/{self.name}"
+
+    def names(self, found: Object) -> list["Needed"]:
+        """What the object itself, as it was `found` at the target, needs there: a claim its device classes.
+
+        >>> spec = {"devices": {"requests": [{"name": "gpu", "exactly": {"deviceClassName": "gpu.example.com"}}]}}
+        >>> Needed("claim template", "gpus").names({"spec": {"spec": spec}})
+        [Needed(kind='device class', name='gpu.example.com')]
+        """
+        if self.kind not in _CLAIMS:
+            return []
+        spec = found.get("spec") or {}
+        devices = ((spec.get("spec") or {}) if self.kind == "claim template" else spec).get("devices") or {}
+        return sorted({Needed("device class", name) for one in devices.get("requests") or () for name in _classes(one)})
 
 
 _COLLECTIONS = {
@@ -34,6 +49,18 @@ _COLLECTIONS = {
     "volume claim": "persistentvolumeclaims",
     "service account": "serviceaccounts",
 }
+
+
+_CLUSTER_WIDE = {
+    "priority class": "scheduling.k8s.io/v1/priorityclasses",
+    "runtime class": "node.k8s.io/v1/runtimeclasses",
+    "device class": "resource.k8s.io/v1/deviceclasses",
+}
+_CLAIMS = {"claim": "resourceclaims", "claim template": "resourceclaimtemplates"}
+"""Of dynamic resource allocation (1.34 and newer)."""
+
+BY_CLASS = "deviceclass.resource.kubernetes.io/"
+"""A resource whose name begins so asks for a device of the class that follows."""
 
 
 def needed(job: Object, namespace: str) -> list[Needed]:
@@ -51,6 +78,22 @@ def _of_pod(spec: Object) -> Iterator[Needed]:
         yield Needed("service account", account)
     if spec.get("priorityClassName") and not spec["priorityClassName"].startswith("system-"):
         yield Needed("priority class", spec["priorityClassName"])
+    if spec.get("runtimeClassName"):
+        yield Needed("runtime class", spec["runtimeClassName"])
+    for claim in spec.get("resourceClaims") or ():
+        if claim.get("resourceClaimTemplateName"):
+            yield Needed("claim template", claim["resourceClaimTemplateName"])
+        if claim.get("resourceClaimName"):
+            yield Needed("claim", claim["resourceClaimName"])
+
+
+def _classes(request: Object) -> Iterator[str]:
+    """The device class that one request of a claim must have. Of several that would do (`firstAvailable`) none must
+    be there."""
+    choices = request.get("firstAvailable") or ()
+    for one in (request.get("exactly") or {}, *(choices if len(choices) == 1 else ())):
+        if one.get("deviceClassName"):
+            yield one["deviceClassName"]
 
 
 def _of_volumes(spec: Object) -> Iterator[Needed]:
@@ -68,6 +111,9 @@ def _of_volumes(spec: Object) -> Iterator[Needed]:
 
 def _of_containers(spec: Object) -> Iterator[Needed]:
     for container in [*(spec.get("containers") or ()), *(spec.get("initContainers") or ())]:
+        for resource in (container.get("resources") or {}).get("requests") or {}:
+            if resource.startswith(BY_CLASS):
+                yield Needed("device class", resource.removeprefix(BY_CLASS))
         sources = [
             *(container.get("envFrom") or ()),
             *(one.get("valueFrom") or {} for one in container.get("env") or ()),
@@ -86,9 +132,13 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
 
     >>> cannot_leave({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
     'container c has no requests: nobody knows how much room it needs'
+    >>> whole = {"containers": [{"name": "c"}], "resources": {"requests": {"cpu": "1"}}}
+    >>> cannot_leave({"metadata": {}, "spec": {"template": {"spec": whole}}})
+    ''
     """
     spec = job["spec"]["template"].get("spec") or {}
-    for container in spec.get("containers") or ():
+    whole = (spec.get("resources") or {}).get("requests")  # of all containers together (1.34 and newer)
+    for container in () if whole else spec.get("containers") or ():
         if not (container.get("resources") or {}).get("requests"):
             return f"container {container['name']} has no requests: nobody knows how much room it needs"
     for volume in spec.get("volumes") or ():

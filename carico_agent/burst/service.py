@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from math import isfinite
 
 from carico_agent.burst.choice import REGIONS, Data, JobNeeds
-from carico_agent.burst.cluster import ClusterView, PodSeen, asked_of, take
+from carico_agent.burst.cluster import ClusterView, PodSeen, asked_by, take
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, State
@@ -99,8 +99,7 @@ class BurstService:
         since = [pod.unschedulable_since_s for pod in pods]
         waited_s = min((wall_s - at_s if at_s is not None else 0.0) for at_s in since)
         workload = workload_of_job(job.whole)
-        spec = job.whole["spec"]["template"].get("spec") or {}
-        waiting = Waiting(key, workload, asked_of(spec), max(0.0, waited_s), len(pods))
+        waiting = Waiting(key, workload, asked_by(job.whole["spec"]["template"]), max(0.0, waited_s), len(pods))
         annotations = job.whole["metadata"].get("annotations") or {}
         regions = tuple(filter(None, annotations.get(REGIONS, "").replace(" ", "").split(",")))
         needs = JobNeeds(self.history.duration_s(workload), self._data(job), regions)
@@ -144,9 +143,8 @@ class BurstService:
             copy = site.target.copies.get(key)
             if job.finished or (copy is not None and (copy.uid in bound or copy.finished)):
                 continue
-            spec = job.whole["spec"]["template"].get("spec") or {}
             for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
-                take(rooms, workload_of_job(job.whole), asked_of(spec))
+                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"]))
 
     def _growth(self, site: Site, now_s: float) -> Growth | None:
         provisioner = site.provisioner

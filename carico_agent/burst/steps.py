@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from carico_agent.burst import objects
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
 from carico_agent.burst.protocol import UNREAD, Action, Intent, Observed, Pods, Suspends, Unread, Verdict, next_action
+from carico_agent.burst.results import final_status
 
 MAX_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
@@ -202,7 +203,7 @@ def _mirror(seen: Observed) -> Generator[Request, ServerAnswer, Observed | None]
     home, copy = seen.home, seen.copy
     assert isinstance(copy, CopyJob)
     path = jobs_path(home.namespace, home.name) + "/status"
-    answer = yield Request(True, "PATCH", path, objects.final_status(home, copy))
+    answer = yield Request(True, "PATCH", path, final_status(home, copy))
     if answer.status < 300:
         return Observed(home_job(answer.body), copy)
     fresh = yield from _read_home(home)

@@ -44,7 +44,8 @@ class AdmissionWebhook:
 
     async def admit(self, namespace: str, name: str, uid: str, node: str) -> str | None:
         """Why this binding, which somebody else makes, must not be; None if it may. Asked while the API server waits
-        with it. Only Pods that ask for the extended resource are counted: the others' places nobody asked us for.
+        with it. Only Pods that ask for the extended resource are counted, and those that our own bind has just refused:
+        of the others' places we know nothing.
         Raises KubeError when that cannot be known; whoever asks has a rule for that (failurePolicy)."""
         try:
             async with asyncio.timeout(self._bind_s):
@@ -59,7 +60,7 @@ class AdmissionWebhook:
             pod = await self._pods.find(namespace, name, uid)
         except AlreadyBound as bound:
             return str(bound)
-        if not pod.holds:
+        if not pod.holds and not self._placer.warnings.refused_lately(uid, node):
             return None
         self._placer.must_see()
         return await self._placer.take(Question("admit", namespace, name, uid, node), pod)

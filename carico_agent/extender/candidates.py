@@ -6,16 +6,32 @@ being bound: kube-scheduler asks for the next Pod before the last one is bound. 
 
 import time
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.gangs import gang_of
 from carico_agent.extender.node_rules import NO_SUCH_NODE, NodeRules
 from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.extender.policy import Policy
 from carico_agent.extender.shortlist import best, has_preferences
 from carico_agent.extender.waiting_pods import WaitingPods
+from carico_agent.extender.wake_scheduler import RefusedPod
 from carico_agent.extender.wire import filter_result, host_priorities, names_of
 from carico_agent.lib.kube.client import Object
+
+
+@dataclass(frozen=True, slots=True)
+class Filtered:
+    """What filter found."""
+
+    answer: Object | bytes
+    """ExtenderFilterResult, as JSON where only names travel."""
+    pod: PendingPod
+    refused: RefusedPod | None = None
+    """None: some node was accepted, or nothing is known yet."""
+    chosen: str = ""
+    """The one node that was accepted, for a member of a gang."""
 
 
 class Candidates:
@@ -29,28 +45,50 @@ class Candidates:
 
     def filter(self, arguments: Object) -> Object | bytes:
         """ExtenderArgs → ExtenderFilterResult, as JSON where only names travel."""
+        return self.judge(arguments).answer
+
+    def judge(self, arguments: Object) -> Filtered:
+        """The same, and whether every node was refused."""
         if not self._cluster.synced:
-            return {"Error": "carico extender: nodes and Pods are not known yet"}
-        names, whole, pod = names_of(arguments), arguments.get("Nodes"), self._pod(arguments)
+            return Filtered({"Error": "carico extender: nodes and Pods are not known yet"}, PendingPod(""))
+        names, pod = names_of(arguments), self._pod(arguments)
+        verdicts, nodes = self._verdicts_of(names, pod)
+        everywhere = nodes is not None and len(names) > 0 and None not in verdicts
+        refused = RefusedPod(pod, nodes.names()) if everywhere and nodes is not None else None
+        chosen = ""
+        if nodes is not None and refused is None and not pod.holds and gang_of(arguments.get("Pod") or {}):
+            names, verdicts = self._shortlist(names, verdicts, pod, 1)
+            chosen = names[verdicts.index(None)] if None in verdicts else ""
+        answer = self._result(arguments, names, verdicts, pod, nodes is not None)
+        return Filtered(answer, pod, refused, chosen)
+
+    def _verdicts_of(self, names: list[str], pod: PendingPod) -> tuple[list[str | None], NodeColumns | None]:
+        """Why each is refused, and the nodes if all of them exist."""
         nodes = self._known(names)
         verdicts = self._policy.refusals(nodes or self._present(names), pod, time.monotonic())
         if nodes is None:
             verdicts = [
                 why if name in self._cluster.nodes else NO_SUCH_NODE for name, why in zip(names, verdicts, strict=True)
             ]
+        return verdicts, nodes
+
+    def _result(
+        self, arguments: Object, names: list[str], verdicts: list[str | None], pod: PendingPod, known: bool
+    ) -> Object | bytes:
+        """`known`: all of these nodes exist."""
+        whole = arguments.get("Nodes")
         if whole and arguments.get("NodeNames") is None:  # not nodeCacheCapable: objects came, objects must go
             failed = {name: why for name, why in zip(names, verdicts, strict=True) if why is not None}
             items = [node for node in whole.get("items") or () if node["metadata"]["name"] not in failed]
             return {"Nodes": {**whole, "items": items}, "FailedNodes": failed, "Error": ""}
-        if nodes is not None and not has_preferences(arguments.get("Pod") or {}):
-            names, verdicts = self._shortlist(names, verdicts, pod)
-        return filter_result(names, verdicts, plain=nodes is not None)
+        if known and not has_preferences(arguments.get("Pod") or {}):
+            names, verdicts = self._shortlist(names, verdicts, pod, self._max_nodes)
+        return filter_result(names, verdicts, plain=known)
 
     def _shortlist(
-        self, names: list[str], verdicts: list[str | None], pod: PendingPod
+        self, names: list[str], verdicts: list[str | None], pod: PendingPod, most: int
     ) -> tuple[list[str], list[str | None]]:
-        """Without the nodes that have room, but less than `max_nodes` others."""
-        most = self._max_nodes
+        """Without the nodes that have room, but less than `most` others; 0: all."""
         if not most or verdicts.count(None) <= most:
             return names, verdicts
         passed = [name for name, why in zip(names, verdicts, strict=True) if why is None]

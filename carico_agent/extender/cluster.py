@@ -5,8 +5,10 @@ is as young as the younger of its Node object and its placement Lease: an agent 
 again instead.
 """
 
+import asyncio
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
 from math import inf
@@ -47,6 +49,9 @@ class Cluster:
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
         self.on_lease: Callable[[bool, SeenLease], None] = lambda gone, lease: None
         """Called after every change of a Lease that the watch shows, in the API server's order."""
+        self.on_bound: Callable[[str, str, str], None] = lambda uid, node, name: None
+        """Called when the watch shows a Pod on a node: its UID, the node, its name."""
+        self._news, self._changes = asyncio.Event(), 0
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
     async def run(self) -> None:
@@ -66,6 +71,15 @@ class Cluster:
         """For how long bindings have not been seen [s]: the watch of Pods is closed, or it is open and does not show
         what the API server has accepted."""
         return max(self.watches.pods.closed_s(), self.ledger.longest_s(PodState.ACCEPTED, time.monotonic()))
+
+    async def news(self, within_s: float) -> bool:
+        """Wait until something changes that a policy may look at; False: nothing did within that time."""
+        before = self._changes
+        self._news.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(within_s):
+                await self._news.wait()
+        return self._changes != before  # counted: others wait, too, and clear the event; and it may come at the end
 
     # ---- what the watches see
 
@@ -88,7 +102,7 @@ class Cluster:
         state = self.nodes.setdefault(node.name, NodeState(node.name))
         state.places, self._published[node.name] = node.places, (now_s - node.age_s, node.ttl_s)
         self._date(state)
-        state.prior_places, state.resource = 2 * node.cores, node.resource
+        state.prior_places, state.resource, state.rise = 2 * node.cores, node.resource, node.rise
         state.cpu, state.memory, state.workloads = node.cpu, node.memory, node.workloads
         self.costs.put(node.name, node.workloads)
         state.work_jobs, state.work_s = node.work_jobs, node.work_s
@@ -147,7 +161,8 @@ class Cluster:
             else:
                 self._waiting[pod.uid] = pod
             return
-        self._waiting.pop(pod.uid, None)
+        if self._waiting.pop(pod.uid, None) is not None:
+            self.on_bound(pod.uid, pod.node, f"{pod.namespace}/{pod.name}")
         seen = PodEvent.SEEN_RUNNING if pod.running else PodEvent.SEEN_BOUND
         self._apply(PodEvent.GONE if gone or pod.finished else seen, pod.uid, _place(pod))
 
@@ -243,6 +258,8 @@ class Cluster:
                 UNKNOWN if workloads is None else self.costs.left(workloads, self.ledger.workloads(name), now_s)
             )
             self.table.put(state)
+            self._changes += 1
+            self._news.set()
             if state.unprofiled or state.starting:
                 self._to_refresh[name] = None
 

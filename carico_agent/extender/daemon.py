@@ -133,6 +133,7 @@ class ExtenderServer:
         self.supervisor.start("watches", self.cluster.run)
         self.supervisor.start("expiry", self.extender.expire_loop)
         self.supervisor.start("memory", self._freeze)
+        self.supervisor.start("waking", self.extender.wake.run)
         if (replicas := self.extender.replicas) is not None:
             self.supervisor.start("leader", replicas.leader.run)
             self.supervisor.start("acknowledgements", replicas.placed.run)
@@ -169,14 +170,11 @@ class ExtenderServer:
         gc.freeze()
 
     def routes(self) -> dict[str, dict[str, Handler]]:
-        async def filter_(arguments: dict[str, Any]) -> Any:
-            return self.extender.candidates.filter(arguments)
-
         async def prioritize(arguments: dict[str, Any]) -> Any:
             return self.extender.candidates.prioritize(arguments)
 
         return {
-            "/filter": {"POST": self._timed("filter", filter_)},
+            "/filter": {"POST": self._timed("filter", self.extender.second_look.filter)},
             "/prioritize": {"POST": self._timed("prioritize", prioritize)},
             "/bind": {"POST": self._timed("bind", self.extender.binder.bind)},
             "/healthz": {"GET": self._healthz},
@@ -207,7 +205,8 @@ class ExtenderServer:
         return handle
 
     async def _healthz(self, request: web.BaseRequest) -> web.StreamResponse:
-        return answer({"ok": True, "condition": self.cluster.health.condition})
+        condition, warnings = self.cluster.health.condition, self.extender.warnings.texts()
+        return answer({"ok": True, "condition": condition, **({"warnings": warnings} if warnings else {})})
 
     async def _readyz(self, request: web.BaseRequest) -> web.StreamResponse:
         if not self.cluster.synced:
@@ -265,6 +264,26 @@ class ExtenderServer:
                 "carico_extender_lowered_total",
                 "Times the resource of a node with a silent agent was lowered.",
                 self.expired.lowered,
+            ),
+            counter(
+                "carico_extender_overruled_binds_total",
+                "Pods bound by kube-scheduler where this extender had refused them (`ignorable: true`).",
+                self.extender.warnings.overruled.count,
+            ),
+            counter(
+                "carico_extender_asked_without_resource_total",
+                "Times filter was asked about a Pod that does not ask for the extended resource.",
+                self.extender.warnings.without_resource.count,
+            ),
+            counter(
+                "carico_extender_wakes_total",
+                "Times kube-scheduler was told by an annotation that a waiting Pod has room.",
+                self.extender.wake.wakes,
+            ),
+            counter(
+                "carico_extender_second_look_seconds_total",
+                "Time that answers to filter waited for news.",
+                self.extender.second_look.waited_s,
             ),
             counter("carico_extender_requests_total", "Requests sent to the API server.", self.client.requests),
             *metrics.process(self._cost.cpu_s(), self._cost.resident_bytes(), "the extender"),

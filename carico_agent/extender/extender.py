@@ -3,7 +3,7 @@ here.
 
 | asked | part | decides |
 |---|---|---|
-| filter, prioritize, why | `candidates` | from memory, about many nodes |
+| filter, prioritize, why | `candidates`, filter by way of `second_look` | from memory, about many nodes |
 | bind | `binder` | takes a place (`placement/placer.py`), then makes the Binding |
 | a binding by somebody else | `webhook` | takes a place in the same way |
 """
@@ -20,7 +20,9 @@ from carico_agent.extender.node_rules import NodeRules
 from carico_agent.extender.placement.placer import Placer
 from carico_agent.extender.placement.replicas import Replicas
 from carico_agent.extender.policy import Policy
+from carico_agent.extender.second_look import SecondLook
 from carico_agent.extender.waiting_pods import WaitingPods
+from carico_agent.extender.wake_scheduler import WakeScheduler
 from carico_agent.lib.kube.client import KubeClient
 
 EXPIRE_EVERY_S = 0.1
@@ -34,7 +36,10 @@ class Extender:
         pods = WaitingPods(client, cluster, config.resource)
         rules = NodeRules(cluster, policy, config.resource)
         self.candidates = Candidates(cluster, policy, rules, pods, config.max_nodes)
+        self.wake = WakeScheduler(client, cluster, policy)
         self._placer = Placer(client, cluster, rules, pods, config)
+        self.warnings = self._placer.warnings
+        self.second_look = SecondLook(cluster, self.candidates, self.wake, self.warnings)
         self.binder = Binder(client, cluster, pods, self._placer, config.bind_s)
         self.webhook = AdmissionWebhook(pods, self._placer, config.bind_s)
 

@@ -46,7 +46,7 @@ class NodeRules:
         """The node with the lower of what its Lease and its Node object say: the Lease falls first. A Pod counts on
         every node that it was placed on lately, this one aside: nobody knows which of its bindings is made."""
         name = state.name
-        offer = self._cluster.lease(name).offer(time.time())
+        offer = self._cluster.lease(name).offer(time.time(), state.rise)
         new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]
         resource = offer.least(Offer(None, state.resource)).resource
         if not new and (offer.places is None or offer.places >= state.places):

@@ -94,6 +94,8 @@ class NodeState:
     """The same [bytes]."""
     workloads: NodeWorkloads | None = None
     """Its room and what workloads take of it, as published; None: it does not measure Pods one by one."""
+    rise: str = ""
+    """Under which id its placement Lease offers what is published."""
     left_cpu: float = nan
     """What is left of its room after the Pods on their way [cores]; NaN: unknown, or no room is published."""
     left_memory: float = nan

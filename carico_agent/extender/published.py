@@ -38,6 +38,8 @@ class PublishedNode:
     """What they still need [CPU seconds]."""
     workloads: NodeWorkloads | None = None
     """Its room and what workloads take of it."""
+    rise: str = ""
+    """Under which id its placement Lease offers this (kube/placement_lease.py)."""
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> PublishedNode:
@@ -82,6 +84,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         work_jobs=jobs,
         work_s=work_s,
         workloads=decode(annotations.get(WORKLOADS) or ""),
+        rise=str(status.get("rise") or ""),
     )
 
 

@@ -11,7 +11,8 @@ from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.nodes import PendingPod
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
-from carico_agent.lib.kube.pods import has_requests, holds_of, requests_of, workload_of
+from carico_agent.lib.kube.pod_requests import holds_of, says_cpu, scored_of
+from carico_agent.lib.kube.pods import workload_of
 
 MAX_PODS = 10_000
 
@@ -37,9 +38,8 @@ class WaitingPods:
     def remember(self, pod: Object) -> PendingPod:
         """Read a Pod object."""
         meta = pod.get("metadata") or {}
-        spec = pod.get("spec") or {}
-        holds, (cpu, memory) = holds_of(spec, self._resource), requests_of(spec)
-        workload, requested = workload_of(meta), has_requests(spec)
+        holds = holds_of(pod, self._resource) if self._resource else 0
+        workload, requested, (cpu, memory) = workload_of(meta), says_cpu(pod), scored_of(pod)
         elsewhere = self._cluster.costs.of(workload, time.monotonic())
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
         return self._keep(

@@ -1,7 +1,7 @@
 """Pods as the plugin shows them: what each container requests and may use, and what Pods of its workload were measured to
 take on their node.
 
-What asks for nothing counts as nothing here: `kube.pods.requests_of` assumes something instead, as scoring does.
+What asks for nothing counts as nothing here: `kube.pod_requests.scored_of` assumes something instead, as scoring does.
 """
 
 from collections.abc import Iterable, Mapping
@@ -10,7 +10,8 @@ from dataclasses import dataclass, field
 from carico_agent.kubectl.cells import Cell, number
 from carico_agent.kubectl.tables import Column, Table, TableRow, label_columns
 from carico_agent.lib.kube.client import Object
-from carico_agent.lib.kube.pods import PodFacts, amount_of, asked_of, facts
+from carico_agent.lib.kube.pod_requests import asked_of, of_container
+from carico_agent.lib.kube.pods import PodFacts, facts
 from carico_agent.lib.kube.workloads import RESOURCES, NodeWorkloads
 
 UNITS = {"cpu": "cores", "memory": "bytes"}
@@ -73,8 +74,8 @@ def pod_view(pod: Object, resource: str) -> PodRow:
     return PodRow(
         facts(pod, resource),
         tuple(_container(one) for one in spec.get("containers") or ()),
-        Amount(*asked_of(spec)),
-        Amount(*asked_of(spec, "limits")),
+        Amount(*asked_of(pod)),
+        Amount(*asked_of(pod, "limits")),
         (pod.get("metadata") or {}).get("labels") or {},
     )
 
@@ -92,7 +93,7 @@ def _container(container: Object) -> ContainerRow:
 
 
 def _amounts(container: Object, what: str) -> Amount:
-    return Amount(amount_of(container, what, "cpu"), amount_of(container, what, "memory"))
+    return Amount(of_container(container, what, "cpu"), of_container(container, what, "memory"))
 
 
 # ---- the table

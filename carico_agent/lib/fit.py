@@ -10,7 +10,7 @@ from typing import Any
 
 from carico_agent.core.workload_names import workload_of
 from carico_agent.lib.kube.client import Object
-from carico_agent.lib.kube.pods import asked_of
+from carico_agent.lib.kube.pod_requests import asked_of
 from carico_agent.plugin_api.formats import parse_quantity
 
 TEMPLATES = {
@@ -69,7 +69,7 @@ def wanted_of(document: Any, namespace: str = "default") -> Wanted:
         name = str(meta.get("name") or meta.get("generateName") or "")
         if not name or not pod["spec"].get("containers"):
             raise BadManifest(f"a {what} needs a name and containers")
-        cpu, memory = asked_of(pod["spec"])
+        cpu, memory = asked_of(pod)
         return Wanted(workload_of(space, name, labels), cpu or None, memory or None)
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, BadManifest):
@@ -107,7 +107,7 @@ def fit_by_requests(wanted: Wanted, node: Object, pods: Iterable[Object]) -> Fit
     used_cpu = used_memory = 0.0
     count = 0
     for pod in pods:
-        cpu, memory = asked_of(pod.get("spec") or {})
+        cpu, memory = asked_of(pod)
         used_cpu, used_memory, count = used_cpu + cpu, used_memory + memory, count + 1
     free = {
         "cpu": (_amount(allocatable.get("cpu")) - used_cpu) / wanted.cpu if wanted.cpu else inf,

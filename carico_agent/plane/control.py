@@ -56,7 +56,7 @@ def decide(
         return Step("remove", why=why) if ours else Step("hold", why=why)
     if missed or isinstance(found, str):
         return Step("hold", why=found if isinstance(found, str) else f"no metrics for {missed} periods: held")
-    shares = reserve_for(server, levels.shares, found.seats, found.needs)
+    shares = reserve_for(server, levels.shares, found.seats, found.needs, levels.lendable)
     if shares == 0:
         return Step("remove", why="the levels have no more seats than that") if ours else Step("hold")
     if ours is not None and _near(levels, server, ours.shares, shares):

@@ -45,6 +45,8 @@ class Levels:
 
     shares: dict[str, int] = field(default_factory=dict)
     ours: ReserveObject | None = None
+    lendable: dict[str, int] = field(default_factory=dict)
+    """Per cent of a level's seats that others may borrow (1.26 and newer)."""
 
     @property
     def all_shares(self) -> dict[str, int]:
@@ -67,6 +69,7 @@ def spec_of(version: str, shares: int) -> Object:
 def read_levels(items: list[Object], version: str) -> Levels:
     """From a list of PriorityLevelConfigurations. Exempt levels have shares too since 1.28."""
     shares: dict[str, int] = {}
+    lendable: dict[str, int] = {}
     ours = None
     for item in items:
         name, spec = item["metadata"]["name"], item.get("spec") or {}
@@ -76,7 +79,8 @@ def read_levels(items: list[Object], version: str) -> Levels:
             ours = _ours(item, version, own)
         elif own:
             shares[name] = own
-    return Levels(shares, ours)
+            lendable[name] = int(part.get("lendablePercent") or 0)
+    return Levels(shares, ours, lendable)
 
 
 def _ours(item: Object, version: str, shares: int) -> ReserveObject:

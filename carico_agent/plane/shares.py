@@ -3,6 +3,9 @@
 A level with s of Σs shares gets ⌈S·s/Σs⌉ of the server's S seats (S: --max-requests-inflight plus
 --max-mutating-requests-inflight). 1.20 to 1.25 call them assured shares, 1.26 and later nominal shares; the arithmetic,
 in doubles and rounded up per level, is the same, so that the levels together may have a few seats more than S.
+
+From 1.26 on a level lends `lendablePercent` of its seats to others. What it needs it must have without those: with 18
+seats in all, a greedy level of 6 borrowed up to 11, and others fell below what they needed.
 """
 
 import math
@@ -26,14 +29,30 @@ def seats_of(server: int, shares: Mapping[str, int], reserve: int = 0) -> dict[s
     return {level: math.ceil(float(server) * float(own) / whole) if own else 0 for level, own in shares.items()}
 
 
+def kept_of(seats: int, lendable_percent: int = 0) -> int:
+    """Of a level's seats those that no other level may borrow, as kube-apiserver rounds it.
+
+    >>> kept_of(10, 33), kept_of(6), kept_of(1, 90)
+    (7, 6, 0)
+    """
+    return seats - math.floor(seats * lendable_percent / 100 + 0.5)
+
+
 def min_seats(shares: Mapping[str, int]) -> int:
     """What the levels have even beside an endless reserve: each that has shares keeps one seat."""
     return sum(1 for own in shares.values() if own)
 
 
-def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapping[str, int] | None = None) -> int:
+def reserve_for(
+    server: int,
+    shares: Mapping[str, int],
+    wanted: int,
+    needs: Mapping[str, int] | None = None,
+    lendable: Mapping[str, int] | None = None,
+) -> int:
     """The largest reserve beside which all levels together still have `wanted` seats, or their minimum if that is more,
-    and each level what it needs (or all it has without a reserve).
+    and each level what it needs (or all it has without a reserve) without what others may borrow. `lendable`: per cent
+    of a level's seats.
 
     0: no reserve is needed, they have no more than that anyway.
 
@@ -44,12 +63,14 @@ def reserve_for(server: int, shares: Mapping[str, int], wanted: int, needs: Mapp
     """
     floor = max(wanted, min_seats(shares))
 
-    alone = seats_of(server, shares)
+    lends = lendable or {}
+    alone = {level: kept_of(seats, lends.get(level, 0)) for level, seats in seats_of(server, shares).items()}
     least = {level: min(need, alone[level]) for level, need in (needs or {}).items() if level in alone}
 
     def enough(reserve: int) -> bool:
         left = seats_of(server, shares, reserve)
-        return sum(left.values()) >= floor and all(left[level] >= need for level, need in least.items())
+        kept = all(kept_of(left[level], lends.get(level, 0)) >= need for level, need in least.items())
+        return kept and sum(left.values()) >= floor
 
     if not enough(1):
         return 0

@@ -47,8 +47,9 @@ def binaries() -> Path:
 class Plane:
     """etcd + kube-apiserver, and a scheduler when asked for."""
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.bin = folder, binaries()
+    def __init__(self, folder: Path, gates: tuple[str, ...] = (), api: str = "") -> None:
+        """`gates`: features that are off by default; `api`: a group/version that is."""
+        self.folder, self.bin, self._gates, self._api = folder, binaries(), gates, api
         self.port, self._etcd_port = free_port(), free_port()
         self.server = f"https://127.0.0.1:{self.port}"
         self.etcd = Etcd(f"http://127.0.0.1:{self._etcd_port}")
@@ -114,6 +115,8 @@ class Plane:
             "--allow-privileged=true",
             "--endpoint-reconciler-type=none",
             *_beta_flags(self.version),
+            *_gate_flags(self._gates),
+            *([f"--runtime-config={self._api}=true"] if self._api else []),
         )
         admin = Admin(self.server, self.ca)
 
@@ -152,6 +155,7 @@ class Plane:
             f"--authentication-kubeconfig={own}",
             f"--authorization-kubeconfig={own}",
             "--authentication-skip-lookup=true",
+            *_gate_flags(self._gates),
             name=name,
         )
 
@@ -340,6 +344,10 @@ def _beta_flags(version: tuple[int, int]) -> list[str]:
         return []
     group = "admissionregistration.k8s.io/v1beta1"
     return ["--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={group}=true"]
+
+
+def _gate_flags(gates: tuple[str, ...]) -> list[str]:
+    return [f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"] if gates else []
 
 
 def documents(*files: Path) -> list[Any]:

@@ -100,6 +100,18 @@ BAD: list[tuple[str, Object, str]] = [
     ),
     ("host path", {"volumes": [{"name": "v", "hostPath": {"path": "/data"}}]}, "hostPath /data"),
     ("service account", {"serviceAccountName": "trainer"}, "cloud has no service account trainer"),
+    ("runtime class", {"runtimeClassName": "gvisor"}, "cloud has no runtime class gvisor"),
+    (
+        "claim template",
+        {"resourceClaims": [{"name": "g", "resourceClaimTemplateName": "gpus"}]},
+        "cloud has no claim template gpus",
+    ),
+    ("claim", {"resourceClaims": [{"name": "g", "resourceClaimName": "one"}]}, "cloud has no claim one"),
+    (
+        "device class as a resource",
+        {"container": {"resources": {"requests": {"cpu": "1", "deviceclass.resource.kubernetes.io/gpu": "1"}}}},
+        "cloud has no device class gpu",
+    ),
     ("no requests", {"container": {"resources": {}}}, "has no requests"),
 ]
 

@@ -94,7 +94,7 @@ class Recorder:
         held: dict[str, set[str]] = defaultdict(set)
         for version, workload, gone, thing in sorted(self._events, key=lambda event: event[0]):
             if workload == "nodes":
-                number, so_far = _published(thing, by), published[thing["metadata"]["name"]]
+                number, so_far = number_of(thing, by), published[thing["metadata"]["name"]]
                 if number is not None and (not so_far or so_far[-1][0] != number):
                     verdict.rises += bool(so_far) and number > so_far[-1][0]
                     verdict.falls += bool(so_far) and number < so_far[-1][0]
@@ -141,7 +141,7 @@ def _seconds(text: str) -> float:
     return datetime.fromisoformat(text).timestamp()
 
 
-def _published(node: Object, by: str) -> int | None:
+def number_of(node: Object, by: str) -> int | None:
     if by == "resource":
         amount = node["status"]["allocatable"].get(RESOURCE)
         return None if amount is None else int(amount)

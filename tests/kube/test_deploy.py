@@ -77,9 +77,10 @@ def test_pods_of_labelled_namespaces_get_a_place(cluster: Plane) -> None:
         pytest.skip("this server has no MutatingAdmissionPolicy")
     pods, count = "/api/v1/namespaces/default/pods", itertools.count()
 
-    def made(container: Any, **meta: Any) -> Any:
+    def made(container: Any, init: list[Any] | None = None, **meta: Any) -> Any:
         """What the API server makes of the resources of a Pod's first container."""
-        spec = {"containers": [{"name": "c", "image": "pause", **container}], "automountServiceAccountToken": False}
+        containers = {"containers": [{"name": "c", "image": "pause", **container}], "initContainers": init or []}
+        spec = {**containers, "automountServiceAccountToken": False}
         metadata = {"name": f"p{next(count)}", **meta}
         pod = cluster.admin.post(pods, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
         return pod["spec"]["containers"][0].get("resources") or {}
@@ -93,6 +94,9 @@ def test_pods_of_labelled_namespaces_get_a_place(cluster: Plane) -> None:
         assert made({"resources": {"limits": cpu}}) == {"limits": cpu | one, "requests": cpu | one}
         assert made({"resources": {"limits": {PLACE: "3"}}})["limits"] == {PLACE: "3"}
         assert made({}, ownerReferences=[DAEMON_OWNER]) == {}
+        asks = {"name": "i", "image": "pause", "resources": {"limits": one}}
+        for restarts in ({"restartPolicy": "Always"}, {}):  # a sidecar, or an init container, has the Pod's place
+            assert made({}, init=[{**asks, **restarts}]) == {}
     finally:
         cluster.admin.merge("/api/v1/namespaces/default", {"metadata": {"labels": {"carico.dev/places": None}}})
 

@@ -7,7 +7,7 @@ import pytest
 from carico_agent.plane.control import decide
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import NAME, SHARES, Levels, ReserveObject, read_levels, spec_of
-from carico_agent.plane.shares import ServerSeats, min_seats, reserve_for, seats_of
+from carico_agent.plane.shares import ServerSeats, kept_of, min_seats, reserve_for, seats_of
 
 DEFAULTS = {
     "system": 30,
@@ -46,6 +46,18 @@ def test_a_level_keeps_what_it_needs() -> None:
     assert left["system"] == 12 and seats_of(600, DEFAULTS, reserve + 1)["system"] == 11
     reserve = reserve_for(600, DEFAULTS, 20, {"catch-all": 99})
     assert seats_of(600, DEFAULTS, reserve)["catch-all"] == 15, "it has no more without any reserve"
+
+
+def test_what_a_level_needs_is_not_lent() -> None:
+    """A greedy level may borrow all that is lendable."""
+    lendable = {"system": 33, "workload-low": 90}
+    needs = {"system": 12, "workload-low": 3}
+    left = seats_of(600, DEFAULTS, reserve_for(600, DEFAULTS, 20, needs, lendable))
+    assert [kept_of(left[level], lendable[level]) for level in needs] == [12, 6]
+    left = seats_of(600, DEFAULTS, reserve_for(600, DEFAULTS, 20, needs))
+    assert kept_of(left["system"], 33) == 8, "what it would keep if nobody looked at that"
+    reserve = reserve_for(600, DEFAULTS, 20, {"workload-low": 99}, lendable)
+    assert kept_of(seats_of(600, DEFAULTS, reserve)["workload-low"], 90) == 29, "it keeps no more without a reserve"
 
 
 def test_every_level_keeps_a_seat() -> None:
@@ -139,7 +151,7 @@ def test_the_object_is_its_own_record(version: str) -> None:
         {"metadata": {"name": "exempt"}, "spec": {"type": "Exempt"}},
     ]
     found = read_levels([*others, item(99)], version)
-    assert found == Levels({"system": 30}, ReserveObject("5", 99))
+    assert found == Levels({"system": 30}, ReserveObject("5", 99), {"system": 0})
     assert found.all_shares == {"system": 30, NAME: 99}
     changed = item(99)
     changed["spec"]["limited"][key] = 7  # type: ignore[index]

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from carico_agent.plane.exposition import read
-from carico_agent.plane.seats import NAME
-from carico_agent.plane.shares import seats_of
+from carico_agent.plane.seats import NAME, read_levels
+from carico_agent.plane.shares import kept_of, reserve_for, seats_of
 from lab.support.control_plane import Plane, binaries, running
 from lab.support.kube_admin import AdminError
 from lab.support.waiting import free_port, wait_for
@@ -346,3 +346,35 @@ def test_diagnosis_of_a_real_api_server(plane: Plane, service: Callable[..., Ser
         [*command, "--kubeconfig", str(plane.kubeconfig("nobody-token"))], cwd=TREE, capture_output=True, text=True
     )
     assert refused.returncode == 1 and "403" in refused.stderr
+
+
+LOWER = "apiserver_flowcontrol_lower_limit_seats"
+"""What a level keeps when others borrow all they may (1.26 and newer)."""
+
+
+def test_what_levels_need_is_kept_though_others_borrow(plane: Plane) -> None:
+    """The reserve is sized for needs of 4 and 3 seats. The API server itself says how many of its seats a level keeps
+    when others borrow: as many as computed, and not fewer than needed."""
+    if plane.version < (1, 26):
+        pytest.skip("levels do not lend before 1.26")
+    path = levels_path(plane)
+    version = path.split("/")[3]
+    found = read_levels(plane.admin.get(path)["items"], version)
+    assert found.lendable["workload-high"] > 0
+    needs, server = {"workload-high": 4, "system": 3}, 600
+    shares = reserve_for(server, found.shares, 1, needs, found.lendable)
+    limited = {"nominalConcurrencyShares": shares, "limitResponse": {"type": "Reject"}}
+    limited |= {"lendablePercent": 0, "borrowingLimitPercent": 0}
+    plane.admin.post(path, {"metadata": {"name": NAME}, "spec": {"type": "Limited", "limited": limited}})
+    seats = seats_of(server, found.shares, shares)
+    computed = {level: kept_of(seats[level], found.lendable[level]) for level in seats}
+
+    def kept() -> dict[str, int]:
+        seen = read([plane.admin.get("/metrics").encode()], {LOWER: ("priority_level",)})
+        return {level: round(value) for (level,), value in seen[LOWER].items() if level in computed}
+
+    try:
+        wait_for(lambda: kept() == computed, "the API server keeps as many seats as computed")
+        assert all(kept()[level] >= need for level, need in needs.items())
+    finally:
+        plane.admin.delete(f"{path}/{NAME}")

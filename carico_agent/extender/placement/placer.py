@@ -12,10 +12,15 @@ from carico_agent.extender.node_rules import NodeRules
 from carico_agent.extender.nodes import PendingPod
 from carico_agent.extender.placement.asks import Question
 from carico_agent.extender.placement.replicas import Replicas
+from carico_agent.extender.setup_warnings import SetupWarnings
 from carico_agent.extender.waiting_pods import WaitingPods
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
+
+LOOK_AGAIN_S, MAX_LOOKS = 0.1, 4
+"""For how long, and how often, a refusal is looked at again [s]. No other Pod waits meanwhile: kube-scheduler binds
+beside its loop. One is refused seldom, since kube-scheduler counts places itself."""
 
 
 class Placer:
@@ -28,6 +33,8 @@ class Placer:
         self._bound_within_s = config.bound_within_s
         self._rate = RateLimiter(Limits(0, config.admissions_per_s))
         self.replicas: Replicas | None = None
+        self.warnings = SetupWarnings(config.resource, config.bound_within_s, self._leads)
+        cluster.on_bound = self.warnings.bound
         if config.lease_namespace:
             self.replicas = Replicas(client, config.lease_namespace, config.bound_within_s, self._decide)
             cluster.on_lease = self.replicas.lease_seen
@@ -36,15 +43,14 @@ class Placer:
         """Take a place for `pod`; returns why there is none. Raises KubeError while nobody may give one."""
         replicas = self.replicas
         if replicas is None:
-            return self._take_here(asked, pod)
+            return await self._take_soon(asked, pod)
         if replicas.placed.another_leads:
             why = await replicas.asks.ask(asked)
+            self._note(asked, why)
             if why is None:
                 self._hold(pod, asked.node)
             return why
-        if why := replicas.placed.why_not():
-            raise KubeError(why)
-        return self._take_here(asked, pod)
+        return await self._take_soon(asked, pod)
 
     def give_back(self, uid: str, node: str) -> None:
         """The Pod is not bound there, for sure."""
@@ -65,23 +71,42 @@ class Placer:
         if self.replicas is not None:
             self.replicas.placed.expire()
 
+    def _leads(self) -> bool:
+        return self.replicas is None or self.replicas.may_place
+
+    def _note(self, asked: Question, why: str | None) -> None:
+        if why is None:
+            self.warnings.placed(asked.uid, asked.node)
+        elif asked.verb == "bind":
+            self.warnings.refused(asked.uid, asked.node)
+
     async def _decide(self, asked: Question) -> str | None:
         """As the leader, for another extender."""
         assert self.replicas is not None
         self.must_see()
-        pod = await self._pods.find(asked.namespace, asked.name, asked.uid)
-        if why := self.replicas.placed.why_not():
-            raise KubeError(why)
-        return self._take_here(asked, pod)
+        return await self._take_soon(asked, await self._pods.find(asked.namespace, asked.name, asked.uid))
+
+    async def _take_soon(self, asked: Question, pod: PendingPod) -> str | None:
+        """Whoever asks may have seen a rise before we do: a refusal is looked at again when there is news."""
+        why, end_s = self._take_here(asked, pod), time.monotonic() + LOOK_AGAIN_S
+        for _ in range(MAX_LOOKS):
+            if why is None or not await self._cluster.news(end_s - time.monotonic()):
+                break
+            why = self._take_here(asked, pod)
+        self._note(asked, why)
+        return why
 
     def _take_here(self, asked: Question, pod: PendingPod) -> str | None:
         """Checking and taking are one step, with nothing waited for in between. A Pod that was placed keeps the node's
         number up for a while, and anybody may ask the webhook for that: so not too many at once."""
+        placed = None if self.replicas is None else self.replicas.placed
+        if placed is not None and (why := placed.why_not()):
+            raise KubeError(why)
         node, binds = asked.node, asked.verb == "bind"
         if not binds and (wait_s := self._rate.request(Peer(node), time.monotonic())):
             return f"too many Pods at once; try again in {wait_s:.1f} s"
-        placed = None if self.replicas is None else self.replicas.placed
-        rule = self._rules.by_policy if binds else self._rules.by_resource
+        judged = binds or self.warnings.refused_lately(asked.uid, node)  # then kube-scheduler ignores what bind said
+        rule = self._rules.by_policy if judged else self._rules.by_resource
         why = self._rules.check(node, pod, rule, {} if placed is None else placed.on_the_way(node))
         if why is None and placed is not None:
             why = placed.add(node, pod)

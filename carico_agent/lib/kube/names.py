@@ -4,6 +4,9 @@ POD_CAPACITY, SLOTS, STATUS = "carico.dev/pod-capacity", "carico.dev/slots", "ca
 WORKLOADS = "carico.dev/workloads"
 """What is left per resource and what each workload takes (kube/workloads.py)."""
 
+ROOM_AGAIN = "carico.dev/room-again"
+"""When an extender last told kube-scheduler, by writing this, that a waiting Pod has room here."""
+
 ANNOTATIONS = (POD_CAPACITY, SLOTS, STATUS, WORKLOADS)
 """All that are ours on a Node."""
 

@@ -73,16 +73,23 @@ def amount(low: float, held: HeldPods, published: int | None, config: ThrottleCo
 
 
 def patch(
-    status: Status, summary: Summary, offer: Offer, resource: str, ttl_s: float, workloads: NodeWorkloads | None = None
+    status: Status,
+    summary: Summary,
+    offer: Offer,
+    resource: str,
+    ttl_s: float,
+    workloads: NodeWorkloads | None = None,
+    rise: str = "",
 ) -> Object:
-    """Annotations and the extended resource, as one merge patch of nodes/status."""
+    """Annotations and the extended resource, as one merge patch of nodes/status. `rise`: the id under which the node's
+    placement Lease offers this (kube/placement_lease.py)."""
     known = summary.slots is not None and status.pod_capacity is not None
     body: Object = {
         "metadata": {
             "annotations": {
                 POD_CAPACITY: f"{status.pod_capacity:.2f}" if known else None,
                 SLOTS: str(summary.slots) if known else None,
-                STATUS: _status_annotation(status, summary, offer, ttl_s),
+                STATUS: _status_annotation(status, summary, offer, ttl_s, rise),
                 WORKLOADS: encode(workloads) if known and workloads is not None else None,
             }
         }
@@ -93,8 +100,10 @@ def patch(
     return body
 
 
-def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: float) -> str:
+def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: float, rise: str) -> str:
     body: dict[str, Any] = {"v": 1, "mode": summary.mode, "ttl_s": ttl_s, "seq": status.sequence}
+    if rise:
+        body["rise"] = rise
     if summary.slots is None:
         body["time"] = rfc3339(digits="seconds")
     else:

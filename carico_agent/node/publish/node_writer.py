@@ -4,9 +4,9 @@ One PATCH of nodes/status carries annotations and the extended resource (the API
 does for the kubelet), so that the agent needs no right to change a node's spec. What is written is a Draft
 (node_draft.py); the WriteThrottle (throttle.py), node_reasons.py and WriteRetries decide when.
 
-A lower number is written into the node's placement Lease first (kube/placement_lease.py): Pods that were placed by
-then will come, and the published number does not fall below them. The Lease carries our heartbeats, too, but only while
-the Node object has what we would write: a number that could not be corrected must expire.
+Every number is written into the node's placement Lease first (kube/placement_lease.py). When it is lower, Pods that
+were placed by then will come, and the published number does not fall below them. The Lease carries our heartbeats, too,
+but only while the Node object has what we would write: a number that could not be corrected must expire.
 """
 
 import asyncio
@@ -19,6 +19,7 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
+from carico_agent.lib.kube.placement_lease import NO_OFFER
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.node_draft import Counted, Draft, NodeConfig, NodeDrafts
 from carico_agent.node.publish.node_mirror import NodeMirror
@@ -59,6 +60,7 @@ class NodeWriter:
         self._drafts = NodeDrafts(board, mirror, config, self._throttle, counted)
         self.retries = WriteRetries(health)
         self._published: LastWrite | None = None
+        self._perhaps = NO_OFFER  # a higher offer whose write got no answer: it may be published
         self._wrote_s = -inf
         self._waits_since_s = inf
         self._incarnation = 0
@@ -118,7 +120,7 @@ class NodeWriter:
     def observe(self) -> None:
         """Take note of what has happened: our node went or came, the server is back, the number moved."""
         if self._incarnation != self._mirror.incarnation:
-            self._incarnation, self._published = self._mirror.incarnation, None
+            self._incarnation, self._published, self._perhaps = self._mirror.incarnation, None, NO_OFFER
             self.retries.at_once()
             self._throttle.forget()
             self._lease.forget()
@@ -190,10 +192,9 @@ class NodeWriter:
             self._health.bad("extender", NotAcknowledged(self._lease.waits))
 
     async def _put(self, draft: Draft) -> bool:
-        """The Node object, and its placement Lease: a lower offer is written there first, a higher one after. False:
-        the lower one must not be published yet."""
+        """The placement Lease, and then the Node object. False: a lower offer must not be published yet."""
         owner = self._owner()
-        published = None if self._published is None else self._published.offer
+        published = None if self._published is None else self._published.offer.max(self._perhaps)
         placed = await self._lease.agree_on(draft.offer, owner, self._mirror.pods, published)
         if placed is None:
             return False
@@ -203,11 +204,13 @@ class NodeWriter:
             offer = offer.at_most(published).raised(0, self._mirror.held())
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
-        body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.workloads)
+        rise = await self._lease.announce(draft.offer, owner)
+        body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.workloads, rise)
+        self._perhaps = self._perhaps.max(offer)
         await self._client.patch(f"{self._config.path}/status", body)
         annotation = body["metadata"]["annotations"][STATUS]
-        self._published = LastWrite(offer, draft.offer, annotation, in_flight, draft.workloads)
-        await self._lease.raise_(draft.offer, owner)
+        self._published, self._perhaps = LastWrite(offer, draft.offer, annotation, in_flight, draft.workloads), NO_OFFER
+        self._lease.announced()
         return True
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:

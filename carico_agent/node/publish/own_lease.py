@@ -15,11 +15,13 @@ from carico_agent.lib.kube.client import Object
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.leader import SeenLeader
 from carico_agent.lib.kube.placement_lease import (
+    NO_RISE,
     Offer,
     PlacedExpiry,
     PlacedPod,
     PlacedTimes,
     PlacementLeases,
+    Rise,
     max_under_way_s,
     placed_times,
 )
@@ -61,7 +63,8 @@ class OwnLease:
     ) -> None:
         self._leases, self._node, self._ttl_s, self._clock = leases, node, ttl_s, clock
         self._identity = identity
-        self._offered: Offer | None = None  # None: what the Lease offers is not known
+        self._offered: Offer | None = None  # without a condition; None: what the Lease offers is not known
+        self._rise = NO_RISE  # what it offers once the Node object carries that id
         self._token = ""  # of a lower offer that the leader has not acknowledged yet
         self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
         self._leader = SeenLeader()
@@ -89,7 +92,7 @@ class OwnLease:
 
     def forget(self) -> None:
         """The node is another one now: its Lease went with the old one."""
-        self._offered = None
+        self._offered, self._rise = None, NO_RISE
 
     async def other_agent(self) -> str:
         """Who else is alive and publishes for this node; empty: nobody, as far as we may know."""
@@ -123,9 +126,10 @@ class OwnLease:
     async def agree_on(
         self, offer: Offer, owner: list[Object], here: Container[str], published: Offer | None
     ) -> tuple[int, int] | None:
-        """Before `offer`, higher or lower, is published over what is `published` (None: not known): agree on it with
-        the extender that leads, so that from now on nobody is placed beyond it. Returns how many Pods were placed
-        before and are not `here` yet, and what they hold; None: that is not known yet, so it must not be published.
+        """Before `offer`, higher or lower, is published over what is `published`, or may be (None: not known): agree on
+        it with the extender that leads, so that from now on nobody is placed beyond it. Returns how many Pods were
+        placed before and are not `here` yet, and what they hold; None: that is not known yet, so it must not be
+        published.
         Nothing is offered while the Lease's content is unknown.
 
         A lower offer whose Node could not be written then is not written here again: that would be a heartbeat for a
@@ -136,7 +140,7 @@ class OwnLease:
         else:
             lower = NOTHING if self._offered is None else self._offered.least(offer)
             expires = self._clock() - self._written_s >= EXPIRES_RATIO * self._ttl_s  # then others believe the Node
-            if lower != self._offered or self._disbelieved or expires:
+            if lower != self._offered or self._may_have_risen or self._disbelieved or expires:
                 self._token, self._disbelieved = secrets.token_hex(8), False
                 await self._write(lower, owner)
             if self._token and not await self._acknowledged():
@@ -145,6 +149,11 @@ class OwnLease:
         on_the_way = {uid: one for uid, one in valid.items() if uid not in self._seen_bound and uid not in here}
         on_the_way = await self._without_bound_elsewhere(on_the_way)
         return len(on_the_way), sum(one.holds for one in on_the_way.values())
+
+    @property
+    def _may_have_risen(self) -> bool:
+        """The Lease has a rise, and whether the Node object carries its id is not known."""
+        return self._rise.id != "" and self._rise.offer != self._offered
 
     async def _acknowledged(self) -> bool:
         """Whether the lower offer may be published: a leader has seen it, or nobody places Pods any more."""
@@ -193,31 +202,39 @@ class OwnLease:
                     del kept[uid]
         return kept
 
-    async def raise_(self, offer: Offer, owner: list[Object]) -> None:
-        """After `offer` has been published: all of it may be taken."""
-        if self._offered != offer:
-            await self._write(offer, owner)
+    async def announce(self, offer: Offer, owner: list[Object]) -> str:
+        """Before `offer` is published, and after it was agreed on: whoever sees the Node object with the id that this
+        returns may take all of it. Empty: the Lease offers that without a condition, or cannot be written."""
+        offered = NOTHING if self._offered is None else self._offered
+        if offer != offered and (self._offered is None or offer != self._rise.offer):
+            await self._write(offered, owner, Rise(secrets.token_hex(4), offer))
+        return self._rise.id
+
+    def announced(self) -> None:
+        """The Node object carries that id, for sure."""
+        if self._offered is not None and self._rise.id:
+            self._offered = self._rise.offer
 
     async def renew(self, owner: list[Object]) -> None:
         """A heartbeat: the same offer again."""
         if self._offered is not None:
-            await self._write(self._offered, owner)
+            await self._write(self._offered, owner, NO_RISE if self._may_have_risen else self._rise)
 
-    async def _write(self, offer: Offer, owner: list[Object]) -> None:
+    async def _write(self, offer: Offer, owner: list[Object], rise: Rise = NO_RISE) -> None:
         """Write the offer. A write whose response is lost leaves the content unknown."""
         if self._leases is None or self._clock() < self._retry_at_s:
             self._token = ""
             return
-        self._offered = None
+        self._offered, self._rise = None, NO_RISE
         try:
-            await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity, self._token)
+            await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity, self._token, rise)
         except Refused as refused:
             if refused.status not in (403, 404):
                 raise
             self._token = ""
             self._refused(refused)
             return
-        self._offered, self._refusals, self._written_s = offer, 0, self._clock()
+        self._offered, self._rise, self._refusals, self._written_s = offer, rise, 0, self._clock()
         self._named = bool(self._identity)
         self.writes += 1
 

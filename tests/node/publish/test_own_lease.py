@@ -6,6 +6,7 @@ import time
 import pytest
 
 from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.errors import Unreachable
 from carico_agent.lib.kube.placement_lease import LEADER_LEASE, Acknowledgement, Offer, PlacedPod, PlacementLeases
 from carico_agent.node.publish.own_lease import OwnLease
 from tests.kube.small_server import SmallServer
@@ -24,7 +25,13 @@ class Node:
 
     async def start(self) -> None:
         assert await self.own.agree_on(EIGHT, [], {}, None) == (0, 0)
-        await self.own.raise_(EIGHT, [])
+        await self.publish(EIGHT)
+
+    async def publish(self, offer: Offer) -> str:
+        """As the agent does with an offer that was agreed on. Returns the id that the Node object carries."""
+        rise = await self.own.announce(offer, [])
+        self.own.announced()
+        return rise
 
     def lead(self, holder: str, term: int) -> None:
         spec: Object = {"holderIdentity": holder, "leaseTransitions": term, "leaseDurationSeconds": 8}
@@ -104,10 +111,10 @@ def test_a_leader_that_is_gone_is_waited_for_as_long_as_its_pods_may_come(monkey
         await node.start()
         node.lead("x", 1)
         assert await node.until_lower() == pytest.approx(8.0 + 15.0, abs=2.0)
-        await node.own.raise_(EIGHT, [])
+        await node.publish(EIGHT)
         assert await node.until_lower() < 1.0  # it is still gone
         node.lead("", 1)  # the next one released it, just after it had placed somebody
-        await node.own.raise_(EIGHT, [])
+        await node.publish(EIGHT)
         assert await node.until_lower() == pytest.approx(15.0, abs=2.0)
 
     run(scene(), monkeypatch)
@@ -120,9 +127,9 @@ def test_a_number_that_rises_again_waits_for_nobody(monkeypatch: pytest.MonkeyPa
         node.lead("x", 1)
         assert await node.lower() is None
         assert await node.own.agree_on(EIGHT, [], {}, EIGHT) == (0, 0)
-        await node.own.raise_(EIGHT, [])
+        await node.publish(EIGHT)
         record = await node.leases.read("a")
-        assert (record.offered, record.token, node.own.waits) == (EIGHT, "", "")
+        assert (record.rise.offer, record.token, node.own.waits) == (EIGHT, "", "")
 
     run(scene(), monkeypatch)
 
@@ -159,5 +166,46 @@ def test_a_lower_offer_that_has_expired_is_asked_for_again(monkeypatch: pytest.M
         assert await node.lower() is None
         assert await node.acknowledge("x", 1, late=PlacedPod(1.0, 1, "d/late")) != old
         assert await node.lower() == (1, 1)
+
+    run(scene(), monkeypatch)
+
+
+def test_a_higher_offer_holds_for_whoever_sees_the_node_that_publishes_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene() -> None:
+        node = Node()
+        await node.start()
+        assert await node.lower() == (0, 0)
+        assert await node.publish(TWO) == ""  # a fall needs no id
+        assert await node.own.agree_on(EIGHT, [], {}, TWO) == (0, 0)
+        rise = await node.own.announce(EIGHT, [])
+        record = await node.leases.read("a")
+        assert [record.offer(0.0, seen) for seen in ("", "another", rise)] == [TWO, TWO, EIGHT]
+        assert await node.own.announce(EIGHT, []) == rise  # the Node could not be written: the same id again
+        node.own.announced()
+        await node.own.renew([])
+        record = await node.leases.read("a")
+        assert [record.offer(0.0, seen) for seen in ("", rise)] == [EIGHT, EIGHT]
+        assert await node.publish(EIGHT) == rise  # the Node is written again for another reason: it keeps its id
+
+    run(scene(), monkeypatch)
+
+
+def test_a_rise_whose_write_was_lost_offers_nothing_of_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What the Lease offers is then unknown: nothing, until the Node carries another id."""
+
+    async def scene() -> None:
+        node = Node()
+        await node.start()
+        assert await node.lower() == (0, 0)
+        await node.publish(TWO)
+        node.server.lose = 1.0
+        with pytest.raises(Unreachable):
+            await node.own.announce(EIGHT, [])
+        node.server.lose = 0.0
+        lost = (await node.leases.read("a")).rise.id
+        rise = await node.own.announce(EIGHT, [])
+        record = await node.leases.read("a")
+        assert rise != lost
+        assert [record.offer(0.0, seen) for seen in ("", lost, rise)] == [Offer(0, 0), Offer(0, 0), EIGHT]
 
     run(scene(), monkeypatch)

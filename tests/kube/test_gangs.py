@@ -1,0 +1,84 @@
+"""A gang of four (`spec.schedulingGroup`, alpha in 1.36) where three have room: none is bound, and all four are when
+there is room for them. By the resource, by the extender, and by both."""
+
+import asyncio
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from carico_agent.lib.kube.access import from_kubeconfig
+from lab.support.control_plane import Plane, binaries
+from lab.support.extender_process import ExtenderProcess
+from lab.support.waiting import wait_for
+from tests.conftest import TREE
+from tests.kube.fleet import FakeNode
+from tests.kube.test_burst import extended
+from tests.kube.test_prompt import _republish, until
+
+pytestmark = pytest.mark.kube
+
+GROUP = "scheduling.k8s.io/v1alpha2"
+MEMBERS = 4
+
+
+@pytest.fixture(scope="module")
+def gang_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Plane]:
+    try:
+        binaries()
+    except LookupError as error:
+        pytest.skip(f"no control plane: {error}")
+    plane = Plane(tmp_path_factory.mktemp("gangs"), ("GenericWorkload", "GangScheduling"), GROUP)
+    if plane.version < (1, 36):
+        pytest.skip("PodGroup came in 1.36")
+    try:
+        plane.start()
+        plane.apply(*sorted((TREE / "deploy/base").glob("*.yaml")))
+        yield plane
+    finally:
+        plane.stop()
+
+
+def add_gang(plane: Plane, places: int, name: str) -> None:
+    body = {"apiVersion": GROUP, "kind": "PodGroup", "metadata": {"name": name}}
+    spec = {"schedulingPolicy": {"gang": {"minCount": MEMBERS}}}
+    plane.admin.post(f"/apis/{GROUP}/namespaces/default/podgroups", {**body, "spec": spec})
+    for number in range(MEMBERS):
+        plane.admin.add_pod(f"member-{number}", places, schedulingGroup={"podGroupName": name})
+
+
+@pytest.mark.parametrize(
+    ("places", "asks_extender"), [(1, False), (0, True), (1, True)], ids=["resource", "extender", "both"]
+)
+async def test_all_members_or_none(gang_plane: Plane, tmp_path: Path, places: int, asks_extender: bool) -> None:
+    plane = gang_plane
+    plane.admin.clear()
+    extender = ExtenderProcess(tmp_path, plane.kubeconfig("extender-token")) if asks_extender else None
+    plane.start_scheduler({} if extender is None else extended(extender.ready()))
+    node = FakeNode("one", from_kubeconfig(plane.kubeconfig("agent-token")), 3.4)
+    await asyncio.to_thread(plane.admin.add_node, node.name)
+    node.publish()
+    tasks = [asyncio.create_task(node.publisher.run()), asyncio.create_task(_republish([node]))]
+    try:
+        await until(lambda: node.publisher.writer.writes > 0)
+        if extender is not None:
+            await asyncio.to_thread(wait_for, lambda: "carico_extender_leads 1" in extender.metrics(), "it leads")
+        await asyncio.to_thread(add_gang, plane, places, tmp_path.name.replace("_", "-"))
+        for _ in range(8):  # it is tried again and again meanwhile
+            await asyncio.sleep(1.0)
+            assert await asyncio.to_thread(plane.admin.bound) == {}
+        await asyncio.to_thread(plane.admin.add_pod, "alone", places)  # nobody waits for a gang that does not fit
+        await until(lambda: len(node.publisher.mirror.pods) == 1, 20.0)
+        node.slots, began_s = 5.4, time.monotonic()
+        await until(lambda: len(node.publisher.mirror.pods) == 1 + MEMBERS, 30.0)
+        print(f"all bound {time.monotonic() - began_s:.2f} s after there was room")
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await node.client.close()
+        plane.stop_scheduler()
+        if extender is not None:
+            extender.stop()
+        plane.admin.clear()
