@@ -383,6 +383,27 @@ MUTATIONS = (
         "tests/extender/test_admission.py",
     ),
     Mutation(
+        "carico_agent/extender/second_look.py",
+        "end_s = began_s + min(LOOK_AGAIN_S, self._budget_s(began_s))",
+        "end_s = began_s + LOOK_AGAIN_S",
+        "two hundred waiting Pods hold up kube-scheduler for ten seconds at every change of a Node",
+        "tests/extender/test_second_look.py",
+    ),
+    Mutation(
+        "carico_agent/extender/gangs.py",
+        "        for uid, until_s in self._held.pop(gang, {}).items():",
+        "        for uid, until_s in ():",
+        "a gang that does not fit keeps others from the room that there is",
+        "tests/extender/test_second_look.py",
+    ),
+    Mutation(
+        "carico_agent/extender/placement/placer.py",
+        "judged = binds or self.warnings.refused_lately(asked.uid, node)",
+        "judged = binds",
+        "with `ignorable: true` the webhook lets in what bind has refused",
+        "tests/extender/test_admission.py",
+    ),
+    Mutation(
         "carico_agent/lib/kube/placement_lease.py",
         "if self.rise.id and self.rise.id == node_rise else",
         "if self.rise.id else",

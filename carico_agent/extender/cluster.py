@@ -51,7 +51,7 @@ class Cluster:
         """Called after every change of a Lease that the watch shows, in the API server's order."""
         self.on_bound: Callable[[str, str, str], None] = lambda uid, node, name: None
         """Called when the watch shows a Pod on a node: its UID, the node, its name."""
-        self._news = asyncio.Event()
+        self._news, self._changes = asyncio.Event(), 0
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
     async def run(self) -> None:
@@ -74,11 +74,12 @@ class Cluster:
 
     async def news(self, within_s: float) -> bool:
         """Wait until something changes that a policy may look at; False: nothing did within that time."""
+        before = self._changes
         self._news.clear()
         with suppress(TimeoutError):
             async with asyncio.timeout(within_s):
-                return await self._news.wait()
-        return False
+                await self._news.wait()
+        return self._changes != before  # counted: others wait, too, and clear the event; and it may come at the end
 
     # ---- what the watches see
 
@@ -257,6 +258,7 @@ class Cluster:
                 UNKNOWN if workloads is None else self.costs.left(workloads, self.ledger.workloads(name), now_s)
             )
             self.table.put(state)
+            self._changes += 1
             self._news.set()
             if state.unprofiled or state.starting:
                 self._to_refresh[name] = None

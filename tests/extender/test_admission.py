@@ -96,6 +96,23 @@ async def test_who_asks_for_nothing_is_none_of_our_business() -> None:
     assert server.leases == {}
 
 
+async def test_what_our_own_bind_has_refused_stays_refused() -> None:
+    """kube-scheduler with `ignorable: true` binds by itself then. Whatever the Pod asks for, until there is room."""
+    server = SmallServer()
+    nodes = [PublishedNode("a", 0.5, 0.0, 100.0, 64.0, 5)]
+    one, cluster = extender_of(server, nodes, resource=RESOURCE)
+    asking(server, "asks", 1)
+    for uid in ("asks", "plain"):
+        server.pods.setdefault(uid, {"metadata": {"uid": uid, "name": uid}, "spec": {}, "status": {}})
+        binding = {"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"}
+        assert "no room: 0.5 places" in (await one.binder.bind(binding))["Error"]
+        refused = (await one.webhook.review(question(uid)))["response"]
+        assert "no room: 0.5 places" in refused["status"]["message"]
+    assert (await one.webhook.review(question("another")))["response"]["allowed"]
+    cluster.node_changed(False, PublishedNode("a", 8.5, 0.0, 100.0, 64.0, 5))
+    assert (await one.webhook.review(question("plain")))["response"]["allowed"]
+
+
 async def test_a_dry_run_takes_no_place() -> None:
     server = SmallServer()
     asking(server, "1", 1)

@@ -136,6 +136,15 @@ async def test_the_extender_alone(cluster: Plane, start_extender: StartExtender,
     check("extender", recorder.judge("places"), changing)
 
 
+async def test_the_extender_and_the_resource(cluster: Plane, start_extender: StartExtender) -> None:
+    """Pods that ask for the resource: kube-scheduler counts them, and bind has the last word."""
+    cluster.start_scheduler(extended(start_extender()))
+    async with Recorder(cluster) as recorder, Fleet(cluster, 8.4, **CHANGING) as fleet:
+        await burst(cluster)
+        await all_finish(fleet)
+    check("extender and resource", recorder.judge("resource"), changing=True)
+
+
 async def test_the_extender_is_killed_and_restarted(cluster: Plane, start_extender: StartExtender) -> None:
     first = start_extender()
     cluster.start_scheduler(extended(first))

@@ -572,36 +572,3 @@ def test_without_the_right_to_write_leases_the_number_is_published(
     with caplog.at_level("INFO"):
         run(play(), monkeypatch)
     assert [record.levelname for record in caplog.records] == ["INFO"]
-
-
-MALFORMED = (
-    "",
-    "{",
-    "[]",
-    "7",
-    *(
-        f'{{"token":"t","leader":"x","term":1,"pods":{pods}}}'
-        for pods in (
-            '{"u":1}',
-            '{"u":[1]}',
-            '{"u":[1,1e999]}',
-            '{"u":[1e999,1]}',
-            '{"u":[1,-1]}',
-            '{"u":["x",1]}',
-            f'{{"u":[1,{"9" * 5000}]}}',
-            "7",
-        )
-    ),
-    '{"token":"t","leader":"x","term":"y","pods":{}}',
-    "[" * 100_000,
-    '{"time":"x"}',
-    '{"time":"2024-01-01T00:00:00Z","ttl_s":1e999,"places":-1,"resource":2}',
-    '{"time":"2024-01-01T00:00:00Z","ttl_s":9,"places":"8","resource":2}',
-)
-
-
-@pytest.mark.parametrize("text", MALFORMED, ids=range(len(MALFORMED)))
-def test_malformed_annotations_count_as_none(text: str) -> None:
-    notes = {"carico.dev/placed": text, "carico.dev/offer": text}
-    read = lease_record({"metadata": {"resourceVersion": "7", "annotations": notes}})
-    assert (read.version, read.offered, read.acknowledged) == ("7", Offer(), Acknowledgement())

@@ -1,0 +1,102 @@
+"""Filter's second look, waking kube-scheduler, gangs and warnings, without a control plane. On a real one:
+tests/kube/test_prompt.py, test_gangs.py, test_ignorable.py."""
+
+import asyncio
+import json
+import time
+
+import pytest
+
+from carico_agent.extender.cluster import Cluster
+from carico_agent.extender.extender import Extender
+from carico_agent.extender.published import PublishedNode
+from carico_agent.extender.second_look import BUDGET_S, LOOK_AGAIN_S
+from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.pods import facts
+from tests.extender.team import extender_of
+from tests.kube.small_server import SmallServer
+
+
+def node(places: float) -> PublishedNode:
+    return PublishedNode("a", places, 0.0, 1e9, 64.0, cpu=32.0)
+
+
+def pod(uid: str, gang: str = "", on: str = "") -> Object:
+    spec = {"schedulingGroup": {"podGroupName": gang}} if gang else {}
+    return {
+        "metadata": {"uid": uid, "name": uid, "namespace": "d"},
+        "spec": {**spec, **({"nodeName": on} if on else {}), "containers": [{"name": "c"}]},
+        "status": {"phase": "Pending"},
+    }
+
+
+async def passes(extender: Extender, one: Object) -> bool:
+    found = await extender.second_look.filter({"Pod": one, "NodeNames": ["a"]})
+    assert isinstance(found, bytes)
+    return json.loads(found)["NodeNames"] == ["a"]
+
+
+def show(cluster: Cluster, one: Object) -> None:
+    cluster.pod_changed(False, facts(one))
+
+
+async def test_news_that_come_soon_are_waited_for() -> None:
+    extender, cluster = extender_of(SmallServer(), [node(0.5)])
+    asyncio.get_running_loop().call_later(LOOK_AGAIN_S / 5, cluster.node_changed, False, node(8.0))
+    assert await passes(extender, pod("u"))
+
+
+async def test_many_pods_do_not_multiply_the_wait() -> None:
+    extender, _ = extender_of(SmallServer(), [node(0.5)])
+    began_s = time.monotonic()
+    assert not any([await passes(extender, pod(f"u{n}")) for n in range(100)])
+    assert time.monotonic() - began_s < 2 * BUDGET_S + 0.5  # not 100 times LOOK_AGAIN_S, which is 5 s
+    assert extender.second_look.waited_s < 2 * BUDGET_S
+
+
+async def test_kube_scheduler_is_told_once_that_there_is_room() -> None:
+    server = SmallServer()
+    extender, cluster = extender_of(server, [node(0.5)])
+    show(cluster, pod("u"))
+    assert not await passes(extender, pod("u"))
+    cluster.node_changed(False, node(8.0))
+    now_s = time.monotonic()
+    await extender.wake.round(now_s)
+    assert extender.wake.wakes == 0  # it has had no time to ask by itself
+    for after_s in (2.0, 3.0):
+        await extender.wake.round(now_s + after_s)
+    assert (extender.wake.wakes, server.requests) == (1, ["PATCH nodes"])
+    await extender.wake.round(now_s + 20.0)
+    assert extender.wake.wakes == 2  # it did not help
+    show(cluster, pod("u", on="a"))
+    await extender.wake.round(now_s + 400.0)
+    assert extender.wake.wakes == 2  # it waits no longer
+
+
+async def test_a_gang_that_does_not_fit_holds_nothing() -> None:
+    extender, cluster = extender_of(SmallServer(), [node(3.5)])
+    assert [await passes(extender, pod(f"u{n}", "four")) for n in range(4)] == [True, True, True, False]
+    assert len(cluster.ledger) == 0
+    cluster.node_changed(False, node(4.5))
+    assert all([await passes(extender, pod(f"u{n}", "four")) for n in range(4)])
+    assert await passes(extender, pod("u0", "four"))  # asked again: its own place is not in its way
+    assert not await passes(extender, pod("other"))
+    result = await extender.binder.bind({"PodName": "u0", "PodNamespace": "d", "PodUID": "u0", "Node": "a"})
+    assert result == {"Error": ""}
+    await passes(extender, pod("u9", "four"))  # refused: the places of those that are not bound are free again
+    assert len(cluster.ledger) == 1
+
+
+async def test_a_refused_pod_that_is_bound_all_the_same_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
+    extender, cluster = extender_of(SmallServer(), [node(1.5)])
+    for uid in ("one", "two", "three"):
+        show(cluster, pod(uid))
+    asked = [{"PodName": uid, "PodNamespace": "d", "PodUID": uid, "Node": "a"} for uid in ("one", "two", "three")]
+    errors = [(await extender.binder.bind(one))["Error"] for one in asked]
+    assert [bool(error) for error in errors] == [False, True, True]
+    assert extender.warnings.texts() == []
+    for uid in ("one", "two", "three"):
+        show(cluster, pod(uid, on="a"))
+    assert extender.warnings.overruled.count == 2
+    assert "d/two on a" in extender.warnings.texts()[0]
+    assert len([record for record in caplog.records if "ignorable" in record.message]) == 1
