@@ -10,6 +10,10 @@ still ramps up counts at its full usage, because it will take it. The next Pod c
 weighted by the chance with which the simulation draws them; a workload costs its mean over Pods, and over their life where
 it leaks; a Pod that sleeps may wake, so a kind of sleepers costs what one takes that is awake. Pod-Capacity is
 the minimum over resources of room / cost, at least 0.
+
+**What the interval promises** is another truth: how many of the Pods that really come next fit (`Moment.coming`). They
+are drawn as the simulation draws arrivals, each with its own usage, until one resource of the true room is used up; the
+last one counts by the part of it that fits, so that on a node with one workload whose Pods are alike both truths agree.
 """
 
 from collections.abc import Iterator
@@ -29,6 +33,9 @@ POD_NOISE = 0.05
 BUSY, THROTTLED_RATIO = (0.6, 1.1, 1.6, 2.6), (0.80, 0.60, 0.56, 0.39)
 """How much of the time a quota stops a busy loop, over what the node's Pods want of its cores: measured on two cores
 with 1, 2, 3 and 5 busy loops beside it."""
+
+MAX_COMING = 2000
+"""Arrivals drawn at most to find out how many of them fit."""
 
 
 @dataclass(frozen=True)
@@ -110,6 +117,8 @@ class Moment:
     truth: float
     truths: dict[str, float]
     """The same per workload that arrives."""
+    coming: float
+    """How many of the next arrivals fit, in the order and with the usage in which they come."""
 
 
 class _Pod:
@@ -142,6 +151,7 @@ class SimulatedNode:
     def __init__(self, spec: NodeSpec, seed: int) -> None:
         self.spec = spec
         self.rng = np.random.default_rng(seed)
+        self._future = np.random.default_rng((seed, 29))  # its own: what could come next changes no history
         self.resources = ("cpu", "memory", "io") if spec.with_io else ("cpu", "memory")
         self.pods: list[_Pod] = []
         self._made = 0
@@ -162,10 +172,13 @@ class SimulatedNode:
                 spike_t = t + 0.2 if len(self.pods) != before else spike_t
                 host = self._host(t)
                 total, full = self._pods_usage(t)
-            truth, truths = self._truths(1.0 - host - full) if tick % 10 == 9 else (float("nan"), {})
+            truth, truths, coming = float("nan"), {}, float("nan")
+            if tick % 10 == 9:
+                truth, truths = self._truths(1.0 - host - full)
+                coming = self._coming(1.0 - host - full)
             usage, utilisation = self._reading(host + total, 0.3 if t < spike_t else 0.0)
             measured = self._measured(host + total) if tick % 50 == 49 else None
-            yield Moment(t, usage, len(self.pods), utilisation, measured, truth, truths)
+            yield Moment(t, usage, len(self.pods), utilisation, measured, truth, truths, coming)
 
     def _start(self, workload: WorkloadSpec, t: float, present: bool = False) -> None:
         self._made += 1
@@ -182,9 +195,13 @@ class SimulatedNode:
     def _draw(self) -> WorkloadSpec:
         """Workloads come in shuffled rounds, as Deployments are rolled out together."""
         if not self._bag:
-            self._bag = [workload for workload in self.spec.workloads for _ in range(workload.weight)]
-            self.rng.shuffle(self._bag)  # type: ignore[arg-type]
+            self._bag = self._round(self.rng)
         return self._bag.pop()
+
+    def _round(self, rng: np.random.Generator) -> list[WorkloadSpec]:
+        bag = [workload for workload in self.spec.workloads for _ in range(workload.weight)]
+        rng.shuffle(bag)  # type: ignore[arg-type]
+        return bag
 
     def _host(self, t: float) -> np.ndarray:
         host = self.spec.host
@@ -246,9 +263,23 @@ class SimulatedNode:
         )
         return _fits(room, expected), {name: _fits(room, cost) for name, cost in costs.items()}
 
-    def _cost(self, workload: WorkloadSpec) -> np.ndarray:
+    def _coming(self, room: np.ndarray) -> float:
+        """How many of the next arrivals fit into `room`; the last by the part of it that does."""
+        bag, rest, fit = list(self._bag), room, 0
+        while fit < MAX_COMING:
+            bag = bag or self._round(self._future)
+            workload = bag.pop()
+            cost = self._cost(workload, float(np.clip(self._future.normal(1, workload.spread), 0.3, 2.0)))
+            if np.any(cost > rest):
+                return fit + min(1.0, _fits(rest, cost))
+            rest, fit = rest - cost, fit + 1
+        return float(fit)
+
+    def _cost(self, workload: WorkloadSpec, factor: float = 1.0) -> np.ndarray:
         leaked = workload.leak_per_s * sum(workload.life_s) / 4
-        return np.array([workload.cores / (2 * self.spec.cores), workload.memory + leaked, workload.io])
+        return factor * np.array([workload.cores / (2 * self.spec.cores), workload.memory, workload.io]) + np.array(
+            [0, leaked, 0]
+        )
 
 
 def _fits(room: np.ndarray, cost: np.ndarray) -> float:

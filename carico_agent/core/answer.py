@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from carico_agent.core.estimate import WorkloadEstimate
 from carico_agent.core.estimators import Span
 from carico_agent.core.measured import MeasuredPods
-from carico_agent.core.room import LIKELY, NextPod, Prior, UsageNow, likely, room_of
+from carico_agent.core.room import PRIOR_CHEAPEST, NextPod, Prior, UsageNow, room_of
 
 IDLE_RATIO = 0.5
 """A node is well below its limits when less than half of each is used."""
@@ -67,12 +67,15 @@ class MeasuredAnswer:
         self._pods, self._prior, self._next, self._now, self._fallback = pods, prior, following, now, fallback
         self.room = room_of(pods, now, following)
         self._empty = pods.ordinary == 0 and now.extra <= 0
-        self._prior_span = self._fits(prior.cost, prior.cost_sd)
+        self._prior_span = self.room.fits(*self._known(prior.cost, prior.cost_sd), PRIOR_CHEAPEST)
 
     def _fits(self, cost: Sequence[float], cost_sd: Sequence[float]) -> Span:
         """What fits, with the node-wide filter's cost or the prior where this cost is unknown."""
+        return self.room.fits(*self._known(cost, cost_sd))
+
+    def _known(self, cost: Sequence[float], cost_sd: Sequence[float]) -> tuple[Sequence[float], Sequence[float]]:
         if (together := sum(cost)) == together:
-            return self.room.fits(cost, cost_sd)
+            return cost, cost_sd
         known, known_sd = list(cost), list(cost_sd)
         theirs, theirs_sd = self._fallback
         for i, c in enumerate(cost):
@@ -80,14 +83,12 @@ class MeasuredAnswer:
                 filtered = theirs[i] == theirs[i]
                 known[i] = theirs[i] if filtered else self._prior.cost[i]
                 known_sd[i] = theirs_sd[i] if filtered else self._prior.cost_sd[i]
-        return self.room.fits(known, known_sd)
+        return known, known_sd
 
     def next(self) -> Answer:
         """For the next Pod to arrive."""
-        by_name, shares = self._pods.workloads.by_name, self._next.shares
-        workloads = [by_name[name] for name, share in shares.items() if share >= LIKELY and name in by_name]
-        spans = [self._fits(workload.cost, workload.cost_sd) for workload in workloads if workload.shown]
-        span = likely(self._fits(self._next.cost, self._next.cost_sd), spans)
+        cost, cost_sd = self._known(self._next.cost, self._next.cost_sd)
+        span = self.room.fits_of_next(self._next, cost, cost_sd)
         return self._settled(span, self._next.cost, self._next.trusted)
 
     def of(self, name: str) -> Answer:

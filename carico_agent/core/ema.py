@@ -29,6 +29,11 @@ class DynamicEma:
         self._slow_s, self._fast_s = slow_s, fast_s
         self._switch_s, self._band = switch_s, band
 
+    def forget(self) -> None:
+        """Begin anew: the next sample is taken as it is."""
+        self.values = [nan] * len(self.values)
+        self._lasting_s = [0.0] * len(self.values)
+
     def update(self, elapsed_s: float, sample: Sequence[float]) -> list[float]:
         """Take one sample `elapsed_s` after the last; returns the smoothed values (the live list, do not change it)."""
         slow = 1 - exp(-elapsed_s / self._slow_s)

@@ -52,3 +52,5 @@ class Estimate:
     room: tuple[float, ...] = ()
     """limit − host − Σ Pods per resource, young Pods counted at what their workload costs; below 0 when overloaded."""
     workloads: tuple[WorkloadEstimate, ...] = ()
+    mix_changed: str = ""
+    """Which workload arrives more or less often than some minutes ago, where that moved the number by a quarter."""

@@ -38,7 +38,8 @@ class Intake:
         self.restart()
 
     def restart(self) -> None:
-        """Begin a new clock: what was under way is dropped."""
+        """Begin a new clock: what was under way is dropped, and usage is what is read from now on."""
+        self._ema.forget()
         self.t: float | None = None
         self.counted: int | None = None
         self.unsettled = False

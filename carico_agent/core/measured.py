@@ -44,7 +44,7 @@ class MeasuredPods:
         self._watching = False
         for pod in self.pods.values():
             pod.since_t = pod.t = pod.mark_t = pod.shown_t = -inf
-            pod.rise = None
+            pod.rise, pod.remembered = None, True
 
     def fresh(self, t: float | None) -> bool:
         return self.t is not None and (t is None or t - self.t <= STALE_S)
@@ -110,7 +110,9 @@ class MeasuredPods:
         workload.seen += 1
         if self._watching:
             workload.arrivals += 1.0
-            self.workloads.arrived |= not workload.per_node
+            if not workload.per_node:
+                self.workloads.arrived = True
+                self.workloads.order.append(workload.name)
             self._changes.arrived(sample.uid)
         since_t = t if self._watching else -inf
         pod = workload.pods[sample.uid] = PodReadings(workload.name, since_t, self._m, self._min_rise)
@@ -169,6 +171,10 @@ class MeasuredPods:
                 hidden += min(cost * rest, max(0.0, cost - now) if now == now else cost)
         return hidden
 
+    def remembers(self) -> bool:
+        """Some Pod was last read before a restart: what it uses now is not known yet."""
+        return any(pod.remembered for pod in self.pods.values())
+
     def workload(self, name: str) -> Workload | None:
         """A workload by name; one that only the cluster knows is made for this answer and not kept."""
         found = self.workloads.by_name.get(name)
@@ -186,6 +192,7 @@ class MeasuredPods:
             "watching": self._watching,
             "counts_per_node": self.counts_per_node,
             "arrived": self.workloads.arrived,
+            "order": list(self.workloads.order),
             "workloads": {name: workload.state() for name, workload in self.workloads.by_name.items()},
             "elsewhere": [_cost_state(cost) for cost in self.workloads.elsewhere.values()],
             "pods": {uid: pod.state() for uid, pod in self.pods.items()},
@@ -196,6 +203,7 @@ class MeasuredPods:
     def restore(self, state: Mapping[str, Any]) -> None:
         self.t = None if state["t"] is None else float(state["t"])
         self._watching, self.workloads.arrived = bool(state["watching"]), bool(state["arrived"])
+        self.workloads.order.extend(str(name) for name in state.get("order", ()))  # missing in older states
         self.counts_per_node = bool(state["counts_per_node"])
         self.workloads.elsewhere = {cost.workload: cost for cost in map(_cost_from_state, state["elsewhere"])}
         for name, saved in state["workloads"].items():

@@ -1,6 +1,7 @@
 """CapacityModel: usage and Pods go in, Pod-Capacity comes out. The embeddable heart of carico."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf, nan, sqrt
 from typing import Any
 
@@ -9,9 +10,10 @@ from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimate import Estimate, WorkloadEstimate
 from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
 from carico_agent.core.intake import Batch, Intake
-from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.measured import STALE_S, MeasuredPods
+from carico_agent.core.mix import Mix
 from carico_agent.core.pods import PodSample
-from carico_agent.core.room import NextPod, Prior, Room, next_pod
+from carico_agent.core.room import PRIOR_CHEAPEST, NextPod, Prior, Room, next_pod
 from carico_agent.core.room import UsageNow as Now
 from carico_agent.core.subspace import Subspace, capacity
 from carico_agent.core.workloads import WorkloadCost, checked
@@ -23,8 +25,11 @@ ECHO_S = 1.0
 """How long after Pods left a saturated reading may still be theirs [s]: the Dynamic EMA needs about 0.8 s to follow."""
 DOUBT_IN_CHURN = 9.0
 """A batch taken on a node that never settles counts with three times the standard deviation."""
-SMOOTHED_RATIO = 0.1
+SMOOTHED_RATIO = 0.05
 """Variance that the Dynamic EMA leaves of the samples' own."""
+LAG_S, STEP_RATIO = 1.0, 25.0
+"""Smoothed usage lags behind usage that moves by so long [s]. A batch further away than five standard deviations is a
+step of the host and says nothing about how usage moves."""
 MAX_LOCAL_WORKLOADS = 32
 """Workloads a node sends to others."""
 
@@ -79,20 +84,35 @@ class CapacityModel:
         self._halted_s = 0.0
         self._prior = self._own_prior = Prior(c.cost_prior(self.resources))
         self._noise = [c.noise_sd**2] * m  # variance of the node's smoothed usage, learned while Pods are measured
+        self._jitter, self._drift = list(self._noise), [0.0] * m  # its parts: of samples, and of usage that moves
+        self._mix = Mix()
+        self._noise_batches = 0  # that it was learned from
+        self._batch_mean = [nan] * m  # of the batch before, if it was clean
         self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
+        self._resumed = False
+        self._resume_t: float | None = None  # when the first sample came after the clock was restarted
         self._next: NextPod | None = None  # made when asked for, until Pods are measured again
 
     def restart_clock(self) -> None:
         """Begin a new clock (after a reboot or a pause): what was learned stays, what was under way is dropped."""
         self._intake.restart()
         self._halted_s = 0.0
+        self._batch_mean = [nan] * len(self.resources)
         self._measured.restart_clock()
+        self._mix.restart()
+        self._resumed, self._resume_t = True, None
+
+    def limit_pods(self, max_pods: int | None) -> None:
+        """Claim at most so many slots from now on: nothing that was learned depends on it."""
+        self.config = replace(self.config, max_pods=max_pods)
 
     # ---- in
 
     def observe(self, t: float, usage: Sequence[float], pods: int, churn: bool = False) -> None:
         """Take one sample: `t` [s], `usage` in [0,1] or NaN per resource, Pods now, and whether containers churn."""
         batch = self._intake.take(t, usage, pods, churn)
+        if self._resumed and self._resume_t is None:
+            self._resume_t = t
         if batch is not None:
             self._learn(batch)
 
@@ -118,6 +138,7 @@ class CapacityModel:
             measured.learn_host(self._intake.usage(), jump, settled)
         if settled:
             measured.compare_count(self.pods)
+        self._mix.take(t, measured.workloads.shares())
         self._next = None
 
     def _learn(self, batch: Batch) -> None:
@@ -130,15 +151,25 @@ class CapacityModel:
         if batch.clean or self._halted_s > c.halt_max_s:
             seen = Situation(batch.typical(), self._unit, batch.pods)
             self._estimator.learn(seen, batch.length_s, 1.0 if batch.clean else DOUBT_IN_CHURN)
-        if batch.clean and self._measured.t is not None:
+        if not batch.clean:
+            self._batch_mean = [nan] * len(self.resources)  # Pods moved usage
+        elif self._measured.t is not None:
             self._learn_noise(batch)
 
     def _learn_noise(self, batch: Batch) -> None:
+        self._noise_batches += 1
+        share = max(0.05, 1 / (1 + self._noise_batches))
         for i, column in enumerate(zip(*batch.raw, strict=True)):
             mean = sum(column) / len(column)
             variance = sum((y - mean) ** 2 for y in column) / len(column)
-            if variance == variance:
-                self._noise[i] += 0.05 * (SMOOTHED_RATIO * variance - self._noise[i])
+            if variance != variance:
+                continue
+            moved, self._batch_mean[i] = mean - self._batch_mean[i], mean
+            # two means differ by 2/n of the samples' variance; the rest is usage that moves, behind which we lag
+            moved = min(moved**2, STEP_RATIO * max(self._noise[i], variance)) - 2 * variance / len(column)
+            self._drift[i] += share * (moved - self._drift[i]) if moved == moved else 0.0
+            self._jitter[i] += share * (SMOOTHED_RATIO * variance - self._jitter[i])
+            self._noise[i] = self._jitter[i] + LAG_S**2 * max(0.0, self._drift[i])
 
     def _renew_workload(self) -> None:
         before = self._unit
@@ -164,22 +195,35 @@ class CapacityModel:
 
     def _node_wide(self, judgement: Judgement, usage: list[float]) -> answer.Answer:
         """Without measured Pods: from usage, or, where Pods have just come or gone, from what was learned."""
-        unsettled = self._intake.unsettled
+        unsettled, resuming = self._intake.unsettled, self._resuming()
         span = judgement.predicted if unsettled else judgement.measured
         if self._estimator.heeds_saturation:
-            if self._surely_full(usage):
+            if self._surely_full(usage) or resuming:
                 span = min(span, judgement.measured, key=lambda room: room.value)
             if not judgement.trusted:
-                span = answer.learning(span, self._room(usage).fits(self._prior.cost, self._prior.cost_sd))
+                span = answer.learning(
+                    span, self._room(usage).fits(self._prior.cost, self._prior.cost_sd, PRIOR_CHEAPEST)
+                )
             if not self.pods:
                 span = answer.one_place(span, usage, self._limits)
         trusted = judgement.trusted and all(y == y for y in usage)
-        return answer.Answer(span, judgement.cost_vector, trusted, unsettled)
+        return answer.Answer(span, judgement.cost_vector, trusted, unsettled or resuming)
+
+    def _resuming(self) -> bool:
+        """After a restart, until all Pods that were known before have been read again.
+
+        Why: with what was remembered of them a node said 9.9 measured, and 0.5 two seconds later.
+        """
+        if not self._resumed:
+            return False
+        if self._resume_t is None or self._intake.t is None:
+            return True
+        return self._intake.t - self._resume_t < STALE_S and self._measured.remembers()
 
     def _of_workload(self, workload: str, usage: list[float]) -> answer.Answer:
         """A workload while Pods are not measured: by what is remembered of it or known elsewhere, else by the prior."""
         room, known = self._room(usage), self._measured.workload(workload)
-        prior = room.fits(self._prior.cost, self._prior.cost_sd)
+        prior = room.fits(self._prior.cost, self._prior.cost_sd, PRIOR_CHEAPEST)
         if known is None or not self._prior.knows(known):
             return answer.Answer(prior, tuple(self._prior.cost), False, False)
         span = room.fits(known.cost, known.cost_sd)
@@ -206,7 +250,12 @@ class CapacityModel:
         with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
         per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
         workloads = answers.workloads(self.resources, self._most()) if list_workloads else ()
-        return self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
+        told = self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
+        if workload is not None or found.span.limiting is None:
+            return told
+        costs = {name: one.cost for name, one in pods.workloads.by_name.items() if one.shown}
+        changed = self._mix.change(costs, found.span.limiting)
+        return replace(told, mix_changed=changed) if changed else told
 
     def _situation(self, usage: list[float]) -> Now:
         intake, pods = self._intake, self._measured
@@ -215,7 +264,9 @@ class CapacityModel:
         came = self.pods - intake.calm_pods
         unsettled_s = t - intake.calm_t if intake.unsettled else 0.0
         settling = intake.unsettled, unsettled_s
-        return Now(t, usage, self._noise, self._limits, *settling, intake.calm, came, intake.rose, extra)
+        return Now(
+            t, usage, self._noise, self._limits, *settling, intake.calm, came, intake.rose, extra, self._resuming()
+        )
 
     def _unmeasured_cost(self, judgement: Judgement) -> tuple[list[float], list[float]]:
         """What a Pod costs in resources that no Pod is measured in (network), by the node-wide filter."""
@@ -344,7 +395,12 @@ class CapacityModel:
             "clock": clock | {"halted_s": self._halted_s},
             "pods": self._measured.state(),
             "prior": [self._own_prior.state(), self._prior.state()],
+            "mix": self._mix.state(),
             "noise": list(self._noise),
+            "jitter": list(self._jitter),
+            "drift": list(self._drift),
+            "noise_batches": self._noise_batches,
+            "batch_mean": [y if y == y else None for y in self._batch_mean],
         }
 
     @classmethod
@@ -375,5 +431,12 @@ class CapacityModel:
         self._measured.restore(state["pods"])
         self._own_prior, self._prior = (Prior.from_state(one, m) for one in state["prior"])
         self._noise = [float(x) for x in state["noise"]]
-        if len(self._noise) != m:
+        # the others are missing in older states
+        if "mix" in state:
+            self._mix.restore(state["mix"])
+        self._jitter = [float(x) for x in state.get("jitter", self._noise)]
+        self._drift = [float(x) for x in state.get("drift", [0.0] * m)]
+        self._noise_batches = int(state.get("noise_batches", 100))
+        self._batch_mean = [nan if y is None else float(y) for y in state.get("batch_mean", [None] * m)]
+        if any(len(row) != m for row in (self._noise, self._jitter, self._drift, self._batch_mean)):
             raise ValueError("damaged model state: noise")

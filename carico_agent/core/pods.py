@@ -141,6 +141,7 @@ class PodReadings:
         self.mark_t = -inf
         self.calm_age_s = 0.0  # its age when it was last seen to rise
         self.rise: SlowRise | None = None  # while it may still rise slowly
+        self.remembered = False  # what it uses was read before a restart
 
     def read(self, t: float, usage: Sequence[float], ramp_s: float, cost: Sequence[float]) -> bool:
         """Take a reading; `ramp_s` and `cost` (NaN: unknown) are its workload's.
@@ -148,6 +149,7 @@ class PodReadings:
         True when `calm_age_s` has news: it has just shown itself, or was seen to rise after that.
         """
         self.t = t
+        self.remembered &= any(x != x and old == old for x, old in zip(usage, self.now, strict=True))
         known = [x if x == x else old for x, old in zip(usage, self.now, strict=True)]
         if self.shown:
             if self.shown_t == -inf:  # a new clock

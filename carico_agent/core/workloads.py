@@ -4,12 +4,13 @@ Why the mean over Pods, each counted once, and not over readings: Pods of one wo
 Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
 """
 
+from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings
+from carico_agent.core.pods import MEAN_AGE_S, MIN_RISE, MIN_WATCHED_S, PodReadings
 
 MAX_WORKLOADS = 64
 """Workloads remembered on one node; Pods of further ones are counted as OTHER."""
@@ -18,6 +19,9 @@ OTHER = "other"
 
 ARRIVALS_S = 1800.0
 """Arrivals are forgotten over half an hour (time constant [s])."""
+
+MAX_ORDER = 64
+"""Arrivals whose order is remembered: Pods come in rounds or in rollouts, which no share tells."""
 
 MAX_PAST = 24.0
 """Pods that have left count at most as much as this many that run: what runs now knows better."""
@@ -31,7 +35,7 @@ BRIEF_WEIGHT = 0.3
 SPREAD_RATIO = 0.1
 """Two Pods of one workload are believed to differ by a tenth until more of them were seen."""
 
-READING_RATIO = 0.02
+READING_RATIO = 0.01
 """Relative error of a Pod's mean that no number of readings removes."""
 
 ASLEEP_RATIO = 0.1
@@ -55,6 +59,10 @@ LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
 
 READING_NOISE_RATIO = 0.05
 """Relative noise of one reading of a Pod."""
+
+SURPRISING_RATIO = 2.0
+"""A young Pod that uses this much more than its workload costs has shown enough: its workload costs at least that. Without it
+ten heavy Pods of a template known to be light were placed on a node before the first of them counted."""
 
 CLUSTER_WEIGHT = 0.25
 """What other nodes know about a workload counts as a quarter of a Pod of our own."""
@@ -181,6 +189,13 @@ class Workload:
         shown = [pod for pod in self.pods.values() if pod.shown]
         return [pod for pod in shown if any(pod.readings)] or shown
 
+    def _surprising(self) -> list[list[float]]:
+        """What young Pods use that take far more than their workload costs; of the rest nothing is known yet."""
+        young = [pod.now for pod in self.pods.values() if not pod.shown and pod.since_t > -inf]
+        cpu = self._cpu if self._cpu is not None else 0
+        least = SURPRISING_RATIO * self.cost[cpu] + MIN_RISE
+        return [now for now in young if now[cpu] > least]
+
     def _awake(self) -> list[PodReadings]:
         """Those of them that use the cpu as others do: who waits for work may hold less memory, too."""
         shown = self._shown()
@@ -223,6 +238,11 @@ class Workload:
         self.dirty = False
         means = self._at_half_life(self._awake())
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
+        self._believe(means)
+        if self.shown and (young := self._surprising()):
+            self._believe(means + young)
+
+    def _believe(self, means: list[list[float]]) -> None:
         believed = []
         for i, past in enumerate(self.past):
             values = [mean[i] for mean in means if mean[i] == mean[i]]
@@ -252,7 +272,7 @@ class Workload:
         for x in values:
             squares += (x - mean) * (x - mean)
         spread_2 = squares / (n + past + 1)
-        leak = self.growth[i] * self._span_s() / 6 if self.growth[i] else 0.0
+        leak = self.growth[i] * self._span_s() / 4 if self.growth[i] else 0.0
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
     def _cluster_cost(self, i: int) -> float:
@@ -327,6 +347,7 @@ class Workloads:
         self.by_name: dict[str, Workload] = {}
         self.elsewhere: dict[str, WorkloadCost] = {}
         self.arrived = False  # a Pod has arrived while we watched
+        self.order: deque[str] = deque(maxlen=MAX_ORDER)  # kinds of the last Pods that did
 
     def find(self, name: str, per_node: bool) -> Workload:
         """The kind of this name, made if it is new; OTHER if there is no room for it."""
@@ -368,6 +389,17 @@ class Workloads:
         if self.arrived:
             return [(workload, workload.arrivals) for workload in able if workload.arrivals > 0]
         return [(workload, float(len(workload.pods) or workload.seen)) for workload in able]
+
+    def shares(self) -> dict[str, float]:
+        """Chance of each workload to be the next to arrive."""
+        weights = self.weights()
+        total = sum(weight for _, weight in weights)
+        return {workload.name: weight / total for workload, weight in weights} if total > 0 else {}
+
+    def recent_costs(self) -> tuple[Sequence[float], ...]:
+        """What Pods cost like the last that arrived, in their order."""
+        found = (self.by_name.get(name) for name in self.order)
+        return tuple(workload.cost for workload in found if workload is not None and workload.shown)
 
     def learn(self, costs: Iterable[WorkloadCost]) -> None:
         """What the cluster knows, replacing what it knew before; at most MAX_WORKLOADS, those that arrive most."""

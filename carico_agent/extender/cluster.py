@@ -90,7 +90,7 @@ class Cluster:
         self._date(state)
         state.prior_places, state.resource = 2 * node.cores, node.resource
         state.cpu, state.memory, state.workloads = node.cpu, node.memory, node.workloads
-        self.costs.put(node.name, node.workloads)
+        self.costs.put(node.name, node.workloads, time.monotonic())
         state.work_jobs, state.work_s = node.work_jobs, node.work_s
         self._refresh(node.name, now_s)
 

@@ -12,8 +12,8 @@ Why names still become strings: decoding 5,000 and finding their rows is about h
 the body at its quotes instead, with the checks that make it safe, took longer than json.loads.
 """
 
-from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from math import inf, nan
 from operator import attrgetter
 from typing import TYPE_CHECKING
@@ -46,6 +46,8 @@ class PendingPod:
     """What one of its workload takes on nodes that know it; None: none does."""
     name: str = ""
     """Namespace and name, as "namespace/name"."""
+    surprised_for_s: float = inf
+    """How long ago a node found that its workload takes far more than it did [s]."""
 
 
 @dataclass(slots=True)
@@ -70,6 +72,8 @@ class NodeState:
     """Those of them whose workload has not run here long enough to show in `places`."""
     known: Collection[str] = ()
     """The workloads that have."""
+    unprofiled_workloads: Mapping[str, int] = field(default_factory=dict)
+    """Pods here of each workload that has not."""
     starting_share: float = nan
     """The part of a Pod's stay here that it spends starting, by the Pods that ended lately; NaN while none has."""
     resource: int | None = None
@@ -192,6 +196,13 @@ class NodeColumns:
         found = np.zeros(len(self), dtype=bool)
         for at in np.flatnonzero(among):
             found[at] = workload not in self._states[self._rows[at]].known
+        return found
+
+    def unmeasured(self, workload: str, among: Mask) -> Floats:
+        """Pods of `workload` on each of the nodes in `among` that have not run there long enough; 0 elsewhere."""
+        found = np.zeros(len(self))
+        for at in np.flatnonzero(among):
+            found[at] = self._states[self._rows[at]].unprofiled_workloads.get(workload, 0)
         return found
 
 

@@ -12,6 +12,7 @@ from carico_agent.extender.nodes import PendingPod
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.pods import has_requests, holds_of, requests_of, workload_of
+from carico_agent.lib.kube.workloads import Amounts
 
 MAX_PODS = 10_000
 
@@ -40,11 +41,14 @@ class WaitingPods:
         spec = pod.get("spec") or {}
         holds, (cpu, memory) = holds_of(spec, self._resource), requests_of(spec)
         workload, requested = workload_of(meta), has_requests(spec)
-        elsewhere = self._cluster.costs.of(workload, time.monotonic())
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
-        return self._keep(
-            PendingPod(str(meta.get("uid", "")), workload, holds, cpu, memory, requested, elsewhere, name)
-        )
+        uid, known = str(meta.get("uid", "")), self._known(workload)
+        return self._keep(PendingPod(uid, workload, holds, cpu, memory, requested, known[0], name, known[1]))
+
+    def _known(self, workload: str) -> tuple[Amounts | None, float]:
+        """What one of this workload takes on nodes that know it, and how long ago that was a surprise [s]."""
+        now_s, costs = time.monotonic(), self._cluster.costs
+        return costs.of(workload, now_s), costs.surprised_for_s(workload, now_s)
 
     async def find(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that is about to be bound; raises AlreadyBound if it is."""
@@ -58,10 +62,9 @@ class WaitingPods:
         pod = self._cluster.waiting(uid)
         if pod is None or (pod.namespace, pod.name) != (namespace, name):
             return None
-        elsewhere, full_name = self._cluster.costs.of(pod.workload, time.monotonic()), f"{namespace}/{name}"
-        return self._keep(
-            PendingPod(uid, pod.workload, pod.holds, pod.cpu, pod.memory, pod.requested, elsewhere, full_name)
-        )
+        (elsewhere, surprised_for_s), full_name = self._known(pod.workload), f"{namespace}/{name}"
+        asked = pod.cpu, pod.memory, pod.requested
+        return self._keep(PendingPod(uid, pod.workload, pod.holds, *asked, elsewhere, full_name, surprised_for_s))
 
     async def _fetch(self, namespace: str, name: str, uid: str) -> PendingPod:
         """A Pod that we were not asked about: another replica was, or we have just started. Why a list: the role has

@@ -13,7 +13,7 @@ it took is unknown until the node publishes again.
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import islice
-from math import nan
+from math import inf, nan
 from statistics import median
 
 from carico_agent.lib.kube.workloads import RESOURCES, Amounts, NodeWorkloads
@@ -23,6 +23,12 @@ MAX_ASKED = 101
 """Nodes whose costs make the one of the cluster; more change it by less than nodes differ."""
 CACHED_S = 10.0
 """How long that may be old [s]: a median of 101 nodes takes 60 µs, and it hardly moves."""
+
+
+SURPRISE_RATIO = 2.0
+"""A workload surprises when a node finds that it takes this much more than it did there."""
+REFERENCE_S = 180.0
+"""What it took is what the node said so long ago at most [s]."""
 
 
 @dataclass(slots=True)
@@ -61,8 +67,12 @@ class ClusterCosts:
         self._nodes: dict[str, NodeWorkloads] = {}
         self._by_workload: dict[str, dict[str, Amounts]] = {}
         self._medians: dict[str, tuple[float, Amounts]] = {}  # until when, what
+        self._before: dict[
+            tuple[str, str], tuple[float, Amounts]
+        ] = {}  # by node and workload: since when, what it took
+        self._surprised_s: dict[str, float] = {}  # by workload: when a node last found it far more expensive
 
-    def put(self, node: str, workloads: NodeWorkloads | None) -> None:
+    def put(self, node: str, workloads: NodeWorkloads | None, now_s: float = 0.0) -> None:
         """What `node` publishes now; None: nothing, or it is gone."""
         old = self._nodes.pop(node, None)
         for name in () if old is None else old.workloads:
@@ -71,12 +81,30 @@ class ClusterCosts:
             if not known:
                 self._by_workload.pop(name, None)
                 self._medians.pop(name, None)
+            if workloads is None or name not in workloads.workloads:
+                self._before.pop((node, name), None)
         if workloads is None:
             return
         self._nodes[node] = workloads
         for name, workload in workloads.workloads.items():
             if is_known(workload.cost):
                 self._by_workload.setdefault(name, {})[node] = workload.cost
+                self._compare(node, name, workload.cost, now_s)
+
+    def _compare(self, node: str, name: str, cost: Amounts, now_s: float) -> None:
+        """Whether a workload surprises: it takes far more here than it did, in one of its resources."""
+        since_s, before = self._before.get((node, name), (now_s, cost))
+        if any(now > SURPRISE_RATIO * was for now, was in zip(cost, before, strict=True)):
+            self._surprised_s[name] = now_s
+            self._medians.pop(name, None)
+            since_s, before = now_s, cost
+        elif now_s - since_s >= REFERENCE_S:
+            since_s, before = now_s, cost
+        self._before[node, name] = since_s, before
+
+    def surprised_for_s(self, workload: str, now_s: float) -> float:
+        """How long ago a node found that this workload takes twice what it did [s]; infinite: none has."""
+        return now_s - self._surprised_s.get(workload, -inf)
 
     def known(self) -> dict[str, int]:
         """Every workload that some node knows, with the number of nodes that do."""

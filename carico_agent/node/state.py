@@ -41,7 +41,10 @@ def decode(encoded: bytes) -> CapacityModel:
 
 
 def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> CapacityModel | None:
-    """The saved model with a new clock, if it is sound and was made with the same settings on the same resources."""
+    """The saved model with a new clock, if it is sound and was made with the same settings on the same resources.
+
+    Only the most Pods that the node may run may differ: that caps the number, and shapes nothing that was learned.
+    """
     try:
         model = decode(path.read_bytes())
     except FileNotFoundError:
@@ -52,6 +55,7 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
     except ValueError as error:
         set_aside(path, str(error))
         return None
+    model.limit_pods(config.max_pods)
     if model.resources != resources or model.config.state() != config.state():
         log.info("%s was made with other settings or resources; beginning anew", path)
         return None

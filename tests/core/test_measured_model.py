@@ -85,7 +85,7 @@ def test_an_empty_node_that_only_saw_sleepers_is_learning_with_the_priors_interv
     e = m.estimate()
     assert e.mode == "learning"
     assert e.pod_capacity == pytest.approx(0.98 / 0.25, rel=0.02)
-    assert e.low < 2 and e.high == 110
+    assert e.low < 2 and e.high == pytest.approx(16 * e.pod_capacity, rel=0.01)  # a sixteenth of a core each
     again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
     assert again.estimate().pod_capacity == e.pod_capacity
 
@@ -506,3 +506,79 @@ def test_while_learning_a_number_is_never_above_the_priors() -> None:
     assert (generous.value, generous.low, generous.high, generous.limiting) == (4.0, 1.0, 60.0, 0)
     modest = learning(Span(2.0, 1.5, 2.5, 1), prior)
     assert (modest.value, modest.low, modest.high, modest.limiting) == (2.0, 1.0, 9.0, 1)
+
+
+@pytest.mark.parametrize("host", [None, (0.02, 0.1)], ids=["host derived", "host told"])
+def test_after_a_restart_no_number_is_called_measured_before_its_pods_were_read_again(
+    host: tuple[float, float] | None,
+) -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    calm = pods("web", 2, WEB)
+    run(m, t, calm)
+    again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
+    again.restart_clock()
+    busy, seen = [replace(pod, usage=(0.45, 0.01)) for pod in calm], []
+    for tick in range(60):
+        now = tick / 10
+        again.observe(now, [0.92, 0.12], pods=2)
+        if tick in (10, 30):  # the first time nobody has counted for long enough to know a rate
+            samples = [replace(pod, usage=(nan, 0.01)) for pod in calm] if tick == 10 else busy
+            again.observe_pods(now, samples, host)
+        e = again.estimate()
+        seen.append((now, e.mode, e.pod_capacity))
+    early = [one for one in seen if one[0] < 3.0]
+    assert {mode for _, mode, _ in early} <= {"predicted", "learning"}
+    assert all(capacity < 2 for _, _, capacity in early), early[:12]  # it was calm before: 7.8 of WEB fitted
+    assert seen[-1][1] == "measured"
+
+
+def test_a_young_pod_that_takes_far_more_than_its_workload_costs_counts_at_once() -> None:
+    """A template turns heavy: until a Pod had shown itself, ten seconds later, its workload kept its old price."""
+    m = model()
+    t = run(m, 0.0, [])
+    light = pods("job", 5, (0.025, 0.01))
+    t = run(m, t, light)
+    assert m.estimate(workload="job").cost_vector[0] == pytest.approx(0.025, rel=0.1)
+    heavy = PodSample("job-heavy", "job", (0.25, 0.01))
+    m.observe_pods(t, [*light, replace(heavy, usage=(nan, nan))])
+    m.observe_pods(t + 1.0, [*light, heavy])
+    assert m.estimate(workload="job").cost_vector[0] > 2 * 0.025
+
+
+def test_a_young_pod_that_starts_with_a_little_more_does_not() -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    web = pods("web", 5, WEB)
+    t = run(m, t, web)
+    m.observe_pods(t, [*web, PodSample("web-new", "web", (0.18, 0.01))])
+    assert m.estimate(workload="web").cost_vector[0] == pytest.approx(WEB[0], rel=0.05)
+
+
+def test_a_number_that_jumps_because_the_mix_changed_says_so() -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    web = pods("web", 3, (0.03, 0.01))
+    t = run(m, t, web, length_s=120)
+    before = m.estimate()
+    assert before.mix_changed == ""
+    batch = pods("batch", 4, (0.125, 0.01))
+    t = run(m, t, web + batch, length_s=60)
+    t = run(m, t, web + batch[:0], length_s=60)  # the load is as it was
+    after = m.estimate()
+    assert after.room[0] == pytest.approx(before.room[0], abs=0.02)
+    assert after.pod_capacity < 0.6 * before.pod_capacity
+    assert after.mix_changed == "batch 0 % → 59 % of arrivals"
+    assert m.estimate(workload="web").mix_changed == ""
+    again = CapacityModel.from_state(json.loads(json.dumps(m.state())))
+    assert again.estimate().mix_changed == after.mix_changed
+    run(m, t, web, length_s=400)
+    assert m.estimate().mix_changed == ""  # it is the mix by now
+
+
+def test_a_workload_that_gets_more_expensive_is_no_change_of_the_mix() -> None:
+    m = model()
+    t = run(m, 0.0, [])
+    t = run(m, t, pods("web", 3, (0.03, 0.01)) + pods("cache", 2, CACHE), length_s=120)
+    run(m, t, pods("web", 3, (0.12, 0.01)) + pods("cache", 2, CACHE), length_s=120)
+    assert m.estimate().mix_changed == ""

@@ -1,13 +1,14 @@
 """Small versions of the headline claims; `make lab-quick` has the real ones."""
 
+from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.federation.pairwise_merge import PairwiseMerge
-from lab.experiments.heavy import excess
+from lab.experiments.heavy import OneWorkload, excess
 from lab.experiments.scenarios import capacity_trace
 from lab.sim.engine import Setup, run
 from lab.sim.fleet import AgentConfig, Faults
 from lab.sim.schedulers.carico import Carico, PaperCarico, nodes_to_find
 from lab.sim.schedulers.kube import Kube
-from lab.sim.workload import HEAVY, LIGHT, PI, PodBatch
+from lab.sim.workload import HEAVY, LIGHT, PI, SKLEARN, PodBatch
 
 SMALL = Setup(nodes=5)
 
@@ -59,3 +60,17 @@ def test_nodes_really_share_what_they_know() -> None:
     fleet = shared.scheduler_object.fleet  # type: ignore[union-attr]
     assert len(fleet._aggregator) == 3
     assert not (alone.end_s == shared.end_s).all()
+
+
+def test_pods_of_one_template_that_turn_heavy_overfill_half_as_much_as_with_the_dissertations_rule() -> None:
+    jobs = [PodBatch(LIGHT, 120, 0.0, 40.0), PodBatch(HEAVY, 84, 40.0)]
+    mine, paper = (run(make(), jobs, 4, Setup(nodes=4, rehearsal=(LIGHT,))) for make in (OneWorkload, PaperCarico))
+    assert excess(mine).max(axis=0).mean() < 0.6 * excess(paper).max(axis=0).mean()
+
+
+def test_a_job_that_nobody_has_measured_is_probed_first() -> None:
+    job, setup = [PodBatch(SKLEARN, 32)], Setup(nodes=6)
+    probed = run(Carico(), job, 3, setup)
+    at_once = run(Carico(policy=PodCapacity(PodCapacitySettings(max_unmeasured=0))), job, 3, setup)
+    assert probed.pct_s().mean() < 0.5 * at_once.pct_s().mean()
+    assert probed.jct_s < 1.2 * at_once.jct_s

@@ -120,3 +120,15 @@ def test_a_state_folder_that_cannot_be_written_stops_nothing(
     process.wait()
     assert process.stop() == 0
     assert process.log.read_text().count("cannot be saved") == 1
+
+
+def test_another_limit_of_pods_keeps_what_was_learned(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(state.encode(taught(ModelConfig(cores=4, max_pods=110))))
+    model = state.load(tmp_path / "m", RESOURCES, ModelConfig(cores=4, max_pods=5))
+    assert model is not None
+    for tick in range(30):
+        model.observe(5 + tick / 10, [0.01 + 0.125 * 3, 0.206], 3)
+    e = model.estimate()
+    assert (e.mode, e.pod_capacity, e.limiting) == ("measured", 2.0, "pods")
+    model.limit_pods(None)
+    assert model.estimate().pod_capacity == pytest.approx(SCENARIOS[0].truth(3), abs=0.5)

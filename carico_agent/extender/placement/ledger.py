@@ -104,6 +104,7 @@ class Ledger:
             tally.show(state, now_s, self._profile_s)
             return
         state.assigned = state.held = state.starting = state.unprofiled = 0
+        state.unprofiled_workloads = {}
         state.starting_share, state.cpu_requested, state.memory_requested = nan, 0.0, 0.0
 
     def workloads(self, node: str) -> Mapping[str, WorkloadTally]:

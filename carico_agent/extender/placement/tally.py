@@ -90,7 +90,7 @@ class NodeTally:
         state.assigned, state.held, state.starting, state.known = self.pods, self.held, len(self.starting), self.known
         state.starting_share = self.start_s / max(self.start_s + self.run_s, 1e-9)
         state.cpu_requested, state.memory_requested = self.cpu, self.memory
-        state.unprofiled = sum(self.unprofiled.values()) if self.unprofiled else 0
+        state.unprofiled, state.unprofiled_workloads = sum(self.unprofiled.values()), self.unprofiled
 
     def _profile(self, before_s: float) -> None:
         for workload in [workload for workload, first_s in self.first_start_s.items() if first_s <= before_s]:

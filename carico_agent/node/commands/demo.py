@@ -34,7 +34,7 @@ MIN_S, MAX_S = 4, 3600
 INTRODUCTION = """\
 Real work on this machine ({cores} cores) for {seconds} s: loops that compute pi come and go, and each is a Pod.
 A machine is full when two threads per core want to run, so {fits} loops fit here while nothing else runs:
-truth = {fits} - loops - others. carico does not know that; it reads the kernel and measures each loop.
+truth = {fits} - loops - others, at least 0. carico does not know that; it reads the kernel and measures each loop.
 
   time  loops  others  truth   carico: room for                 off by"""
 NEXT = """
@@ -131,7 +131,7 @@ def conclusion(summary: "DemoResult") -> str:
     busy = f"\n{BUSY.format(summary.others)}" if (summary.others or 0.0) >= 1 else ""
     return (
         f"\nOff by {summary.mean_absolute_error:.2f} Pods in the mean, {summary.largest_error:.2f} at most, over"
-        f" {summary.compared} s; the interval held the truth in {summary.inside_ratio:.0%} of them.\n"
-        f'(Not counted, "too early": the first two seconds after loops came or went.){busy}\n'
+        f" {summary.compared} s. The interval held the truth in {summary.inside_ratio:.0%} of all lines.\n"
+        f'(Not counted as off, "too early": the first two seconds after loops came or went.){busy}\n'
         f"{NEXT}"
     )

@@ -2,7 +2,7 @@
 
 Busy loops come and go in bursts of 1 to 2 × cores, each is counted as a Pod and measured, and the agent's own sampling
 and model make the number. The truth is known by construction: a machine is full when two threads per core want to run,
-so 2 × cores − loops − what else wants to run here is the number of loops that still fit.
+so 2 × cores − loops − what else wants to run here, at least 0, is the number of loops that still fit.
 
 What else wants to run is counted apart from the model, from another file than the model reads usage from: the threads
 that are runnable now (`procs_running` of /proc/stat), less the loops and the reader itself, ten times a second.
@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from math import inf
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,12 @@ class Second:
     def error(self) -> float | None:
         return None if self.pod_capacity is None else round(self.pod_capacity - self.truth, 3)
 
+    @property
+    def inside(self) -> bool:
+        """Whether the interval holds the truth, both as they are printed, with one digit."""
+        low, high = round(self.low or 0.0, 1), inf if self.high is None else round(self.high, 1)
+        return low <= self.truth <= high
+
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"error": self.error}
 
@@ -73,7 +80,7 @@ class DemoResult:
     """[Pods]. None: nothing could be compared."""
     largest_error: float | None
     inside_ratio: float | None
-    """Share of the seconds in which the interval held the truth."""
+    """Share of the seconds in which the interval held the truth; of all of them, also those that were too early."""
     others: float | None
     """Threads of others that wanted to run, in the mean."""
 
@@ -87,9 +94,9 @@ def summarize(seconds: Sequence[Second]) -> DemoResult:
     if not seen:
         return DemoResult(0, None, None, None, None)
     errors = [abs(second.error or 0.0) for second in seen]
-    inside = [(s.low or 0.0) <= s.truth and (s.high is None or s.truth <= s.high) for s in seen]
+    inside = [second.inside for second in seconds if second.error is not None]
     others = [second.others for second in seen]
-    mean_error, mean_inside, mean_others = (round(sum(each) / len(seen), 3) for each in (errors, inside, others))
+    mean_error, mean_inside, mean_others = (round(sum(each) / len(each), 3) for each in (errors, inside, others))
     return DemoResult(len(seen), mean_error, round(max(errors), 3), mean_inside, mean_others)
 
 
@@ -104,8 +111,8 @@ def bursts(cores: int, seed: int | None) -> Iterator[int]:
 class Others:
     """What wants to run on this machine beside the loops."""
 
-    def __init__(self, cores: int, loops: BusyLoops, stat: Path = Path("/proc/stat")) -> None:
-        self._full, self._loops, self._stat = 2 * cores, loops, stat
+    def __init__(self, loops: BusyLoops, stat: Path = Path("/proc/stat")) -> None:
+        self._loops, self._stat = loops, stat
         self._seen: deque[int] = deque(maxlen=LOOKS)
 
     async def run(self) -> None:
@@ -121,10 +128,14 @@ class Others:
     def mean(self) -> float:
         return sum(self._seen) / len(self._seen) if self._seen else 0.0
 
-    def room(self) -> float:
-        """How many more loops fit. At each look it is at least 0: a crowd now does not make up for an idle moment."""
-        free = [max(0, self._full - self._loops.running - one) for one in self._seen]
-        return sum(free) / len(free) if free else float(self._full)
+
+def truth(cores: int, loops: int, others: float) -> float:
+    """How many more loops fit, by the formula that is printed: `others` as it is shown, so that a reader gets the same.
+
+    >>> truth(2, 1, 0.7), truth(2, 0, 4.6)
+    (2.3, 0.0)
+    """
+    return round(max(0.0, 2 * cores - loops - others), 1)
 
 
 def procs_running(stat: bytes) -> int:
@@ -159,7 +170,7 @@ async def run_demo(
         runtime.listen(page.mark)
         offer_page(await page.start())
     with BusyLoops(runtime) as loops:
-        others = Others(source.cores, loops)
+        others = Others(loops)
         others.look()
         looking = asyncio.create_task(others.run())
         source.producer.start()
@@ -191,11 +202,12 @@ def _change(loops: BusyLoops, sizes: Iterator[int]) -> None:
 
 def _second(t: int, source: Source, loops: BusyLoops, others: Others, settled: bool) -> Second:
     estimate: Estimate = source.feed.look()[0]
+    running, beside = loops.running, round(others.mean, 1)
     return Second(
         t=t,
-        loops=loops.running,
-        others=round(others.mean, 2),
-        truth=round(others.room(), 2),
+        loops=running,
+        others=beside,
+        truth=truth(source.cores, running, beside),
         pod_capacity=known(estimate.pod_capacity, 3),
         low=known(estimate.low, 3),
         high=known(estimate.high, 3),

@@ -122,6 +122,8 @@ class Status:
     sizes: Amounts = field(default_factory=dict)
     """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
     workloads: tuple[WorkloadStatus, ...] = ()
+    mix_changed: str = ""
+    """Which workload arrives more or less often than some minutes ago, where that moved Pod-Capacity by a quarter."""
     work: WorkStatus = WorkStatus()
     reserved: int = 0
     """Pods that reservations hold room for."""
@@ -190,6 +192,7 @@ def status_of(
         room=by_name(resources, e.room) if e.measured else {},
         sizes=facts.sizes,
         workloads=tuple(workload_status(resources, workload) for workload in e.workloads),
+        mix_changed=e.mix_changed,
         work=facts.work,
         reserved=facts.reserved,
         available=facts.available,
@@ -219,7 +222,7 @@ def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") ->
 
 _NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
 _NAMES = {workload: tuple(one.name for one in fields(workload)) for workload in _NESTED}
-_WHEN_KNOWN = ("host", "room", "workloads", "sizes")
+_WHEN_KNOWN = ("host", "room", "workloads", "mix_changed", "sizes")
 """Left out of the JSON while they are empty."""
 
 

@@ -26,15 +26,19 @@ def room_sentence(status: Status) -> str:
     >>> status = Status(pod_capacity=5.24, low=4.8, high=5.6, mode="measured", limiting="cpu", workloads=(cache, web))
     >>> room_sentence(status)
     'room for 5 more like shop/web, 24 like shop/cache; next Pod: 5.2 [4.8–5.6], measured, limited by cpu'
+    >>> room_sentence(Status(pod_capacity=5.2, low=2.7, high=9.3, mode="measured", limiting="cpu", mix_changed="a → b"))
+    'Pod-Capacity 5.2 [2.7–9.3] measured, limited by cpu; mix changed: a → b'
     """
     named = [workload for workload in next_workloads(status) if workload.trusted and workload.fits is not None]
     answer = interval(status.pod_capacity, status.low, status.high)
+    mix = f"; mix changed: {status.mix_changed}" if status.mix_changed else ""
     if not named:
-        return f"Pod-Capacity {answer} {how(status)}"
+        return f"Pod-Capacity {answer} {how(status)}{mix}"
     first, *others = (f"{int(workload.fits or 0)} {{}}like {workload.workload}" for workload in named[:MAX_WORKLOADS])
     like = [first.format("more "), *(other.format("") for other in others)]
     more = len(named) - MAX_WORKLOADS
-    return f"room for {', '.join(like)}{f', {more} other workloads' if more > 0 else ''}; next Pod: {answer}, {how(status)}"
+    others_too = f", {more} other workloads" if more > 0 else ""
+    return f"room for {', '.join(like)}{others_too}; next Pod: {answer}, {how(status)}{mix}"
 
 
 def why_learning(status: Status) -> str:

@@ -67,17 +67,27 @@ class Extended(SimulatedScheduler):
             for node, state in enumerate(self.states):
                 if state.unprofiled or state.starting:
                     self._refresh(node)
-            for number, pod in enumerate(self._pods):
-                if (cost := self._costs.of(pod.workload, self.cluster.t)) != pod.elsewhere:
-                    self._pods[number] = replace(pod, elsewhere=cost)
-                    self._open[number] = True
+            self._renew_pods()
+
+    def _renew_pods(self) -> None:
+        """What the cluster knows about each workload, as the extender asks for every Pod."""
+        now_s = self.cluster.t
+        for number, pod in enumerate(self._pods):
+            cost, surprised_for_s = (
+                self._costs.of(pod.workload, now_s),
+                self._costs.surprised_for_s(pod.workload, now_s),
+            )
+            if cost != pod.elsewhere or surprised_for_s != pod.surprised_for_s:
+                self._pods[number] = replace(pod, elsewhere=cost, surprised_for_s=surprised_for_s)
+                self._open[number] = True
 
     def on_published(
         self, node: int, value: float, published_s: float, ttl_s: float, workloads: NodeWorkloads | None
     ) -> None:
         state = self.states[node]
         state.places, state.published_s, state.ttl_s, state.workloads = value, published_s, ttl_s, workloads
-        self._costs.put(state.name, workloads)
+        self._costs.put(state.name, workloads, self.cluster.t)
+        self._renew_pods()
         self._refresh(node)
 
     def _refresh(self, node: int) -> None:

@@ -188,3 +188,31 @@ def test_scores_of_many_are_scores_by_the_definition(states: list[NodeState]) ->
     expected = [int(max(0.0, TOP_SCORE * r / most)) if most > 0 and r == r else 0 for r in room]
     table, names = table_of(states)
     assert PodCapacity().scores(table.of(names), POD, 100.0) == expected
+
+
+def test_two_pods_of_a_workload_that_no_node_has_measured_are_enough() -> None:
+    room = {"left_cpu": 6.0, "left_memory": 8e9, "cpu": 4.0, "assigned": 2}
+    probed = node(**room, unprofiled=2, unprofiled_workloads={"job-a": 2})
+    why = "probing: 2 Pods like this one are not measured yet"
+    assert policy().refusal(probed, POD, 100) == why
+    assert policy(max_unmeasured=0).refusal(probed, POD, 100) is None
+    assert policy(max_unmeasured=3).refusal(probed, POD, 100) is None
+    others = node(**room, unprofiled=2, unprofiled_workloads={"job-a": 1, "job-b": 1})
+    assert policy().refusal(others, POD, 100) is None
+    known = PendingPod("uid", "job-a", elsewhere=(1.0, nan, nan, nan))
+    assert policy().refusal(probed, known, 100) is None  # another node has measured it
+
+
+def test_a_node_that_measures_no_pods_is_not_held_back_by_unmeasured_ones() -> None:
+    blind = node(assigned=2, unprofiled=2, unprofiled_workloads={"job-a": 2})
+    assert policy().refusal(blind, POD, 100) is None
+
+
+def test_few_pods_of_a_workload_start_at_once_after_it_was_a_surprise() -> None:
+    state = node(40.0, assigned=10, starting=4, starting_share=0.2)
+    surprised = PendingPod("uid", "job-a", surprised_for_s=60.0)
+    assert policy().refusal(state, POD, 100) is None  # ten may
+    assert policy().refusal(state, surprised, 100) == "busy: 4 Pods are starting"
+    assert policy().refusal(node(40.0, assigned=10, starting=3, starting_share=0.2), surprised, 100) is None
+    assert policy().refusal(state, PendingPod("uid", "job-a", surprised_for_s=181.0), 100) is None
+    assert policy(surprised_ratio=1.0).refusal(state, surprised, 100) is None

@@ -3,7 +3,7 @@ import { amount, known, number, percent, resourceName } from "./format.js";
 
 export function explain(status) {
   if (!known(status.pod_capacity)) return "The agent has no number yet: something it needs is unknown.";
-  return [meaning(status), why(status), mode(status), reserved(status)].filter(Boolean).join(" ");
+  return [meaning(status), mixChanged(status), why(status), mode(status), reserved(status)].filter(Boolean).join(" ");
 }
 
 function meaning(status) {
@@ -13,6 +13,11 @@ function meaning(status) {
   const like = next ? ` of the mix that usually arrives here (mostly ${next})` : "";
   if (whole === 0) return `No further Pod${like} fits now.`;
   return `${pods}${like} ${whole === 1 ? "fits" : "fit"} now.`;
+}
+
+// The number may jump at the same load, because it counts in what arrives.
+function mixChanged(status) {
+  return status.mix_changed ? `The mix changed within the last minutes: ${status.mix_changed}.` : "";
 }
 
 function likely(status) {

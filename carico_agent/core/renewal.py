@@ -1,0 +1,193 @@
+"""How many of the next arrivals fit: the interval of the headline is a renewal count.
+
+Pods come as they come: each is of some workload by its share of the arrivals, and differs from its workload by the workload's own
+spread. N is how many of them fit into the room, the last one by the part of it that does; with one workload whose Pods are
+alike N is room over cost. The interval is from the 5 % to the 95 % point of N over a few hundred drawn sequences, in
+each of which the room and the mean cost are off by what is not known about them. Resources are counted jointly: N ends
+where the first of them does.
+
+Why drawn, and not a formula: the closed forms (Feller, *Probability* II, XI.4: mean room/μ, variance room·σ²/μ³) are
+for one resource and many Pods; with two resources, three workloads and room for five Pods they miss the 5 % point by a Pod.
+Why the same draws each time: an interval that flickers says that something changed. Where many Pods fit, a step is a
+block of them, with the normal distribution of their sum.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+from math import ceil, inf, sqrt
+from statistics import NormalDist
+
+import numpy as np
+
+DRAWS = 200
+"""Sequences of arrivals. The 5 % point of so many is off by 1.5 points of percent, and by less as they are
+stratified."""
+
+STEPS = 32
+"""Steps in a sequence: single Pods up to so many, blocks of Pods beyond."""
+
+LOW, HIGH = 0.05, 0.95
+
+DOUBTED_ROWS = 3.0
+"""That Pods come in no order counts as much as this many rows of arrivals."""
+
+MAX_RESOURCES = 4
+"""Resources that are drawn; the model knows no more (config.KNOWN_RESOURCES)."""
+
+SEED = 29
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """A workload that may come next: its cost and the spread of one Pod around it per resource, and its share."""
+
+    cost: Sequence[float]
+    spread: Sequence[float]
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Unsure:
+    """A value per resource and its standard deviation; NaN: unknown, limits nothing."""
+
+    value: Sequence[float]
+    sd: Sequence[float]
+
+
+@cache
+def _tables() -> tuple[np.ndarray, np.ndarray]:
+    """Stratified numbers, the same in every process: each row has every stratum once, and one normal of each.
+
+    The first rows are for the steps, the last ones for what is not known about room and costs.
+    """
+    rng = np.random.default_rng(SEED)
+    normals = np.array([NormalDist().inv_cdf(x) for x in _strata()])
+    stratum = np.stack([rng.permutation(DRAWS) for _ in range(STEPS)])
+    normal = np.stack([rng.permutation(normals) for _ in range((MAX_RESOURCES + 1) * STEPS)])
+    return stratum, normal
+
+
+def _strata() -> np.ndarray:
+    return (np.arange(DRAWS) + 0.5) / DRAWS
+
+
+def dispersion(recent: Sequence[float], length: int) -> float:
+    """How much more (or less) the costs of `length` arrivals in a row vary together than if each was drawn by itself.
+
+    1 for Pods that come in no order, less where they come in rounds, more where many of a workload come at once. It is
+    believed as far as the `recent` arrivals hold rows of that length, and counts as 1 otherwise.
+
+    >>> [round(dispersion(row, 4), 1) for row in ([1.0, 0.1] * 32, ([1.0] * 8 + [0.1] * 8) * 4)]
+    [0.2, 2.7]
+    """
+    known = np.array([x for x in recent if x == x])
+    length = min(length, len(known) // 4)
+    if length < 2:
+        return 1.0
+    known -= known.mean()
+    variance = float(known @ known) / len(known)
+    if not variance > 0:
+        return 1.0
+    total = np.concatenate(([0.0], np.cumsum(known)))
+    rows = total[length:] - total[:-length]
+    seen = float(rows @ rows) / len(rows) / (length * variance * (1 - length / len(known)))
+    weight = len(known) / length
+    return (weight * seen + DOUBTED_ROWS) / (weight + DOUBTED_ROWS)
+
+
+def count(
+    room: Unsure, arrivals: Sequence[Arrival], mean: Unsure, recent: Sequence[Sequence[float]] = ()
+) -> tuple[float, float]:
+    """The 5 % and 95 % points of how many of the `arrivals` to come fit into `room`.
+
+    `mean` is the cost of the next Pod in the mean, with the standard deviation of what is not known about it; where a
+    workload's own cost is unknown it counts at that. `recent` has the costs of the last arrivals, in their order. Example:
+    room for 2.65 cores, and batch (1 core), web and cache Pods.
+
+    >>> mix = [Arrival([1.0], [0.05], 0.52), Arrival([0.1], [0.01], 0.29), Arrival([0.001], [0.0], 0.19)]
+    >>> low, high = count(Unsure([2.65], [0.02]), mix, Unsure([0.55], [0.01]))
+    >>> round(low), round(high)
+    (3, 9)
+    """
+    able = [i for i, (free, c) in enumerate(zip(room.value, mean.value, strict=True)) if free == free and c > 0]
+    if not able:
+        return 0.0, inf
+    fits = min(max(0.0, room.value[i]) / mean.value[i] for i in able)
+    costs, spreads, shares = _mixture(arrivals, mean, able)
+    if recent:
+        in_order = [dispersion([cost[i] for cost in recent], round(fits)) for i in able]
+        middle = (costs @ shares)[:, None]
+        costs = middle + np.sqrt(in_order)[:, None] * (costs - middle)
+    # twice what fits in the mean, and three standard deviations of one Pod's cost for few of them
+    longest = 1.5 * fits + 3 * sqrt((fits + 1) * _variation(costs, spreads, shares)) + 3
+    block = ceil(longest / STEPS)
+    steps = min(STEPS, ceil(longest / block))
+    taken = _single(costs, spreads, shares, steps) if block == 1 else _blocks(costs, spreads, shares, block, steps)
+    free = np.array([[room.value[i], room.sd[i], mean.value[i], mean.sd[i]] for i in able])
+    found = np.sort(block * _crossing(taken, free, block))
+    return _point(found, LOW), _point(found, HIGH)
+
+
+def _mixture(
+    arrivals: Sequence[Arrival], mean: Unsure, able: Sequence[int]
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Costs and spreads, a row per resource, and shares that sum up to 1."""
+    costs = np.array([[a.cost[i] if a.cost[i] == a.cost[i] else mean.value[i] for a in arrivals] for i in able])
+    spreads = np.array([[a.spread[i] if a.spread[i] == a.spread[i] else 0.0 for a in arrivals] for i in able])
+    shares = np.array([a.share for a in arrivals])
+    return costs, spreads, shares / shares.sum()
+
+
+def _variation(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray) -> float:
+    """The largest squared coefficient of variation of one arrival's cost, over resources."""
+    mean = costs @ shares
+    variance = (spreads**2 + costs**2) @ shares - mean**2
+    return float(np.max(variance / np.maximum(mean, 1e-12) ** 2))
+
+
+def _single(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray, steps: int) -> list[np.ndarray]:
+    """Per resource what each step takes, a row per step: one Pod of a workload drawn by its share."""
+    stratum, normal = _tables()
+    workloads = np.searchsorted(np.cumsum(shares)[:-1], _strata())  # of each stratum
+    drawn, own = stratum[:steps], normal[:steps]
+    each = zip(costs[:, workloads], spreads[:, workloads], strict=True)
+    return [cost.take(drawn) + spread.take(drawn) * own for cost, spread in each]
+
+
+def _blocks(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray, block: int, steps: int) -> list[np.ndarray]:
+    """The same for `block` Pods a step: their sum is normal, with the mixture's covariance times `block`."""
+    mean = costs @ shares
+    deviation = costs - mean[:, None]
+    covariance = (deviation * shares) @ deviation.T + np.diag(spreads**2 @ shares)
+    values, vectors = np.linalg.eigh(covariance)
+    root = vectors * np.sqrt(np.maximum(values, 0.0) * block)
+    normal = _tables()[1]
+    own = [normal[i * STEPS : i * STEPS + steps] for i in range(len(mean))]
+    return [block * m + sum(r * z for r, z in zip(row, own, strict=True)) for m, row in zip(mean, root, strict=True)]
+
+
+def _crossing(taken: list[np.ndarray], free: np.ndarray, block: int) -> np.ndarray:
+    """Per draw, at which step (with its part) the first resource is used up."""
+    normal, draws, found = _tables()[1], np.arange(DRAWS), np.full(DRAWS, inf)
+    for i, (each, (room, room_sd, mean, mean_sd)) in enumerate(zip(taken, free, strict=True)):
+        # room and mean cost as they may be; a cost off by a factor is the room off by its inverse
+        factor = np.maximum(1 + mean_sd / mean * normal[-1 - 2 * i], 0.1)
+        rest = np.maximum(room + room_sd * normal[-2 - 2 * i], 0.0) / factor
+        total = np.cumsum(each, axis=0)
+        if each.min() < 0:  # a drawn step may be: the first crossing counts
+            np.maximum.accumulate(total, axis=0, out=total)
+        whole = np.sum(total <= rest, axis=0)
+        inside = np.minimum(whole, len(each) - 1)
+        last, before = total[inside, draws], np.where(inside > 0, total[inside - 1, draws], 0.0)
+        part = (rest - before) / np.maximum(last - before, 1e-12)
+        beyond = len(each) + (rest - last) / (block * mean)
+        found = np.minimum(found, np.where(whole < len(each), whole + part, beyond))
+    return found
+
+
+def _point(values: np.ndarray, share: float) -> float:
+    """The point below which this share of the sorted `values` lies."""
+    at = share * len(values) - 0.5
+    below = int(at)
+    return float(values[below] + (at - below) * (values[below + 1] - values[below]))
