@@ -10,6 +10,7 @@ parameters of the core were chosen on seeds below 100; the seeds here start at 5
 """
 
 import argparse
+import ast
 import hashlib
 import json
 import os
@@ -225,14 +226,15 @@ def page(new: list[NodeScore], old: list[NodeScore], before: list[NodeScore], se
     lines = [
         "# Pod-Capacity on simulated nodes " + ("that mix everything" if wide else "that look like real ones"),
         "",
-        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --old --write"
+        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --write"
+        + (" --old" if old else "")
         + (" --before TREE" if before else "")
         + (f" --wide {wide}`," if wide else "`,")
-        + f" core {core_hash()}.",
+        + f" code of the core {core_hash()}.",
         "What a node does and the truth: `lab/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Interval holds: how many of the next arrivals fit; score: (width + 20 × distance outside) / max(2, that).",
-        "Node-wide: the same model, which knows only how many Pods there are.",
+        "Node-wide: the same model, which knows only how many Pods there are." if old else "",
         "Before: the core of commit 7225639, whose interval asked what if only the cheapest workload came."
         if before
         else "",
@@ -243,13 +245,24 @@ def page(new: list[NodeScore], old: list[NodeScore], before: list[NodeScore], se
     ]
     for line in summaries(new, old, before):
         lines += [line, ""]
-    return "\n".join([*lines, f"![errors per node]({_name(wide)}.png)", ""])
+    return "\n".join([*lines, f"![errors per node]({_name(wide)}.png)", ""] if old else lines)
 
 
 def core_hash() -> str:
-    """Of the core's files that were run: results without it say nothing about today's."""
+    """Of the core's code that was run, without comments and docstrings: results of other code say nothing about it."""
     files = sorted(Path(carico_agent.core.__file__).parent.rglob("*.py"))
-    return hashlib.sha256(b"".join(file.read_bytes() for file in files)).hexdigest()[:12]
+    return hashlib.sha256("".join(_code(file.read_text()) for file in files).encode()).hexdigest()[:12]
+
+
+def _code(source: str) -> str:
+    tree = ast.parse(source)
+    for one in ast.walk(tree):
+        body = getattr(one, "body", None)
+        if isinstance(body, list):  # a string alone is a docstring
+            body[:] = [
+                line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
+            ]
+    return ast.dump(tree)
 
 
 def run_before(tree: Path, arguments: list[str]) -> list[NodeScore]:
@@ -301,7 +314,9 @@ def main() -> None:
     )
     parser.add_argument("--first-wide", type=int, default=FIRST_WIDE, help="the first of them")
     parser.add_argument("--before", type=Path, metavar="TREE", help="also with the core of another checkout")
-    parser.add_argument("--write", action="store_true", help="renew the page and picture in lab/results (with --old)")
+    parser.add_argument(
+        "--write", action="store_true", help="renew the page in lab/results, and the picture with --old"
+    )
     args = parser.parse_args()
     seeds = range(args.first_seed, args.first_seed + args.seeds)
     nodes = [wide_node(args.first_wide + number) for number in range(args.wide)] or ALL_NODES
@@ -317,9 +332,10 @@ def main() -> None:
         same = {"seeds": args.seeds, "first-seed": args.first_seed, "jobs": args.jobs, "wide": args.wide}
         same |= {"first-wide": args.first_wide}
         before = run_before(args.before, [f"--{key}={value}" for key, value in same.items()] + [f"--only={args.only}"])
-    if args.write and old:
+    if args.write:
         (RESULTS / f"{_name(args.wide)}.md").write_text(page(new, old, before, seeds, args.wide))
-        draw(new, old, RESULTS / f"{_name(args.wide)}.png")
+        if old:
+            draw(new, old, RESULTS / f"{_name(args.wide)}.png")
     if args.json:
         print(json.dumps({name: [asdict(s) for s in scores] for name, scores in (("new", new), ("old", old))}))
         return

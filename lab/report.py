@@ -28,6 +28,7 @@ ALL = (
     "calibration",
     "headline",
     "prior",
+    "probes",
     "sizes",
     "mixed",
     "isolation",

@@ -105,6 +105,7 @@ class HostShare:
         self.usage = [nan] * m
         self.excess = 0.0
         self.throttled = False  # quotas stop Pods, so that the node's cpu reading says at most what is used
+        self.told = False  # the caller says so; otherwise it is guessed from how usage moves
         self._throttling = 0.5 * THROTTLING  # part of the jumps that is unexplained: two in a row are believed
         self._least = nan  # the least cpu difference seen lately
         self._recent: list[list[float]] = [[] for _ in range(m)]
@@ -116,7 +117,7 @@ class HostShare:
         `beyond` is by how much the cpu moved further than Pods explain that came or went; NaN if none did. `settled`:
         none has just come or gone.
         """
-        self._settled = settled
+        self._settled, self.told = settled, False
         for i, (whole, part) in enumerate(zip(node, pods, strict=True)):
             difference = whole - part
             if difference != difference:
@@ -131,7 +132,7 @@ class HostShare:
 
         Where it has not (NaN), the host is what the node uses and no Pod does.
         """
-        self._settled = True
+        self._settled = self.told = True
         for i, x in enumerate(usage):
             derived = node[i] - pods[i]
             if x == x or derived == derived:
@@ -184,7 +185,7 @@ class HostShare:
         least = self._least if self._least == self._least else None
         recent = [list(values) for values in self._recent]
         found = {"recent": recent, "excess": self.excess, "throttling": self._throttling, "least": least}
-        return found | {"settled": self._settled, "throttled": self.throttled}
+        return found | {"settled": self._settled, "throttled": self.throttled, "told": self.told}
 
     def restore(self, state: Mapping[str, Any]) -> None:
         recent = [[float(x) for x in values] for values in state["recent"]]
@@ -195,4 +196,5 @@ class HostShare:
         self.usage = [self._median(values) for values in self._recent]
         self.excess, self._throttling = float(state["excess"]), float(state["throttling"])
         self._least = nan if state["least"] is None else float(state["least"])
+        self.told = bool(state.get("told", False))  # missing in older states, as the next
         self.throttled = bool(state.get("throttled", self._throttling > THROTTLING))  # missing in older states

@@ -29,7 +29,7 @@ STEPS = 32
 
 LOW, HIGH = 0.05, 0.95
 
-DOUBTED_ROWS = 1.0
+DOUBTED_ROWS = 3.0
 """That Pods come in no order counts as much as this many rows of arrivals."""
 
 MAX_RESOURCES = 4
@@ -79,7 +79,7 @@ def dispersion(recent: Sequence[float], length: int) -> float:
     believed as far as the `recent` arrivals hold rows of that length, and counts as 1 otherwise.
 
     >>> [round(dispersion(row, 4), 1) for row in ([1.0, 0.1] * 32, ([1.0] * 8 + [0.1] * 8) * 4)]
-    [0.1, 2.9]
+    [0.2, 2.7]
     """
     known = np.array([x for x in recent if x == x])
     length = min(length, len(known) // 4)
@@ -175,7 +175,8 @@ def _crossing(taken: list[np.ndarray], free: np.ndarray, block: int) -> np.ndarr
         factor = np.maximum(1 + mean_sd / mean * normal[-1 - 2 * i], 0.1)
         rest = np.maximum(room + room_sd * normal[-2 - 2 * i], 0.0) / factor
         total = np.cumsum(each, axis=0)
-        np.maximum.accumulate(total, axis=0, out=total)  # a drawn step may be below 0: the first crossing counts
+        if each.min() < 0:  # a drawn step may be: the first crossing counts
+            np.maximum.accumulate(total, axis=0, out=total)
         whole = np.sum(total <= rest, axis=0)
         inside = np.minimum(whole, len(each) - 1)
         last, before = total[inside, draws], np.where(inside > 0, total[inside - 1, draws], 0.0)

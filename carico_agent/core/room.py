@@ -49,6 +49,9 @@ it the interval of a node that learns reached to ten thousand Pods."""
 PARTS_RATIO = 0.03
 """The sum of Pods' readings is off by this much, as a standard deviation."""
 
+GUESSED_RATIO = 0.3
+"""And by this part of the excess where nobody says that quotas stop Pods: it may be the host's."""
+
 LONG_UNSETTLED_S = 4.0
 """Where Pods come and go for longer than this without a pause [s], room is what their own readings leave."""
 
@@ -227,7 +230,8 @@ def room_of(pods: MeasuredPods, now: UsageNow, following: NextPod) -> Room:
             used, excess, unsure = parts, 0.0, PARTS_RATIO * parts
         elif pods.host.throttled and i == pods.host.cpu and parts == parts and not now.resuming:
             # the excess changes with every Pod that comes or goes, and is known only when Pods are read again
-            used, excess, unsure = min(parts, now.usage[i]) if now.usage[i] < FULL else parts, 0.0, PARTS_RATIO * parts
+            unsure = PARTS_RATIO * parts + (0.0 if pods.host.told else GUESSED_RATIO * excess)
+            used, excess = min(parts, now.usage[i]) if now.usage[i] < FULL else parts, 0.0
         predicted |= hidden > 0.01
         free.append(limit - used + excess - hidden)
         doubt = (0.1 * excess) ** 2 + HIDDEN_RATIO * hidden * cost + unsure**2

@@ -297,7 +297,7 @@ class Workload:
         for x in values:
             squares += (x - mean) * (x - mean)
         spread_2 = squares / (n + past + 1)
-        leak = self.growth[i] * self._span_s() / 6 if self.growth[i] else 0.0
+        leak = self.growth[i] * self._span_s() / 4 if self.growth[i] else 0.0
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
     def _cluster_cost(self, i: int) -> float:

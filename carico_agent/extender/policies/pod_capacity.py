@@ -22,9 +22,9 @@ inputs) is priced by what it was. Between the binding of the first such Pod and 
 So until the price has settled on all nodes, each takes in few at a time.
 
 Why two Pods of a workload that nobody has measured, per node: all Pods of a job are placed within seconds, on the prior
-of one core each, and nothing that is placed can be taken back. Over six jobs without a prehistory (lab/experiments/
-probes.py) the worst of JCT and mean PCT, as a multiple of the best setting's, was 3.2 without a limit, 1.17 with one
-Pod, 1.16 with two and 2.0 with four. It costs 4 % of the job's time where the prior happens to be right.
+of one core each, and nothing that is placed can be taken back. Over six jobs without a prehistory (the jobs of
+lab/experiments/probes.py, seed 11) the worst of JCT and mean PCT, as a multiple of the best setting's, was 3.2 without
+a limit, 1.17 with one Pod, 1.16 with two and 2.0 with four. It costs 4 % of the job's time where the prior is right.
 
 On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload somebody has
 measured: it fits as often as what is left (workload_costs.py) holds what it takes, which may be more or less often than
