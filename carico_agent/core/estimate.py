@@ -51,4 +51,8 @@ class Estimate:
     """Usage that is no Pod's, per resource."""
     room: tuple[float, ...] = ()
     """limit − host − Σ Pods per resource, young Pods counted at what their workload costs; below 0 when overloaded."""
+    horizon_s: float = 0.0
+    """For how long the number holds [s]; 0: it is that of this instant."""
+    outlook: str = ""
+    """What is known about the coming hours, where they were asked for: unknown, first day or known."""
     workloads: tuple[WorkloadEstimate, ...] = ()

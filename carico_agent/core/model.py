@@ -1,6 +1,7 @@
 """CapacityModel: usage and Pods go in, Pod-Capacity comes out. The embeddable heart of carico."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from math import inf, nan, sqrt
 from typing import Any
 
@@ -8,10 +9,13 @@ from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimate import Estimate, WorkloadEstimate
 from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
+from carico_agent.core.held import held
 from carico_agent.core.intake import Batch, Intake
+from carico_agent.core.lifetimes import DAY_S
 from carico_agent.core.measured import MeasuredPods
+from carico_agent.core.outlook import Outlook
 from carico_agent.core.pods import PodSample
-from carico_agent.core.room import NextPod, Prior, Room, next_pod
+from carico_agent.core.room import LIKELY, NextPod, Prior, Room, next_pod
 from carico_agent.core.room import UsageNow as Now
 from carico_agent.core.subspace import Subspace, capacity
 from carico_agent.core.workloads import WorkloadCost, checked
@@ -25,6 +29,8 @@ DOUBT_IN_CHURN = 9.0
 """A batch taken on a node that never settles counts with three times the standard deviation."""
 SMOOTHED_RATIO = 0.1
 """Variance that the Dynamic EMA leaves of the samples' own."""
+OUTLOOK_EVERY_S = 60.0
+"""The outlook is told who runs this often [s]."""
 MAX_LOCAL_WORKLOADS = 32
 """Workloads a node sends to others."""
 
@@ -81,6 +87,8 @@ class CapacityModel:
         self._noise = [c.noise_sd**2] * m  # variance of the node's smoothed usage, learned while Pods are measured
         self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
         self._next: NextPod | None = None  # made when asked for, until Pods are measured again
+        self.outlook = Outlook(self.resources)  # saved apart from the rest: it is large and changes slowly
+        self._outlook_t = -inf  # when it was last told who runs [unix s]
 
     def restart_clock(self) -> None:
         """Begin a new clock (after a reboot or a pause): what was learned stays, what was under way is dropped."""
@@ -100,11 +108,18 @@ class CapacityModel:
         """The number of Pods changed at `t`, between two samples: the next estimate counts with it at once."""
         self._intake.count(t, pods, churn)
 
-    def observe_pods(self, t: float, pods: Sequence[PodSample], host: Sequence[float] | None = None) -> None:
+    def observe_pods(
+        self,
+        t: float,
+        pods: Sequence[PodSample],
+        host: Sequence[float] | None = None,
+        wall_t: float | None = None,
+    ) -> None:
         """Take what each Pod uses, all Pods that run, every few seconds. The same object again is no new reading.
 
         `host` is what the rest of the machine uses, where the caller can measure it; otherwise it is what the node
         uses and no Pod does, and what it does whenever a Pod starts (pulls of images) may be taken for throttling.
+        `wall_t` is the same instant by the wall clock [unix s]: the outlook learns days from it, once a minute.
         """
         if host is not None and len(host) != len(self.resources):
             raise ValueError(f"{len(host)} values of the host's usage for {len(self.resources)} resources")
@@ -119,6 +134,9 @@ class CapacityModel:
         if settled:
             measured.compare_count(self.pods)
         self._next = None
+        if wall_t is not None and not 0 <= wall_t - self._outlook_t < OUTLOOK_EVERY_S:
+            self._outlook_t = wall_t
+            self.outlook.observe(wall_t, pods)
 
     def _learn(self, batch: Batch) -> None:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
@@ -150,17 +168,34 @@ class CapacityModel:
 
     # ---- out
 
-    def estimate(self, workload: str | None = None, workloads: bool = True) -> Estimate:
+    def estimate(self, workload: str | None = None, workloads: bool = True, horizon_s: float | None = None) -> Estimate:
         """The answer for the last sample: for the next Pod, or for a `workload` of Pods. Changes nothing.
 
-        Without `workloads` the list of all workloads stays empty: that costs half as much on a node that knows many.
+        Without `workloads` the list of all workloads stays empty: that costs half as much on a node that knows many. With
+        `horizon_s` the answer holds for so long [s], by the outlook: usage has days, and Pods stay for hours.
         """
+        if horizon_s is not None:
+            return self.hold(self.estimate(workload, workloads=False), horizon_s, workload)
         usage = self._intake.usage()
         judgement = self._estimator.judge(Situation(usage, self._unit, self.pods))
         if self._measured.fresh(self._intake.t):
             return self._estimate_measured(workload, usage, judgement, workloads)
         found = self._node_wide(judgement, usage) if workload is None else self._of_workload(workload, usage)
         return self._estimate(found, usage, judgement.baseline, judgement.per_pod_cost)
+
+    def hold(self, now: Estimate, horizon_s: float, workload: str | None = None) -> Estimate:
+        """An estimate of this instant, made for the next Pod or for a `workload`, as it holds for so long [s]."""
+        if workload is not None:
+            return held(now, self.outlook, horizon_s, {workload: 1.0}, workload)
+        return held(now, self.outlook, horizon_s, self._next.shares if self._next is not None else {})
+
+    def horizon_s(self, workload: str | None = None) -> float:
+        """For how long a Pod of a workload stays [s]; for the next Pod, the longest of the workloads that are likely."""
+        if workload is not None:
+            return self.outlook.lifetime(workload).horizon_s
+        shares = self._next.shares if self._next is not None else {}
+        likely = [self.outlook.lifetime(name).horizon_s for name, share in shares.items() if share >= LIKELY]
+        return max(likely, default=DAY_S)
 
     def _node_wide(self, judgement: Judgement, usage: list[float]) -> answer.Answer:
         """Without measured Pods: from usage, or, where Pods have just come or gone, from what was learned."""
@@ -320,11 +355,13 @@ class CapacityModel:
 
     def local_workloads(self) -> list[WorkloadCost]:
         """What each workload costs by this node's own evidence: at most 32 workloads, those that arrive most."""
-        return self._measured.workloads.local(MAX_LOCAL_WORKLOADS, self._prior.believes)
+        known = self._measured.workloads.local(MAX_LOCAL_WORKLOADS, self._prior.believes)
+        return [replace(cost, profile=self.outlook.profile(cost.workload)) for cost in known]
 
     def learn_workloads(self, workloads: Sequence[WorkloadCost]) -> None:
         """What workloads cost elsewhere; replaces what was learned before. Used for workloads that never ran here."""
         self._measured.workloads.learn(checked(workloads, len(self.resources)))
+        self.outlook.learn_elsewhere({cost.workload: cost.profile for cost in workloads if cost.profile is not None})
         self._next = None
 
     # ---- save and restore

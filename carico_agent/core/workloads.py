@@ -10,6 +10,7 @@ from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
 from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings
+from carico_agent.core.profile import Profile
 
 MAX_WORKLOADS = 64
 """Workloads remembered on one node; Pods of further ones are counted as OTHER."""
@@ -75,6 +76,8 @@ class WorkloadCost:
     spread: tuple[float, ...]
     pods_seen: int
     arrivals: float
+    profile: Profile | None = None
+    """Its day and its lifetimes, where they are known."""
 
 
 class Workload:
@@ -408,4 +411,6 @@ def checked(costs: Sequence[WorkloadCost], m: int) -> Sequence[WorkloadCost]:
             raise ValueError(
                 f"workload {cost.workload!r}: {cost.pods_seen} Pods and {cost.arrivals} arrivals are no counts"
             )
+        if cost.profile is not None:
+            cost.profile.check(m)
     return costs

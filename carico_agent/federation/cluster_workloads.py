@@ -16,14 +16,16 @@ Merging is a generator that stops after a millisecond or so, because the calls o
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
+from carico_agent.core.profile import Profile
 from carico_agent.core.subspace import Vector
+from carico_agent.federation import profiles
 from carico_agent.federation.moments import max_known, spread
-from carico_agent.federation.workloads import ReportedWorkloads
+from carico_agent.federation.workloads import ReportedWorkloads, SentProfile
 
 MAX_WORKLOADS = 2000
 """Workloads one aggregator merges; beyond it those that fewest nodes report fall out."""
@@ -45,6 +47,8 @@ class WorkloadRow:
     nodes: int
     pods_seen: int
     arrivals: float
+    profile: Profile | None = None
+    """In absolute units."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,13 +78,31 @@ def merge_nodes(reports: Sequence[ReportedWorkloads]) -> Iterator[ClusterWorkloa
     rows: dict[str, WorkloadRow] = {}
     starts = np.searchsorted(table.number, np.arange(len(kept) + 1)).tolist()
     worked = 0
+    days = _profiles_by_workload(reports)
     for i, name in enumerate(kept):
-        rows[name] = _merge_workload(table, starts[i], starts[i + 1])
-        worked += 50 + starts[i + 1] - starts[i]
+        row = _merge_workload(table, starts[i], starts[i + 1])
+        sent = days.get(name, [])
+        day = profiles.merged([_read_profile(one, have, resources) for one, have in sent], middle_mean)
+        rows[name] = replace(row, profile=day)
+        worked += 50 + starts[i + 1] - starts[i] + (ROWS_PER_STEP if sent else 0)  # a merged day takes milliseconds
         if worked > ROWS_PER_STEP:
             worked = 0
             yield None
     yield ClusterWorkloads(resources, rows)
+
+
+def _profiles_by_workload(reports: Sequence[ReportedWorkloads]) -> dict[str, list[tuple[SentProfile, tuple[str, ...]]]]:
+    """All that was sent of each workload, with the resources it is about."""
+    found: dict[str, list[tuple[SentProfile, tuple[str, ...]]]] = {}
+    for report in reports:
+        for name, sent in zip(report.names, report.profiles, strict=False):
+            if sent is not None:
+                found.setdefault(name, []).append((sent, report.resources))
+    return found
+
+
+def _read_profile(sent: SentProfile, have: tuple[str, ...], want: tuple[str, ...]) -> Profile:
+    return profiles.placed(profiles.read_profile(sent, len(have)), have, want)
 
 
 def combine(parts: Sequence[ClusterWorkloads]) -> ClusterWorkloads:
@@ -94,7 +116,8 @@ def combine(parts: Sequence[ClusterWorkloads]) -> ClusterWorkloads:
         for name, row in part.rows.items():
             cost = _placed(row.cost[None], part.resources, resources)[0]
             width = _placed(row.spread[None], part.resources, resources)[0]
-            found.setdefault(name, []).append(WorkloadRow(cost, width, row.nodes, row.pods_seen, row.arrivals))
+            day = None if row.profile is None else profiles.placed(row.profile, part.resources, resources)
+            found.setdefault(name, []).append(replace(row, cost=cost, spread=width, profile=day))
     order = sorted(found, key=lambda name: (-sum(row.nodes for row in found[name]), name))[:MAX_WORKLOADS]
     return ClusterWorkloads(resources, {name: _sum_rows(found[name]) for name in order})
 
@@ -118,7 +141,9 @@ def _sum_rows(rows: Sequence[WorkloadRow]) -> WorkloadRow:
     weight = np.array([[float(row.nodes)] for row in rows])
     cost, width = (_known_mean(np.array([getattr(row, part) for row in rows]), weight) for part in ("cost", "spread"))
     nodes, pods = sum(row.nodes for row in rows), sum(row.pods_seen for row in rows)
-    return WorkloadRow(cost, width, nodes, pods, sum(row.arrivals for row in rows))
+    known = [row for row in rows if row.profile is not None]
+    best = max(known, key=lambda row: row.nodes).profile if known else None  # that of most nodes
+    return WorkloadRow(cost, width, nodes, pods, sum(row.arrivals for row in rows), best)
 
 
 def _known_mean(values: Vector, weight: Vector) -> Vector:

@@ -20,6 +20,8 @@ from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.workloads import ReportedWorkloads
 
 SERVICE = "carico.federation.v1.Federation"
+WIRE = 2
+"""Version of the wire; 1 knew no profiles. A peer of an older one is refused, with a sentence that says so."""
 MAX_COST = 1e18
 MAX_NODES = 10_000_000
 
@@ -57,6 +59,7 @@ def write_contribution(
         seen_incarnation=seen.incarnation,
         seen_sequence=seen.sequence,
         seen_workloads=seen.workloads,
+        wire=WIRE,
     ).SerializeToString()
 
 
@@ -72,6 +75,10 @@ def read_contribution(
     except DecodeError as error:
         raise Rejected("decode", str(error)) from error
     rules.check_name(message.node)
+    if message.wire < WIRE and not message.leaving:
+        raise Rejected(
+            "wire", f"wire {max(message.wire, 1)}, this aggregator speaks {WIRE}: upgrade carico on that node"
+        )
     resources, subspace, cost = message.subspace.resources, message.subspace, message.cost
     names = rules.check_resources(tuple(resources))
     m = len(names)
@@ -90,7 +97,7 @@ def read_contribution(
 def write_view(sums: Sums, rank: int | None, about: pb.View) -> bytes:
     """`about` (sequence, incarnation, …) completed with the view of `sums`."""
     cost, precision = sums.mean_cost()
-    about.nodes = sums.nodes
+    about.nodes, about.wire = sums.nodes, WIRE
     about.subspace.CopyFrom(_subspace(sums.resources, sums.subspace(rank)))
     about.resource_nodes.extend(int(count) for count in sums.resource_nodes)
     about.cost.CopyFrom(pb.Cost(value=np.nan_to_num(cost), precision=precision))
@@ -110,6 +117,8 @@ def read_view(
         raise Rejected("decode", str(error)) from error
     if not view.nodes or not view.subspace.sigma:
         return view, None
+    if view.wire < WIRE:
+        raise Rejected("wire", f"wire {max(view.wire, 1)}, this agent speaks {WIRE}: upgrade the aggregation server")
     names, factor = read_factor(view.subspace, np.sqrt(len(view.subspace.resources)))
     m = len(names)
     if view.nodes > MAX_NODES:

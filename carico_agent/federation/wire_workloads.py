@@ -4,13 +4,16 @@ import math
 import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 from google.protobuf.message import DecodeError
 
 from carico_agent.core import WorkloadCost
+from carico_agent.core.profile import Profile
 from carico_agent.core.subspace import Vector
 from carico_agent.federation import contribution as rules
+from carico_agent.federation import profiles
 from carico_agent.federation.cluster_workloads import MAX_WORKLOADS, ClusterWorkloads, WorkloadRow
 from carico_agent.federation.contribution import Contribution, Rejected
 from carico_agent.federation.moments import spread
@@ -20,6 +23,7 @@ from carico_agent.federation.workloads import (
     MAX_WORKLOAD_CHARS,
     MAX_WORKLOADS_PER_NODE,
     ReportedWorkloads,
+    SentProfile,
     digest,
     to_absolute,
     to_shares,
@@ -42,8 +46,27 @@ def write_report(given: Contribution) -> bytes:
             spread=to_absolute(workload.spread, given.sizes),
             pods_seen=min(workload.pods_seen, MAX_PODS),
             arrivals=workload.arrivals,
+            **_profile(None if workload.profile is None else profiles.in_units(workload.profile, given.sizes)),
         )
     return report.SerializeToString()
+
+
+def _profile(absolute: Profile | None) -> dict[str, Any]:
+    """Its fields of a WorkloadCost."""
+    if absolute is None:
+        return {}
+    lives = [x if x == x else 0.0 for x in (absolute.median_s, absolute.p90_s)]
+    day = profiles.encoded(absolute.day.astype(np.float64))
+    return {"profile": day, "median_life_s": lives[0], "p90_life_s": lives[1], "ended": absolute.ended}
+
+
+def _read_sent(workload: pb.WorkloadCost, m: int) -> SentProfile | None:
+    """A profile as it was sent, checked; raises Rejected."""
+    if not workload.profile:
+        return None
+    profiles.decoded(workload.profile, m)
+    median_s, p90_s = profiles.check_life(workload.median_life_s), profiles.check_life(workload.p90_life_s)
+    return SentProfile(workload.profile, median_s, p90_s, min(workload.ended, MAX_PODS))
 
 
 def write_fits(given: Contribution) -> list[int]:
@@ -106,6 +129,7 @@ def _read_report(resources: tuple[str, ...], raw: bytes) -> ReportedWorkloads:
             dtype=np.float64,
         ),
         digest(raw),
+        profiles=tuple(_read_sent(workload, m) for workload in workloads),
     )
 
 
@@ -140,6 +164,7 @@ def write_row(name: str, row: WorkloadRow) -> pb.WorkloadCost:
         nodes=row.nodes,
         pods_seen=min(row.pods_seen, 2**32 - 1),
         arrivals=row.arrivals,
+        **_profile(row.profile),
     )
 
 
@@ -155,9 +180,14 @@ def read_table(table: pb.WorkloadTable) -> ClusterWorkloads:
         _check_workload(workload, len(resources))
         cost, width = np.array(workload.cost, dtype=np.float64), np.array(workload.spread, dtype=np.float64)
         rows[sys.intern(workload.workload)] = WorkloadRow(
-            cost, width, workload.nodes, workload.pods_seen, workload.arrivals
+            cost, width, workload.nodes, workload.pods_seen, workload.arrivals, _table_profile(workload, len(resources))
         )
     return ClusterWorkloads(resources, rows)
+
+
+def _table_profile(workload: pb.WorkloadCost, m: int) -> Profile | None:
+    sent = _read_sent(workload, m)
+    return None if sent is None else profiles.read_profile(sent, m)
 
 
 def to_node(cluster: ClusterWorkloads, own: Sequence[str], sizes: Sequence[float] | Vector) -> tuple[WorkloadCost, ...]:
@@ -167,7 +197,8 @@ def to_node(cluster: ClusterWorkloads, own: Sequence[str], sizes: Sequence[float
     for name, row in cluster.rows.items():
         both = spread(np.stack([row.cost, row.spread]), cluster.resources, own).copy()
         both[:, missing] = np.nan
-        found.append(
-            WorkloadCost(name, to_shares(both[0], sizes), to_shares(both[1], sizes), row.pods_seen, row.arrivals)
-        )
+        day = None if row.profile is None else profiles.placed(row.profile, cluster.resources, own)
+        own_day = None if day is None else profiles.in_units(day, sizes, to_shares=True)
+        cost, width = to_shares(both[0], sizes), to_shares(both[1], sizes)
+        found.append(WorkloadCost(name, cost, width, row.pods_seen, row.arrivals, own_day))
     return tuple(found)

@@ -12,6 +12,7 @@ from hashlib import blake2b
 import numpy as np
 
 from carico_agent.core import WorkloadCost
+from carico_agent.core.profile import moved as profile_moved
 from carico_agent.core.subspace import Vector
 
 MAX_WORKLOADS_PER_NODE = 32
@@ -25,6 +26,16 @@ class WorkloadFit:
 
     fits: int
     limiting: str
+
+
+@dataclass(frozen=True, slots=True)
+class SentProfile:
+    """A profile in absolute units as it travels; lifetimes NaN where unknown."""
+
+    day: bytes
+    median_s: float
+    p90_s: float
+    ended: int
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -46,6 +57,8 @@ class ReportedWorkloads:
     """Per workload: index of the resource that limits."""
     room: tuple[float, ...] = ()
     """Per resource, NaN: unknown; empty: not sent."""
+    profiles: tuple["SentProfile | None", ...] = ()
+    """Per workload; as it was sent, because a day of floats would be four times as much."""
 
 
 def digest(raw: bytes) -> bytes:
@@ -85,4 +98,4 @@ def _moved(old: WorkloadCost, new: WorkloadCost) -> bool:
     for was, now in zip(old.cost, new.cost, strict=True):
         if math.isnan(was) != math.isnan(now) or abs(now - was) > 0.1 * abs(was) + 1e-3:
             return True
-    return False
+    return profile_moved(old.profile, new.profile)

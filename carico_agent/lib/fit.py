@@ -48,6 +48,8 @@ class Fit:
     basis: str
     """measured: from what Pods of this workload use; requests: the workload is unknown, so by what it asks for; prior:
     nothing is known, one Pod is taken to keep one core busy."""
+    horizon_s: float = 0.0
+    """For how long they fit [s]; 0: now, because nothing is known about the coming hours."""
 
 
 def wanted_of(document: Any, namespace: str = "default") -> Wanted:
@@ -82,8 +84,10 @@ def fit_on_node(wanted: Wanted, answer: Mapping[str, Any]) -> Fit:
 
     >>> node = {"fits": 1.5, "mode": "learning", "limiting": "cpu", "room": {"cpu": 0.5}, "sizes": {"cpu": 8.0}}
     >>> fit_on_node(Wanted("shop/new", cpu=0.5), node)
-    Fit(fits=8.0, limiting='cpu', basis='requests')
+    Fit(fits=8.0, limiting='cpu', basis='requests', horizon_s=0.0)
     """
+    if answer["mode"] != "learning" and answer.get("outlook") == "known" and answer["fits_held"] is not None:
+        return Fit(float(answer["fits_held"]), answer["limiting_held"], "measured", float(answer["horizon_s"]))
     if answer["mode"] != "learning":
         return Fit(float(answer["fits"] or 0.0), answer["limiting"], "measured")
     asked = {"cpu": wanted.cpu, "memory": wanted.memory}

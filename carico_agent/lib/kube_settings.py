@@ -1,7 +1,7 @@
 """Settings of everything that talks to Kubernetes. Read through the package, like all others."""
 
 from dataclasses import dataclass, field
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from carico_agent.plugin_api.declare import Range
 
@@ -33,11 +33,20 @@ class KubernetesSettings:
     """Least time between two writes of the Node [s], except that a fall is written at once. In clusters of more than
     350 nodes they are further apart (5,000: 71 s on the average)."""
 
+    horizon: Literal["now", "lifetime"] | Annotated[float, Range(60.0, 604_800.0)] = "lifetime"
+    """For how long the resource holds: "now" (no longer than this instant), "lifetime" (as long as the Pods that come
+    here stay, a day at most, once a day was seen; "now" until then), or seconds between 60 and 604800."""
+
     heartbeat_s: Annotated[float, Range(5.0, 600.0)] = 60.0
     """Time between two heartbeats in the node's Lease [s]; without a Lease, between two writes of the Node."""
 
     ttl_s: Annotated[float, Range(10.0, 3600.0)] = 150.0
     """How long a heartbeat is valid for others [s]; at least twice heartbeat_s, so that one may get lost."""
+
+    @property
+    def horizon_s(self) -> float | None:
+        """The horizon that was given in seconds; None: as long as the Pods that come here stay."""
+        return None if isinstance(self.horizon, str) else float(self.horizon)
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,7 @@ from carico_agent.lib.supervise.memory import give_back
 from carico_agent.lib.supervise.pulse import Pulse
 from carico_agent.lib.supervise.tasks import Supervisor
 from carico_agent.lib.supervise.workers import Workers
+from carico_agent.node import outlook
 from carico_agent.node.container_history import ContainerHistories
 from carico_agent.node.counters import PodCounters
 from carico_agent.node.history import StatusHistory
@@ -34,13 +35,22 @@ from carico_agent.node.pods.watch import discover
 from carico_agent.node.progress import ProgressApi
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.publisher import Measured, Publisher, PublisherContext, open_all
-from carico_agent.node.publish.status import AgentFacts, Status, WorkStatus, as_json, by_name, known, status_of
+from carico_agent.node.publish.status import (
+    AgentFacts,
+    Status,
+    WorkStatus,
+    as_json,
+    by_name,
+    known,
+    status_of,
+    with_ahead,
+)
 from carico_agent.node.reload import Configuration
 from carico_agent.node.reservations import Reservations
 from carico_agent.node.reserve import ReservationApi
 from carico_agent.node.routes import PodRoutes, SelfRoutes
 from carico_agent.node.source import Source, SourceOptions, memory_bytes, open_live, open_replay
-from carico_agent.node.state import StateFile
+from carico_agent.node.state import Kept, StateFiles, encode
 from carico_agent.node.updates import StatusUpdates, UpdateDemand
 from carico_agent.node.workloads import WorkloadRoutes
 from carico_agent.settings import Settings
@@ -129,9 +139,12 @@ class Agent:
         self._add_signal_handlers()
         self._add_routes()
         self._publishers = await open_all(self._context())
-        state = StateFile(
-            self._configuration.current().state_path / "model.json", self._source.feed.current_model, self._disk
-        )
+        folder, model = self._configuration.current().state_path, self._source.feed.current_model
+        kept = [
+            Kept(folder / "model.json", lambda: encode(model())),
+            Kept(folder / outlook.NAME, lambda: outlook.encode(model()), outlook.SAVE_ROUNDS),
+        ]
+        state = StateFiles(kept, self._disk)
         live = not self._source.replaying
         if live:
             self._runtime.look()
@@ -179,10 +192,10 @@ class Agent:
             lambda: self._publishers,
             self._configuration,
         )
-        model = self._source.feed.current_model
-        workloads = WorkloadRoutes(self._board, self._source.resources, lambda workload: model().estimate(workload))
+        workloads = WorkloadRoutes(self._board, self._source.resources, self._source.feed.of_workload)
         pods = PodRoutes(self._runtime, self._counters)
-        reserved, histories = self._reservations, (self._history, self._histories)
+        ahead = outlook.OutlookRoutes(self._source.feed.current_model)
+        reserved, histories = self._reservations, (self._history, self._histories, ahead)
         for part in (pods, workloads, *histories, own, reserved, self._plugins, self._progress):
             self._http.add(part.routes())
 
@@ -278,7 +291,9 @@ class Agent:
             sampling=self._source.status(),
             publishers={one.name: one.condition for one in self._publishers},
         )
-        return status_of(self._node, self._source.resources, estimate, usage.detail, facts)
+        status = status_of(self._node, self._source.resources, estimate, usage.detail, facts)
+        ahead = self._source.feed.ahead(estimate, self._configuration.current().kubernetes.horizon_s)
+        return with_ahead(status, self._source.resources, ahead)
 
     def _room(self) -> float | None:
         """Pod-Capacity, as long as it is valid."""
@@ -286,8 +301,10 @@ class Agent:
         return None if status is None else status.pod_capacity
 
     def _fits(self, workload: str) -> float | None:
-        """How many more Pods of a workload fit."""
-        return known(self._source.feed.current_model().estimate(workload).pod_capacity, 3)
+        """How many more Pods of a workload fit, for as long as they stay where that is known."""
+        held = self._source.feed.of_workload(workload)
+        found = held if held.outlook == "known" else self._source.feed.of_workload(workload, 0.0)
+        return known(found.pod_capacity, 3)
 
     def _families(self) -> Iterator[Family]:
         """Metrics beside the status."""

@@ -21,6 +21,7 @@ from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.trace.containers import PodsRow
 from carico_agent.node.measurements import Measurements
 from carico_agent.node.pipeline import Pipeline
+from carico_agent.node.publish.status import Ahead
 from carico_agent.node.sampling import NodeReader, TraceRow, TraceWriter, Usage
 from carico_agent.node.sampling.queue import SampleQueue, Tick, UpdateClock
 
@@ -72,6 +73,19 @@ class ModelFeed:
     def look(self) -> tuple[Estimate, Usage | None]:
         """The answer now, and the usage it was made of; None before two samples were read."""
         return self.current_model().estimate(), self._pipeline.usage
+
+    def of_workload(self, workload: str, horizon_s: float | None = None) -> Estimate:
+        """How many more Pods of a workload fit, for so long [s]; None: for as long as they stay; 0: at this instant."""
+        model = self.current_model()
+        if horizon_s == 0:
+            return model.estimate(workload)
+        return model.estimate(workload, horizon_s=model.horizon_s(workload) if horizon_s is None else horizon_s)
+
+    def ahead(self, now: Estimate, horizon_s: float | None) -> Ahead:
+        """The answer `look` gave, as it holds for the horizon [s]; None: for as long as the next Pod stays."""
+        model = self._pipeline.model
+        held = model.hold(now, model.horizon_s() if horizon_s is None else horizon_s)
+        return Ahead(held, model.outlook.peak_time(held.horizon_s, held.limiting))
 
     @property
     def usage(self) -> Usage | None:

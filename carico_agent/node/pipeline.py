@@ -1,6 +1,6 @@
 """The flow from readings to an estimate, the same live, in replay and in tests."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from math import nan
 
@@ -71,8 +71,9 @@ def smoothed(before: float, now: float, share: float) -> float:
 class Pipeline:
     """Takes readings in order, keeps the model. Not for two threads at once."""
 
-    def __init__(self, model: CapacityModel) -> None:
-        self.model = model
+    def __init__(self, model: CapacityModel, wall: Callable[[float], float] | None = None) -> None:
+        """`wall` turns a reading's time into the wall clock's [unix s]; without it the model learns no days."""
+        self.model, self._wall = model, wall
         self.usage: Usage | None = None
         self._previous: Reading | None = None
         self._host = HostUsage(model.resources, model.config.cores)
@@ -87,7 +88,8 @@ class Pipeline:
         self.model.observe(reading.t, self.usage.values, row.pods, row.churn)
         self._host.take(reading.t - previous.t, self.usage)
         if row.measured is not None:
-            self.model.observe_pods(reading.t, row.measured.samples, self._host.usage(row.measured))
+            wall_t = None if self._wall is None else self._wall(reading.t)
+            self.model.observe_pods(reading.t, row.measured.samples, self._host.usage(row.measured), wall_t)
         return True
 
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,7 +12,7 @@ from carico_agent.core import CapacityModel
 from carico_agent.lib.supervise.budget import Allowance, Pace
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.trace.containers import PodsRow
-from carico_agent.node import state
+from carico_agent.node import outlook, state
 from carico_agent.node.measurements import Measurements
 from carico_agent.node.model_feed import LiveRows, ModelFeed, OnSecond
 from carico_agent.node.pipeline import Pipeline, model_config
@@ -107,7 +108,9 @@ def open_live(
     queue: SampleQueue[Tick] = SampleQueue()
     measurements = Measurements(reader.resources, reader.cores, float(memory_bytes()))
     rows = LiveRows(reader, queue, measurements, recorder)
-    feed, pace = ModelFeed(Pipeline(model), rows, cost, on_second), Pace(allowance_of(settings))
+    outlook.load(state_file.with_name(outlook.NAME), model)
+    pipeline = Pipeline(model, wall=lambda t: t + time.time() - time.monotonic())
+    feed, pace = ModelFeed(pipeline, rows, cost, on_second), Pace(allowance_of(settings))
     live = Live(
         reader,
         runtime,

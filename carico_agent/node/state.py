@@ -5,10 +5,13 @@ A damaged or foreign file is set aside with one log line; the agent then begins 
 
 import asyncio
 import hashlib
+import itertools
 import json
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.lib.supervise.files import replace_file
@@ -23,19 +26,29 @@ SAVE_WITHIN_S = 5.0
 
 
 def encode(model: CapacityModel) -> bytes:
-    body = json.dumps(model.state(), sort_keys=True, allow_nan=False)
+    return sealed(model.state())
+
+
+def sealed(state: Mapping[str, Any]) -> bytes:
+    """A state with its checksum."""
+    body = json.dumps(state, sort_keys=True, allow_nan=False)
     return json.dumps({"carico_state": VERSION, "sha256": _digest(body), "model": body}).encode()
 
 
 def decode(encoded: bytes) -> CapacityModel:
     """The model, or ValueError saying what is wrong."""
+    return CapacityModel.from_state(unsealed(encoded))
+
+
+def unsealed(encoded: bytes) -> Any:
+    """The state in it, or ValueError saying what is wrong."""
     try:
         outer = json.loads(encoded)
         if outer["carico_state"] != VERSION:
             raise ValueError(f"version {outer['carico_state']!r}, this carico reads {VERSION}")
         if _digest(outer["model"]) != outer["sha256"]:
             raise ValueError("the checksum is wrong")
-        return CapacityModel.from_state(json.loads(outer["model"]))
+        return json.loads(outer["model"])
     except (KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ValueError(f"not a carico state: {error!r}") from error
 
@@ -59,24 +72,34 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
     return model
 
 
-class StateFile:
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One file: `encoded()` is what to write, every so many rounds of SAVE_EVERY_S."""
+
+    path: Path
+    encoded: Callable[[], bytes]
+    rounds: int = 1
+
+
+class StateFiles:
     """Keeps what was learned: a crash costs at most a minute of it, a state that cannot be saved a log line."""
 
-    def __init__(self, path: Path, model: Callable[[], CapacityModel], disk: Workers) -> None:
-        self._path, self._model, self._disk = path, model, disk
+    def __init__(self, files: Sequence[Kept], disk: Workers) -> None:
+        self._files, self._disk = files, disk
         self._trouble = ""
 
     async def run(self) -> None:
-        while True:
+        for number in itertools.count(1):
             await asyncio.sleep(SAVE_EVERY_S)
-            await self.save()
+            await self.save([file for file in self._files if number % file.rounds == 0])
 
-    async def save(self) -> None:
+    async def save(self, files: Sequence[Kept]) -> None:
         trouble = ""
-        try:
-            await self._disk.run(replace_file, self._path, encode(self._model()), 0o600, synced=True)
-        except (OSError, WorkersBusy) as error:
-            trouble = str(error)
+        for file in files:
+            try:
+                await self._disk.run(replace_file, file.path, file.encoded(), 0o600, synced=True)
+            except (OSError, WorkersBusy) as error:
+                trouble = str(error)
         if trouble and trouble != self._trouble:
             log.warning("what was learned cannot be saved: %s", trouble)
         self._trouble = trouble
@@ -85,7 +108,7 @@ class StateFile:
         """At the end, for as long as anybody would wait."""
         try:
             async with asyncio.timeout(SAVE_WITHIN_S):
-                await self.save()
+                await self.save(self._files)
         except TimeoutError:
             log.warning("what was learned since the last minute is lost: the disk does not answer")
 

@@ -14,13 +14,16 @@ from carico_agent.node.publish.status import by_name, known
 
 PATH = "/v1/workloads/"
 MAX_NAME_CHARS = 253
+MAX_HORIZON_S = 604_800.0
 
 
 class WorkloadRoutes:
     """Handlers over the board (all workloads) and the model (any workload, also one that never ran here)."""
 
-    def __init__(self, board: StatusBoard, resources: Sequence[str], estimate: Callable[[str], Estimate]) -> None:
-        """`estimate(workload)` asks the model."""
+    def __init__(
+        self, board: StatusBoard, resources: Sequence[str], estimate: Callable[[str, float | None], Estimate]
+    ) -> None:
+        """`estimate(workload, horizon_s)` asks the model; without a horizon, for as long as Pods of that workload stay."""
         self._board, self._resources, self._estimate = board, tuple(resources), estimate
 
     def routes(self) -> dict[str, dict[str, Handler]]:
@@ -44,17 +47,20 @@ class WorkloadRoutes:
 
     @operation(Operation(errors={503: "no number, or an old one"}))
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
-        """one workload: how many more of it fit, what limits; a workload that never ran here is answered by the prior"""
+        """one workload: how many more of it fit now and for as long as they stay (`horizon`: seconds), and what limits"""
         name = request_tail(request, PATH)
         if not name or len(name) > MAX_NAME_CHARS:
             raise ApiError(400, f"the name of a workload is expected after {PATH}, like {PATH}shop/web")
         status = self._board.valid
         if status is None:
             raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
-        return answer({"workload": name, **self._body(name), "sizes": dict(status.sizes), "room": dict(status.room)})
+        horizon_s = read_horizon(request.query.get("horizon"))
+        return answer(
+            {"workload": name, **self._body(name, horizon_s), "sizes": dict(status.sizes), "room": dict(status.room)}
+        )
 
-    def _body(self, name: str) -> dict[str, Any]:
-        found = self._estimate(name)
+    def _body(self, name: str, horizon_s: float | None) -> dict[str, Any]:
+        found, held = self._estimate(name, 0.0), self._estimate(name, horizon_s)
         return {
             "fits": known(found.pod_capacity, 3),
             "low": known(found.low, 3),
@@ -63,4 +69,21 @@ class WorkloadRoutes:
             "mode": found.mode,
             "pods": next((workload.pods for workload in found.workloads if workload.workload == name), 0),
             "cost": by_name(self._resources, found.cost_vector),
+            "fits_held": known(held.pod_capacity, 3),
+            "limiting_held": held.limiting,
+            "horizon_s": held.horizon_s,
+            "outlook": held.outlook,
         }
+
+
+def read_horizon(text: str | None) -> float | None:
+    """Seconds between 1 and a week; None: not asked for."""
+    if text is None:
+        return None
+    try:
+        horizon_s = float(text)
+    except ValueError as error:
+        raise ApiError(400, f"horizon: {text!r} is no number of seconds") from error
+    if not 1 <= horizon_s <= MAX_HORIZON_S:
+        raise ApiError(400, f"horizon: {text} is not between 1 and {MAX_HORIZON_S:.0f} seconds")
+    return horizon_s

@@ -14,9 +14,11 @@ from typing import Any
 
 from aiohttp import web
 
+from carico_agent.core import CapacityModel, ModelConfig, PodSample
 from carico_agent.lib.net.http import Handler, HttpServer, answer
 from carico_agent.lib.net.times import rfc3339
 from carico_agent.node.history import StatusHistory
+from carico_agent.node.outlook import OutlookRoutes
 from carico_agent.node.pods.events import Event
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.status import Status, WorkloadStatus
@@ -213,6 +215,18 @@ def fill(history: StatusHistory, node: SampleNode, set_clock: Any, now_s: float)
         history.mark(Event(now_s - ago_s, 0.0, topic, pod_name=name + node.mark, pod_namespace=namespace))
 
 
+def a_week(now_s: float) -> CapacityModel:
+    """A model whose outlook has seen eight Pods for a week: busy from 10 to 14 h UTC, half of it at the weekend."""
+    model = CapacityModel(("cpu", "memory"), ModelConfig(cores=CORES))
+    for slot in range(7 * 288):
+        t = now_s - (7 * 288 - 1 - slot) * 300.0
+        hour, weekend = t % 86400 / 3600, int(t // 86400 + 4) % 7 in (0, 6)
+        busy = math.exp(-((hour - 12) ** 2) / 4) * (0.5 if weekend else 1.0)
+        usage = (0.02 + 0.04 * busy, 0.04 + 0.005 * busy)
+        model.outlook.observe(t, [PodSample(f"web-{i}", "shop/web", usage) for i in range(8)])
+    return model
+
+
 async def serve(path: Path, hostile: bool) -> None:
     node, board, wall = SampleNode(hostile), StatusBoard(5.0), [0.0]
     history = StatusHistory(("cpu", "memory"), clock=lambda: wall[0])
@@ -223,7 +237,8 @@ async def serve(path: Path, hostile: bool) -> None:
 
     names = ("/v1/pods", "/v1/progress", "/v1/reservations", "/v1/plugins", "/v1/plugins/throttling", "/v1/self")
     routes: dict[str, dict[str, Handler]] = {name: {"GET": send} for name in names}
-    http = HttpServer(routes | status_routes(board) | history.routes())
+    week = a_week(time.time())
+    http = HttpServer(routes | status_routes(board) | history.routes() | OutlookRoutes(lambda: week).routes())
     await http.start(path)
     while True:
         wall[0] = time.time()

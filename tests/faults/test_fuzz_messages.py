@@ -3,9 +3,10 @@
 import time
 from contextlib import suppress
 
+import numpy as np
 from google.protobuf.message import DecodeError
 
-from carico_agent.federation import wire, wire_workloads
+from carico_agent.federation import profiles, wire, wire_workloads
 from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.contribution import Rejected
 from carico_agent.federation.proto import federation_pb2 as pb
@@ -17,7 +18,8 @@ from tests.faults.damage import CASES, SEED, damaged
 from tests.faults.tally import counted
 
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
-WEB = pb.WorkloadCost(message="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0)
+DAY = profiles.encoded(np.full((2, 48), 0.5))
+WEB = pb.WorkloadCost(message="shop/web", cost=[0.5, 2e8], spread=[0.1, 1e7], pods_seen=4, arrivals=2.0, profile=DAY)
 LABELS = {WORKLOAD: "container", POD_UID: "u1", POD_NAME: "web", POD_NAMESPACE: "prod", CONTAINER_NAME: "c"}
 
 
@@ -33,6 +35,7 @@ def contribution(node: str) -> bytes:
         fits=[4],
         limiting=[1],
         room=[3.0, 5e8],
+        wire=wire.WIRE,
     ).SerializeToString()
 
 

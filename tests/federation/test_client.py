@@ -306,8 +306,8 @@ async def impostor(**methods):
 
 
 async def test_a_lying_aggregator_is_not_believed_and_the_last_good_view_stays():
-    good = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2).SerializeToString()
-    bad = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[99.0]), nodes=2).SerializeToString()
+    good = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2, wire=2).SerializeToString()
+    bad = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[99.0]), nodes=2, wire=2).SerializeToString()
     answers = [good, good, bad]
     async with (
         impostor(Stream=lambda raw: answers.pop(0) if len(answers) > 1 else bad) as address,
@@ -329,7 +329,7 @@ async def test_a_slow_aggregator_counts_as_lost():
 
 
 async def test_an_aggregator_without_streams_is_asked_by_single_calls():
-    view = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2).SerializeToString()
+    view = pb.View(subspace=pb.Subspace(resources=TWO, u=[0.6, 0.8], sigma=[1.0]), nodes=2, wire=2).SerializeToString()
     async with (
         impostor(Exchange=lambda raw: view) as address,
         client(fast(address), "a", contributed(0.5)) as one,

@@ -153,6 +153,7 @@ def test_whatever_one_of_100_claims(cost, pods, names, sizes):
     ]
     message = pb.Contribution(
         node="liar",
+        wire=2,
         subspace=pb.Subspace(resources=names),
         workloads=packed(workloads),
         cost=pb.Cost(size=sizes),
@@ -276,7 +277,7 @@ def test_workloads_travel_only_when_they_changed():
     ],
 )
 def test_malformed_workloads_are_rejected_by_name(workload, reason):
-    message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), workloads=packed([workload]))
+    message = pb.Contribution(node="n", wire=2, subspace=pb.Subspace(resources=TWO), workloads=packed([workload]))
     with pytest.raises(Rejected) as error:
         wire.read_contribution(message.SerializeToString())
     assert error.value.reason == reason
@@ -285,7 +286,7 @@ def test_malformed_workloads_are_rejected_by_name(workload, reason):
 def test_too_many_workloads_and_the_same_twice():
     many = [pb.WorkloadCost(workload=f"k{i}", cost=[1, 1], spread=[0, 0]) for i in range(33)]
     for workloads in (many, [many[0], many[0]]):
-        message = pb.Contribution(node="n", subspace=pb.Subspace(resources=TWO), workloads=packed(workloads))
+        message = pb.Contribution(node="n", wire=2, subspace=pb.Subspace(resources=TWO), workloads=packed(workloads))
         with pytest.raises(Rejected, match="size"):
             wire.read_contribution(message.SerializeToString())
     given_ = contribution([WorkloadCost(f"k{i}", (0.1, 0.1), (0.0, 0.0), 1, float(i)) for i in range(64)])
@@ -297,7 +298,7 @@ def test_too_many_workloads_and_the_same_twice():
 def test_malformed_fits_are_rejected(fits, limiting):
     workloads = packed([pb.WorkloadCost(workload="k", cost=[1, 1], spread=[0, 0])])
     message = pb.Contribution(
-        node="n", subspace=pb.Subspace(resources=TWO), workloads=workloads, fits=fits, limiting=limiting
+        node="n", wire=2, subspace=pb.Subspace(resources=TWO), workloads=workloads, fits=fits, limiting=limiting
     )
     with pytest.raises(Rejected, match="fits"):
         wire.read_contribution(message.SerializeToString())

@@ -22,12 +22,13 @@ NAN, INF = float("nan"), float("inf")
 GOOD = {"resources": ["cpu", "memory"], "u": [0.6, 0.8, 0.8, -0.6], "sigma": [1.0, 0.2]}
 
 
-def raw(node="n", time_ns=None, cost=None, **subspace) -> bytes:
+def raw(node="n", time_ns=None, cost=None, wire_version=2, **subspace) -> bytes:
     return pb.Contribution(
         node=node,
         subspace=pb.Subspace(**{**GOOD, **subspace}),
         cost=cost,
         time_unix_nano=time.time_ns() if time_ns is None else time_ns,
+        wire=wire_version,
     ).SerializeToString()
 
 
@@ -55,6 +56,7 @@ HOSTILE = {
     "sigma above √m": (raw(sigma=[1.5, 0.1]), "sigma"),
     "NaN sigma": (raw(sigma=[NAN, 0.1]), "finite"),
     "infinite sigma": (raw(sigma=[INF, 0.1]), "finite"),
+    "an older wire": (raw(wire_version=1), "wire"),
     "yesterday": (raw(time_ns=time.time_ns() - 86_400 * 10**9), "time"),
     "next year": (raw(time_ns=time.time_ns() + 365 * 86_400 * 10**9), "time"),
     "no time": (raw(time_ns=0), "time"),

@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.carico_agent/federation/proto/federation.proto\x12\x14\x63\x61rico.federation.v1\"7\n\x08Subspace\x12\x11\n\tresources\x18\x01 \x03(\t\x12\t\n\x01u\x18\x02 \x03(\x01\x12\r\n\x05sigma\x18\x03 \x03(\x01\"6\n\x04\x43ost\x12\r\n\x05value\x18\x01 \x03(\x01\x12\x11\n\tprecision\x18\x02 \x03(\x01\x12\x0c\n\x04size\x18\x03 \x03(\x01\"\xd3\x02\n\x0c\x43ontribution\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x30\n\x08subspace\x18\x02 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\x0f\n\x07samples\x18\x03 \x01(\x04\x12(\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x1a.carico.federation.v1.Cost\x12\x0c\n\x04pods\x18\x05 \x01(\r\x12\x16\n\x0etime_unix_nano\x18\x06 \x01(\x03\x12\x0f\n\x07leaving\x18\x07 \x01(\x08\x12\x0f\n\x07version\x18\x08 \x01(\t\x12\r\n\x05kinds\x18\t \x01(\x0c\x12\x0c\n\x04room\x18\n \x03(\x01\x12\x18\n\x10seen_incarnation\x18\x0b \x01(\x04\x12\x15\n\rseen_sequence\x18\x0c \x01(\x04\x12\x12\n\nseen_kinds\x18\r \x01(\x04\x12\x0c\n\x04\x66its\x18\x0e \x03(\r\x12\x10\n\x08limiting\x18\x0f \x03(\r\";\n\nKindReport\x12-\n\x05kinds\x18\x01 \x03(\x0b\x32\x1e.carico.federation.v1.KindCost\"j\n\x08KindCost\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x63ost\x18\x02 \x03(\x01\x12\x0e\n\x06spread\x18\x03 \x03(\x01\x12\x11\n\tpods_seen\x18\x04 \x01(\r\x12\x10\n\x08\x61rrivals\x18\x05 \x01(\x01\x12\r\n\x05nodes\x18\x06 \x01(\r\"_\n\tKindTable\x12\x11\n\tresources\x18\x01 \x03(\t\x12-\n\x05kinds\x18\x02 \x03(\x0b\x32\x1e.carico.federation.v1.KindCost\x12\x10\n\x08sequence\x18\x03 \x01(\x04\"\xd0\x02\n\x04View\x12\x30\n\x08subspace\x18\x01 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\x16\n\x0eresource_nodes\x18\x02 \x03(\r\x12(\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x1a.carico.federation.v1.Cost\x12\r\n\x05nodes\x18\x04 \x01(\r\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x12\n\naggregator\x18\x07 \x01(\t\x12\x12\n\nincomplete\x18\x08 \x01(\x08\x12\x10\n\x08rejected\x18\t \x01(\t\x12\x11\n\tsilence_s\x18\n \x01(\x01\x12\x0e\n\x06pushed\x18\x0b \x01(\x08\x12\x11\n\tunchanged\x18\x0c \x01(\x08\x12.\n\x05kinds\x18\r \x01(\x0b\x32\x1f.carico.federation.v1.KindTable\"1\n\tOwnedNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x16\n\x0etime_unix_nano\x18\x02 \x01(\x03\"G\n\x08\x43ostSums\x12\x0e\n\x06weight\x18\x01 \x03(\x01\x12\r\n\x05\x66irst\x18\x02 \x03(\x01\x12\x0e\n\x06second\x18\x03 \x03(\x01\x12\x0c\n\x04size\x18\x04 \x03(\x01\"\xfa\x02\n\x07Partial\x12\x12\n\naggregator\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12+\n\x03sum\x18\x04 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\r\n\x05nodes\x18\x05 \x01(\r\x12\x16\n\x0eresource_nodes\x18\x06 \x03(\r\x12,\n\x04\x63ost\x18\x07 \x01(\x0b\x32\x1e.carico.federation.v1.CostSums\x12.\n\x05owned\x18\x08 \x03(\x0b\x32\x1f.carico.federation.v1.OwnedNode\x12\x10\n\x08owned_to\x18\t \x01(\x04\x12\x12\n\nmore_owned\x18\n \x01(\x08\x12\x18\n\x10seen_incarnation\x18\x0b \x01(\x04\x12\x12\n\nseen_owned\x18\x0c \x01(\x04\x12.\n\x05kinds\x18\r \x01(\x0b\x32\x1f.carico.federation.v1.KindTable\"#\n\rStatusRequest\x12\x12\n\nmost_nodes\x18\x01 \x01(\r\"[\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05\x61ge_s\x18\x02 \x01(\x01\x12\x11\n\tmagnitude\x18\x03 \x01(\x01\x12\x0c\n\x04pods\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\t\"b\n\nPeerStatus\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\r\n\x05\x61ge_s\x18\x03 \x01(\x01\x12\r\n\x05nodes\x18\x04 \x01(\r\x12\x11\n\tcondition\x18\x05 \x01(\t\"O\n\x06Reject\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x11\n\tlast_node\x18\x03 \x01(\t\x12\x13\n\x0blast_detail\x18\x04 \x01(\t\"\xb3\x02\n\x0bStatusReply\x12\x12\n\naggregator\x18\x01 \x01(\t\x12\x0c\n\x04up_s\x18\x02 \x01(\x01\x12\x0e\n\x06method\x18\x03 \x01(\t\x12(\n\x04view\x18\x04 \x01(\x0b\x32\x1a.carico.federation.v1.View\x12\x13\n\x0blocal_nodes\x18\x05 \x01(\r\x12\x0f\n\x07streams\x18\x06 \x01(\r\x12/\n\x05nodes\x18\x07 \x03(\x0b\x32 .carico.federation.v1.NodeStatus\x12/\n\x05peers\x18\x08 \x03(\x0b\x32 .carico.federation.v1.PeerStatus\x12-\n\x07rejects\x18\t \x03(\x0b\x32\x1c.carico.federation.v1.Reject\x12\x11\n\texchanges\x18\n \x01(\x04\".\n\nFitRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nmost_nodes\x18\x02 \x01(\r\"7\n\x07NodeFit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x66its\x18\x02 \x01(\r\x12\x10\n\x08limiting\x18\x03 \x01(\t\"-\n\nLimitCount\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\r\n\x05nodes\x18\x02 \x01(\r\"\xae\x02\n\x08\x46itReply\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\r\n\x05total\x18\x03 \x01(\r\x12\x11\n\tnodes_fit\x18\x04 \x01(\r\x12\x13\n\x0bnodes_asked\x18\x05 \x01(\r\x12\x14\n\x0cnodes_silent\x18\x06 \x01(\r\x12\x17\n\x0fnodes_elsewhere\x18\x07 \x01(\r\x12\x30\n\x06limits\x18\x08 \x03(\x0b\x32 .carico.federation.v1.LimitCount\x12,\n\x05nodes\x18\t \x03(\x0b\x32\x1d.carico.federation.v1.NodeFit\x12\x11\n\tresources\x18\n \x03(\t\x12,\n\x04\x63ost\x18\x0b \x01(\x0b\x32\x1e.carico.federation.v1.KindCost\"=\n\tSavedNode\x12\x14\n\x0c\x63ontribution\x18\x01 \x01(\x0c\x12\x1a\n\x12received_unix_nano\x18\x02 \x01(\x03\"<\n\nSavedState\x12.\n\x05nodes\x18\x01 \x03(\x0b\x32\x1f.carico.federation.v1.SavedNode2\x88\x03\n\nFederation\x12J\n\x08\x45xchange\x12\".carico.federation.v1.Contribution\x1a\x1a.carico.federation.v1.View\x12L\n\x06Stream\x12\".carico.federation.v1.Contribution\x1a\x1a.carico.federation.v1.View(\x01\x30\x01\x12\x45\n\x05Share\x12\x1d.carico.federation.v1.Partial\x1a\x1d.carico.federation.v1.Partial\x12P\n\x06Status\x12#.carico.federation.v1.StatusRequest\x1a!.carico.federation.v1.StatusReply\x12G\n\x03\x46it\x12 .carico.federation.v1.FitRequest\x1a\x1e.carico.federation.v1.FitReplyb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n.carico_agent/federation/proto/federation.proto\x12\x14\x63\x61rico.federation.v1\"7\n\x08Subspace\x12\x11\n\tresources\x18\x01 \x03(\t\x12\t\n\x01u\x18\x02 \x03(\x01\x12\r\n\x05sigma\x18\x03 \x03(\x01\"6\n\x04\x43ost\x12\r\n\x05value\x18\x01 \x03(\x01\x12\x11\n\tprecision\x18\x02 \x03(\x01\x12\x0c\n\x04size\x18\x03 \x03(\x01\"\xe1\x02\n\x0c\x43ontribution\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x30\n\x08subspace\x18\x02 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\x0f\n\x07samples\x18\x03 \x01(\x04\x12(\n\x04\x63ost\x18\x04 \x01(\x0b\x32\x1a.carico.federation.v1.Cost\x12\x0c\n\x04pods\x18\x05 \x01(\r\x12\x16\n\x0etime_unix_nano\x18\x06 \x01(\x03\x12\x0f\n\x07leaving\x18\x07 \x01(\x08\x12\x0f\n\x07version\x18\x08 \x01(\t\x12\r\n\x05kinds\x18\t \x01(\x0c\x12\x0c\n\x04room\x18\n \x03(\x01\x12\x18\n\x10seen_incarnation\x18\x0b \x01(\x04\x12\x15\n\rseen_sequence\x18\x0c \x01(\x04\x12\x12\n\nseen_kinds\x18\r \x01(\x04\x12\x0c\n\x04\x66its\x18\x0e \x03(\r\x12\x10\n\x08limiting\x18\x0f \x03(\r\x12\x0c\n\x04wire\x18\x10 \x01(\r\";\n\nKindReport\x12-\n\x05kinds\x18\x01 \x03(\x0b\x32\x1e.carico.federation.v1.KindCost\"\xb5\x01\n\x08KindCost\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x0c\n\x04\x63ost\x18\x02 \x03(\x01\x12\x0e\n\x06spread\x18\x03 \x03(\x01\x12\x11\n\tpods_seen\x18\x04 \x01(\r\x12\x10\n\x08\x61rrivals\x18\x05 \x01(\x01\x12\r\n\x05nodes\x18\x06 \x01(\r\x12\x0f\n\x07profile\x18\x07 \x01(\x0c\x12\x15\n\rmedian_life_s\x18\x08 \x01(\x02\x12\x12\n\np90_life_s\x18\t \x01(\x02\x12\r\n\x05\x65nded\x18\n \x01(\r\"_\n\tKindTable\x12\x11\n\tresources\x18\x01 \x03(\t\x12-\n\x05kinds\x18\x02 \x03(\x0b\x32\x1e.carico.federation.v1.KindCost\x12\x10\n\x08sequence\x18\x03 \x01(\x04\"\xde\x02\n\x04View\x12\x30\n\x08subspace\x18\x01 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\x16\n\x0eresource_nodes\x18\x02 \x03(\r\x12(\n\x04\x63ost\x18\x03 \x01(\x0b\x32\x1a.carico.federation.v1.Cost\x12\r\n\x05nodes\x18\x04 \x01(\r\x12\x10\n\x08sequence\x18\x05 \x01(\x04\x12\x13\n\x0bincarnation\x18\x06 \x01(\x04\x12\x12\n\naggregator\x18\x07 \x01(\t\x12\x12\n\nincomplete\x18\x08 \x01(\x08\x12\x10\n\x08rejected\x18\t \x01(\t\x12\x11\n\tsilence_s\x18\n \x01(\x01\x12\x0e\n\x06pushed\x18\x0b \x01(\x08\x12\x11\n\tunchanged\x18\x0c \x01(\x08\x12.\n\x05kinds\x18\r \x01(\x0b\x32\x1f.carico.federation.v1.KindTable\x12\x0c\n\x04wire\x18\x0e \x01(\r\"1\n\tOwnedNode\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x16\n\x0etime_unix_nano\x18\x02 \x01(\x03\"G\n\x08\x43ostSums\x12\x0e\n\x06weight\x18\x01 \x03(\x01\x12\r\n\x05\x66irst\x18\x02 \x03(\x01\x12\x0e\n\x06second\x18\x03 \x03(\x01\x12\x0c\n\x04size\x18\x04 \x03(\x01\"\xfa\x02\n\x07Partial\x12\x12\n\naggregator\x18\x01 \x01(\t\x12\x13\n\x0bincarnation\x18\x02 \x01(\x04\x12\x10\n\x08sequence\x18\x03 \x01(\x04\x12+\n\x03sum\x18\x04 \x01(\x0b\x32\x1e.carico.federation.v1.Subspace\x12\r\n\x05nodes\x18\x05 \x01(\r\x12\x16\n\x0eresource_nodes\x18\x06 \x03(\r\x12,\n\x04\x63ost\x18\x07 \x01(\x0b\x32\x1e.carico.federation.v1.CostSums\x12.\n\x05owned\x18\x08 \x03(\x0b\x32\x1f.carico.federation.v1.OwnedNode\x12\x10\n\x08owned_to\x18\t \x01(\x04\x12\x12\n\nmore_owned\x18\n \x01(\x08\x12\x18\n\x10seen_incarnation\x18\x0b \x01(\x04\x12\x12\n\nseen_owned\x18\x0c \x01(\x04\x12.\n\x05kinds\x18\r \x01(\x0b\x32\x1f.carico.federation.v1.KindTable\"#\n\rStatusRequest\x12\x12\n\nmost_nodes\x18\x01 \x01(\r\"[\n\nNodeStatus\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\r\n\x05\x61ge_s\x18\x02 \x01(\x01\x12\x11\n\tmagnitude\x18\x03 \x01(\x01\x12\x0c\n\x04pods\x18\x04 \x01(\r\x12\x0f\n\x07version\x18\x05 \x01(\t\"b\n\nPeerStatus\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\x12\n\naggregator\x18\x02 \x01(\t\x12\r\n\x05\x61ge_s\x18\x03 \x01(\x01\x12\r\n\x05nodes\x18\x04 \x01(\r\x12\x11\n\tcondition\x18\x05 \x01(\t\"O\n\x06Reject\x12\x0e\n\x06reason\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x04\x12\x11\n\tlast_node\x18\x03 \x01(\t\x12\x13\n\x0blast_detail\x18\x04 \x01(\t\"\xb3\x02\n\x0bStatusReply\x12\x12\n\naggregator\x18\x01 \x01(\t\x12\x0c\n\x04up_s\x18\x02 \x01(\x01\x12\x0e\n\x06method\x18\x03 \x01(\t\x12(\n\x04view\x18\x04 \x01(\x0b\x32\x1a.carico.federation.v1.View\x12\x13\n\x0blocal_nodes\x18\x05 \x01(\r\x12\x0f\n\x07streams\x18\x06 \x01(\r\x12/\n\x05nodes\x18\x07 \x03(\x0b\x32 .carico.federation.v1.NodeStatus\x12/\n\x05peers\x18\x08 \x03(\x0b\x32 .carico.federation.v1.PeerStatus\x12-\n\x07rejects\x18\t \x03(\x0b\x32\x1c.carico.federation.v1.Reject\x12\x11\n\texchanges\x18\n \x01(\x04\".\n\nFitRequest\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\x12\n\nmost_nodes\x18\x02 \x01(\r\"7\n\x07NodeFit\x12\x0c\n\x04node\x18\x01 \x01(\t\x12\x0c\n\x04\x66its\x18\x02 \x01(\r\x12\x10\n\x08limiting\x18\x03 \x01(\t\"-\n\nLimitCount\x12\x10\n\x08resource\x18\x01 \x01(\t\x12\r\n\x05nodes\x18\x02 \x01(\r\"\xae\x02\n\x08\x46itReply\x12\x0c\n\x04kind\x18\x01 \x01(\t\x12\r\n\x05known\x18\x02 \x01(\x08\x12\r\n\x05total\x18\x03 \x01(\r\x12\x11\n\tnodes_fit\x18\x04 \x01(\r\x12\x13\n\x0bnodes_asked\x18\x05 \x01(\r\x12\x14\n\x0cnodes_silent\x18\x06 \x01(\r\x12\x17\n\x0fnodes_elsewhere\x18\x07 \x01(\r\x12\x30\n\x06limits\x18\x08 \x03(\x0b\x32 .carico.federation.v1.LimitCount\x12,\n\x05nodes\x18\t \x03(\x0b\x32\x1d.carico.federation.v1.NodeFit\x12\x11\n\tresources\x18\n \x03(\t\x12,\n\x04\x63ost\x18\x0b \x01(\x0b\x32\x1e.carico.federation.v1.KindCost\"=\n\tSavedNode\x12\x14\n\x0c\x63ontribution\x18\x01 \x01(\x0c\x12\x1a\n\x12received_unix_nano\x18\x02 \x01(\x03\"<\n\nSavedState\x12.\n\x05nodes\x18\x01 \x03(\x0b\x32\x1f.carico.federation.v1.SavedNode2\x88\x03\n\nFederation\x12J\n\x08\x45xchange\x12\".carico.federation.v1.Contribution\x1a\x1a.carico.federation.v1.View\x12L\n\x06Stream\x12\".carico.federation.v1.Contribution\x1a\x1a.carico.federation.v1.View(\x01\x30\x01\x12\x45\n\x05Share\x12\x1d.carico.federation.v1.Partial\x1a\x1d.carico.federation.v1.Partial\x12P\n\x06Status\x12#.carico.federation.v1.StatusRequest\x1a!.carico.federation.v1.StatusReply\x12G\n\x03\x46it\x12 .carico.federation.v1.FitRequest\x1a\x1e.carico.federation.v1.FitReplyb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -36,43 +36,43 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_COST']._serialized_start=129
   _globals['_COST']._serialized_end=183
   _globals['_CONTRIBUTION']._serialized_start=186
-  _globals['_CONTRIBUTION']._serialized_end=525
-  _globals['_KINDREPORT']._serialized_start=527
-  _globals['_KINDREPORT']._serialized_end=586
-  _globals['_KINDCOST']._serialized_start=588
-  _globals['_KINDCOST']._serialized_end=694
-  _globals['_KINDTABLE']._serialized_start=696
-  _globals['_KINDTABLE']._serialized_end=791
-  _globals['_VIEW']._serialized_start=794
-  _globals['_VIEW']._serialized_end=1130
-  _globals['_OWNEDNODE']._serialized_start=1132
-  _globals['_OWNEDNODE']._serialized_end=1181
-  _globals['_COSTSUMS']._serialized_start=1183
-  _globals['_COSTSUMS']._serialized_end=1254
-  _globals['_PARTIAL']._serialized_start=1257
-  _globals['_PARTIAL']._serialized_end=1635
-  _globals['_STATUSREQUEST']._serialized_start=1637
-  _globals['_STATUSREQUEST']._serialized_end=1672
-  _globals['_NODESTATUS']._serialized_start=1674
-  _globals['_NODESTATUS']._serialized_end=1765
-  _globals['_PEERSTATUS']._serialized_start=1767
-  _globals['_PEERSTATUS']._serialized_end=1865
-  _globals['_REJECT']._serialized_start=1867
-  _globals['_REJECT']._serialized_end=1946
-  _globals['_STATUSREPLY']._serialized_start=1949
-  _globals['_STATUSREPLY']._serialized_end=2256
-  _globals['_FITREQUEST']._serialized_start=2258
-  _globals['_FITREQUEST']._serialized_end=2304
-  _globals['_NODEFIT']._serialized_start=2306
-  _globals['_NODEFIT']._serialized_end=2361
-  _globals['_LIMITCOUNT']._serialized_start=2363
-  _globals['_LIMITCOUNT']._serialized_end=2408
-  _globals['_FITREPLY']._serialized_start=2411
-  _globals['_FITREPLY']._serialized_end=2713
-  _globals['_SAVEDNODE']._serialized_start=2715
-  _globals['_SAVEDNODE']._serialized_end=2776
-  _globals['_SAVEDSTATE']._serialized_start=2778
-  _globals['_SAVEDSTATE']._serialized_end=2838
-  _globals['_FEDERATION']._serialized_start=2841
-  _globals['_FEDERATION']._serialized_end=3233
+  _globals['_CONTRIBUTION']._serialized_end=539
+  _globals['_KINDREPORT']._serialized_start=541
+  _globals['_KINDREPORT']._serialized_end=600
+  _globals['_KINDCOST']._serialized_start=603
+  _globals['_KINDCOST']._serialized_end=784
+  _globals['_KINDTABLE']._serialized_start=786
+  _globals['_KINDTABLE']._serialized_end=881
+  _globals['_VIEW']._serialized_start=884
+  _globals['_VIEW']._serialized_end=1234
+  _globals['_OWNEDNODE']._serialized_start=1236
+  _globals['_OWNEDNODE']._serialized_end=1285
+  _globals['_COSTSUMS']._serialized_start=1287
+  _globals['_COSTSUMS']._serialized_end=1358
+  _globals['_PARTIAL']._serialized_start=1361
+  _globals['_PARTIAL']._serialized_end=1739
+  _globals['_STATUSREQUEST']._serialized_start=1741
+  _globals['_STATUSREQUEST']._serialized_end=1776
+  _globals['_NODESTATUS']._serialized_start=1778
+  _globals['_NODESTATUS']._serialized_end=1869
+  _globals['_PEERSTATUS']._serialized_start=1871
+  _globals['_PEERSTATUS']._serialized_end=1969
+  _globals['_REJECT']._serialized_start=1971
+  _globals['_REJECT']._serialized_end=2050
+  _globals['_STATUSREPLY']._serialized_start=2053
+  _globals['_STATUSREPLY']._serialized_end=2360
+  _globals['_FITREQUEST']._serialized_start=2362
+  _globals['_FITREQUEST']._serialized_end=2408
+  _globals['_NODEFIT']._serialized_start=2410
+  _globals['_NODEFIT']._serialized_end=2465
+  _globals['_LIMITCOUNT']._serialized_start=2467
+  _globals['_LIMITCOUNT']._serialized_end=2512
+  _globals['_FITREPLY']._serialized_start=2515
+  _globals['_FITREPLY']._serialized_end=2817
+  _globals['_SAVEDNODE']._serialized_start=2819
+  _globals['_SAVEDNODE']._serialized_end=2880
+  _globals['_SAVEDSTATE']._serialized_start=2882
+  _globals['_SAVEDSTATE']._serialized_end=2942
+  _globals['_FEDERATION']._serialized_start=2945
+  _globals['_FEDERATION']._serialized_end=3337
 # @@protoc_insertion_point(module_scope)

@@ -28,7 +28,7 @@ class Cost(_message.Message):
     def __init__(self, value: _Optional[_Iterable[float]] = ..., precision: _Optional[_Iterable[float]] = ..., size: _Optional[_Iterable[float]] = ...) -> None: ...
 
 class Contribution(_message.Message):
-    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds", "fits", "limiting")
+    __slots__ = ("node", "subspace", "samples", "cost", "pods", "time_unix_nano", "leaving", "version", "kinds", "room", "seen_incarnation", "seen_sequence", "seen_kinds", "fits", "limiting", "wire")
     NODE_FIELD_NUMBER: _ClassVar[int]
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     SAMPLES_FIELD_NUMBER: _ClassVar[int]
@@ -44,6 +44,7 @@ class Contribution(_message.Message):
     SEEN_KINDS_FIELD_NUMBER: _ClassVar[int]
     FITS_FIELD_NUMBER: _ClassVar[int]
     LIMITING_FIELD_NUMBER: _ClassVar[int]
+    WIRE_FIELD_NUMBER: _ClassVar[int]
     node: str
     subspace: Subspace
     samples: int
@@ -59,7 +60,8 @@ class Contribution(_message.Message):
     seen_kinds: int
     fits: _containers.RepeatedScalarFieldContainer[int]
     limiting: _containers.RepeatedScalarFieldContainer[int]
-    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ...) -> None: ...
+    wire: int
+    def __init__(self, node: _Optional[str] = ..., subspace: _Optional[_Union[Subspace, _Mapping]] = ..., samples: _Optional[int] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., pods: _Optional[int] = ..., time_unix_nano: _Optional[int] = ..., leaving: _Optional[bool] = ..., version: _Optional[str] = ..., kinds: _Optional[bytes] = ..., room: _Optional[_Iterable[float]] = ..., seen_incarnation: _Optional[int] = ..., seen_sequence: _Optional[int] = ..., seen_kinds: _Optional[int] = ..., fits: _Optional[_Iterable[int]] = ..., limiting: _Optional[_Iterable[int]] = ..., wire: _Optional[int] = ...) -> None: ...
 
 class KindReport(_message.Message):
     __slots__ = ("kinds",)
@@ -68,20 +70,28 @@ class KindReport(_message.Message):
     def __init__(self, kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ...) -> None: ...
 
 class KindCost(_message.Message):
-    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes")
+    __slots__ = ("kind", "cost", "spread", "pods_seen", "arrivals", "nodes", "profile", "median_life_s", "p90_life_s", "ended")
     KIND_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
     SPREAD_FIELD_NUMBER: _ClassVar[int]
     PODS_SEEN_FIELD_NUMBER: _ClassVar[int]
     ARRIVALS_FIELD_NUMBER: _ClassVar[int]
     NODES_FIELD_NUMBER: _ClassVar[int]
+    PROFILE_FIELD_NUMBER: _ClassVar[int]
+    MEDIAN_LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    P90_LIFE_S_FIELD_NUMBER: _ClassVar[int]
+    ENDED_FIELD_NUMBER: _ClassVar[int]
     kind: str
     cost: _containers.RepeatedScalarFieldContainer[float]
     spread: _containers.RepeatedScalarFieldContainer[float]
     pods_seen: int
     arrivals: float
     nodes: int
-    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ...) -> None: ...
+    profile: bytes
+    median_life_s: float
+    p90_life_s: float
+    ended: int
+    def __init__(self, kind: _Optional[str] = ..., cost: _Optional[_Iterable[float]] = ..., spread: _Optional[_Iterable[float]] = ..., pods_seen: _Optional[int] = ..., arrivals: _Optional[float] = ..., nodes: _Optional[int] = ..., profile: _Optional[bytes] = ..., median_life_s: _Optional[float] = ..., p90_life_s: _Optional[float] = ..., ended: _Optional[int] = ...) -> None: ...
 
 class KindTable(_message.Message):
     __slots__ = ("resources", "kinds", "sequence")
@@ -94,7 +104,7 @@ class KindTable(_message.Message):
     def __init__(self, resources: _Optional[_Iterable[str]] = ..., kinds: _Optional[_Iterable[_Union[KindCost, _Mapping]]] = ..., sequence: _Optional[int] = ...) -> None: ...
 
 class View(_message.Message):
-    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "incomplete", "rejected", "silence_s", "pushed", "unchanged", "kinds")
+    __slots__ = ("subspace", "resource_nodes", "cost", "nodes", "sequence", "incarnation", "aggregator", "incomplete", "rejected", "silence_s", "pushed", "unchanged", "kinds", "wire")
     SUBSPACE_FIELD_NUMBER: _ClassVar[int]
     RESOURCE_NODES_FIELD_NUMBER: _ClassVar[int]
     COST_FIELD_NUMBER: _ClassVar[int]
@@ -108,6 +118,7 @@ class View(_message.Message):
     PUSHED_FIELD_NUMBER: _ClassVar[int]
     UNCHANGED_FIELD_NUMBER: _ClassVar[int]
     KINDS_FIELD_NUMBER: _ClassVar[int]
+    WIRE_FIELD_NUMBER: _ClassVar[int]
     subspace: Subspace
     resource_nodes: _containers.RepeatedScalarFieldContainer[int]
     cost: Cost
@@ -121,7 +132,8 @@ class View(_message.Message):
     pushed: bool
     unchanged: bool
     kinds: KindTable
-    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., incomplete: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ...) -> None: ...
+    wire: int
+    def __init__(self, subspace: _Optional[_Union[Subspace, _Mapping]] = ..., resource_nodes: _Optional[_Iterable[int]] = ..., cost: _Optional[_Union[Cost, _Mapping]] = ..., nodes: _Optional[int] = ..., sequence: _Optional[int] = ..., incarnation: _Optional[int] = ..., aggregator: _Optional[str] = ..., incomplete: _Optional[bool] = ..., rejected: _Optional[str] = ..., silence_s: _Optional[float] = ..., pushed: _Optional[bool] = ..., unchanged: _Optional[bool] = ..., kinds: _Optional[_Union[KindTable, _Mapping]] = ..., wire: _Optional[int] = ...) -> None: ...
 
 class OwnedNode(_message.Message):
     __slots__ = ("node", "time_unix_nano")

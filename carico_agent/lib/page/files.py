@@ -32,6 +32,7 @@ READ_PATHS = (
     "/v1/status",
     "/v1/watch",
     "/v1/history",
+    "/v1/outlook",
     "/v1/pods",
     "/v1/workloads",
     "/v1/progress",

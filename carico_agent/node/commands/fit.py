@@ -21,6 +21,7 @@ from urllib.parse import quote
 
 from carico_agent.client import AgentError, AgentUnavailable
 from carico_agent.lib.command import add_config, add_socket, ask, complain, load_settings
+from carico_agent.node.publish.words import duration
 
 if TYPE_CHECKING:
     from carico_agent.lib.fit import Fit, Wanted
@@ -39,6 +40,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="a workload, like shop/web")
     parser.add_argument("-f", "--file", metavar="FILE", help="a manifest of a Pod or of what makes Pods; - for stdin")
     parser.add_argument("--count", type=int, default=1, metavar="N", help="how many of them (default 1)")
+    parser.add_argument(
+        "--horizon",
+        type=float,
+        metavar="SECONDS",
+        help="for so long (default: as long as its Pods stay, a day at most)",
+    )
     parser.add_argument("--aggregator", metavar="ADDR", help="ask this aggregation server about the whole cluster")
     parser.add_argument("--kubeconfig", metavar="FILE", help="also say what requests alone would allow on this node")
     parser.add_argument("--node", metavar="NAME", help="with --kubeconfig: the name of this node")
@@ -97,7 +104,8 @@ def read_wanted(file: str, namespace: str = "default") -> "Wanted":
 def ask_node(given: argparse.Namespace, settings: "Settings", wanted: "Wanted") -> int:
     from carico_agent.lib.fit import fit_on_node
 
-    answer = ask(given).request("GET", f"/v1/workloads/{quote(wanted.workload)}")
+    asked = f"?horizon={given.horizon:g}" if given.horizon is not None else ""
+    answer = ask(given).request("GET", f"/v1/workloads/{quote(wanted.workload)}{asked}")
     fit = fit_on_node(wanted, answer)
     alone = asyncio.run(by_requests(given, settings, wanted)) if given.kubeconfig else None
     fits = fit.fits >= given.count
@@ -140,14 +148,15 @@ async def by_requests(given: argparse.Namespace, settings: "Settings", wanted: "
 
 
 def _body(fit: "Fit") -> Mapping[str, Any]:
-    return {"fits": round(fit.fits, 2), "limiting": fit.limiting, "basis": fit.basis}
+    return {"fits": round(fit.fits, 2), "limiting": fit.limiting, "basis": fit.basis, "horizon_s": fit.horizon_s}
 
 
 def describe(workload: str, count: int, fit: "Fit", alone: "Fit | None") -> str:
     """For people."""
     verdict = "fits" if fit.fits >= count else "does not fit"
     limited = f", limited by {fit.limiting}" if fit.limiting else ""
-    lines = [f"{count} × {workload} {verdict}: room for {fit.fits:.1f}{limited} ({BASIS[fit.basis]})"]
+    held = f" for the next {duration(fit.horizon_s)}" if fit.horizon_s else ""
+    lines = [f"{count} × {workload} {verdict}: room for {fit.fits:.1f}{held}{limited} ({BASIS[fit.basis]})"]
     if alone is not None:
         lines.append(f"  by requests alone: {alone.fits:.0f}, limited by {alone.limiting}")
     return "\n".join(lines)

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from carico_agent.client import AgentError, AgentUnavailable
 from carico_agent.lib.command import add_socket, ask, complain
 from carico_agent.node.publish.status import Status, WorkloadStatus, from_json
-from carico_agent.node.publish.words import interval, next_workloads, room_sentence, takes, why_learning
+from carico_agent.node.publish.words import ahead_sentence, interval, next_workloads, room_sentence, takes, why_learning
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,6 +36,8 @@ def run(given: argparse.Namespace) -> int:
 def describe(status: Status, age_s: float) -> str:
     """The status for humans."""
     lines = [f"{status.node}: {headline(status, age_s)}"]
+    if (ahead := ahead_sentence(status)) and age_s <= status.ttl_s:
+        lines.append(f"  ahead    {ahead}")
     if status.mode == "learning" and status.pod_capacity is not None:
         lines.append(f"  learning {why_learning(status)}")
     for name, value in status.usage.items():

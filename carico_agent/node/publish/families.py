@@ -1,7 +1,7 @@
 """The status as Prometheus metrics."""
 
 from carico_agent.lib.net.metrics import Family
-from carico_agent.node.publish.status import MODES, Status
+from carico_agent.node.publish.status import MODES, OUTLOOKS, Status
 
 MAX_WORKLOADS = 20
 """Workloads with series of their own, those with most Pods: each has seven, and a cluster has thousands of nodes."""
@@ -13,6 +13,7 @@ def status_metrics(status: Status, age_s: float) -> list[Family]:
         *_gauges(status),
         *_per_resource(status),
         *_per_workload(status),
+        _one_of("carico_outlook", "1 for what is known of the coming hours.", "outlook", OUTLOOKS, status.outlook),
         _one_of("carico_mode", "1 for the mode in which Pod-Capacity was made.", "mode", MODES, status.mode),
         _one_of(
             "carico_limiting",
@@ -30,6 +31,10 @@ def _gauges(status: Status) -> list[Family]:
         ("carico_pod_capacity", "How many more Pods this node can take.", status.pod_capacity),
         ("carico_pod_capacity_low", "Lower end of the interval of Pod-Capacity.", status.low),
         ("carico_pod_capacity_high", "Upper end of the interval of Pod-Capacity.", status.high),
+        ("carico_pod_capacity_held", "Pods that fit and still have room at the horizon.", status.pod_capacity_held),
+        ("carico_pod_capacity_held_low", "Lower end of its interval.", status.held_low),
+        ("carico_pod_capacity_held_high", "Upper end of its interval.", status.held_high),
+        ("carico_horizon_seconds", "For how long carico_pod_capacity_held holds.", status.horizon_s),
         ("carico_slots", "Pods counted plus Pod-Capacity, of the same instant.", status.slots),
         ("carico_pods", "Pods running on this node.", status.pods),
         ("carico_capacity", "Capacity k, in units of the learned workload.", status.capacity),
@@ -47,6 +52,7 @@ def _gauges(status: Status) -> list[Family]:
 
 def _per_resource(status: Status) -> list[Family]:
     usage = Family("carico_usage_ratio", "gauge", "Smoothed usage per resource, 1 is exhausted.")
+    held = Family("carico_room_held_ratio", "gauge", "What is left of each resource at the horizon.")
     room = Family("carico_room_ratio", "gauge", "What is left of each resource for Pods, below its limit.")
     host = Family("carico_host_ratio", "gauge", "What is used of each resource by no Pod.")
     cost = Family("carico_pod_cost_ratio", "gauge", "What one Pod uses of each resource.")
@@ -55,10 +61,11 @@ def _per_resource(status: Status) -> list[Family]:
         usage.add(value, resource=resource)
         cost.add(status.cost_vector.get(resource), resource=resource)
         room.add(status.room.get(resource), resource=resource)
+        held.add(status.room_held.get(resource), resource=resource)
         host.add(status.host.get(resource), resource=resource)
     for name, value in status.signals.items():
         signals.add(value, signal=name)
-    return [usage, cost, room, host, signals]
+    return [usage, cost, room, held, host, signals]
 
 
 def _per_workload(status: Status) -> list[Family]:

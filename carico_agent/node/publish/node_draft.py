@@ -11,7 +11,13 @@ from carico_agent.lib.kube.workloads import NodeWorkloads
 from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.node_mirror import NodeMirror
 from carico_agent.node.publish.node_offer import HeldPods, amount, held_pods, places
-from carico_agent.node.publish.node_workloads import less_reserved, node_workloads, pods_by_workload, room_less
+from carico_agent.node.publish.node_workloads import (
+    by_horizon,
+    less_reserved,
+    node_workloads,
+    pods_by_workload,
+    room_less,
+)
 from carico_agent.node.publish.pace import hold_s
 from carico_agent.node.publish.status import Status
 from carico_agent.node.publish.throttle import Lowest, Summary, ThrottleConfig, WriteThrottle
@@ -30,6 +36,8 @@ class NodeConfig:
     lease_namespace: str = ""
     """Namespace of the placement Leases, one per node; empty: none."""
     throttle: ThrottleConfig = field(default_factory=ThrottleConfig)
+    horizon: str | float = "now"
+    """For how long what is offered holds: [kubernetes] horizon."""
 
     @property
     def path(self) -> str:
@@ -93,9 +101,9 @@ class NodeDrafts:
         return Draft(Summary(None, "stopped"), Offer(0, self._mirror.held()), self._board.status)
 
     def _status(self) -> Status | None:
-        """The newest valid one, without what local reservations hold."""
+        """The newest valid one as it holds, without what local reservations hold."""
         status = self._board.valid
-        return None if status is None else less_reserved(status)
+        return None if status is None else by_horizon(less_reserved(status), self._config.horizon)
 
     def _amount(self, offered: int | None) -> int | None:
         """Of the extended resource; None when Pods are not known (yet), because then nothing is safe."""

@@ -107,6 +107,8 @@ def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: fl
             "slots": status.slots,
             "places": offer.places,
         }
+        if status.pod_capacity_held is not None:
+            body["held"] = {"pods": status.pod_capacity_held, "horizon_s": status.horizon_s, "outlook": status.outlook}
         if status.work.jobs or status.work.unknown:
             body["work"] = {"jobs": status.work.jobs, "sum_s": status.work.total_s, "max_s": status.work.longest_s}
     return json.dumps(body, separators=(",", ":"))

@@ -91,7 +91,7 @@ def node_config(settings: KubernetesSettings, node: str) -> NodeConfig:
     throttle = ThrottleConfig(
         min_interval_s=settings.min_interval_s, heartbeat_s=settings.heartbeat_s, ttl_s=settings.ttl_s
     )
-    return NodeConfig(node, settings.resource, settings.lease_namespace, throttle)
+    return NodeConfig(node, settings.resource, settings.lease_namespace, throttle, settings.horizon)
 
 
 async def open_node_publisher(context: PublisherContext) -> NodePublisher:

@@ -37,6 +37,34 @@ def less_reserved(status: Status) -> Status:
         high=None if status.high is None else max(0.0, status.high - taken),
         slots=None if status.slots is None else status.slots - taken,
         room=room_less(status, taken),
+        pod_capacity_held=None if status.pod_capacity_held is None else max(0.0, status.pod_capacity_held - taken),
+    )
+
+
+def by_horizon(status: Status, horizon: str | float) -> Status:
+    """The status whose slots and room hold for as long as `[kubernetes] horizon` says: what is offered to schedulers.
+
+    While no whole day was seen "lifetime" is "now": a guess about tomorrow must not close a node that was just started.
+
+    >>> seen = Status(pod_capacity=5.0, slots=8.0, pods=3, pod_capacity_held=2.0, room_held={"cpu": 0.1})
+    >>> seen = replace(seen, outlook="known")
+    >>> by_horizon(seen, "now") is seen, by_horizon(seen, "lifetime").slots, by_horizon(seen, 3600.0).room
+    (True, 5.0, {'cpu': 0.1})
+    >>> by_horizon(replace(seen, outlook="first day"), "lifetime").slots
+    8.0
+    """
+    if horizon == "now" or status.pod_capacity_held is None or status.slots is None or status.pod_capacity is None:
+        return status
+    if horizon == "lifetime" and status.outlook != "known":
+        return status
+    less = max(0.0, status.pod_capacity - status.pod_capacity_held)
+    return replace(
+        status,
+        pod_capacity=status.pod_capacity - less,
+        low=None if status.low is None else min(status.low, status.pod_capacity - less),
+        high=status.held_high,
+        slots=status.slots - less,
+        room=status.room_held or status.room,
     )
 
 

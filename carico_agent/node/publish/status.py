@@ -20,6 +20,7 @@ if TYPE_CHECKING:  # numpy takes 0.1 s to load, and `carico status` needs none
 
 VERSION = 1
 MODES = ("learning", "measured", "predicted")
+OUTLOOKS = ("unknown", "first day", "known")
 
 Amounts = Mapping[str, float | None]
 """Resource (or signal) → a number, None where it is unknown."""
@@ -119,6 +120,18 @@ class Status:
     """What is left per resource; empty until Pods are measured one by one."""
     measured: bool = False
     """Every Pod is measured one by one."""
+    pod_capacity_held: float | None = None
+    """How many more Pods fit and still have room in `horizon_s` from now; None: unknown."""
+    held_low: float | None = None
+    held_high: float | None = None
+    horizon_s: float | None = None
+    """For how long that holds [s]: as long as the next Pod stays."""
+    outlook: str = "unknown"
+    """What is known about the coming hours: unknown, first day (until a day was seen) or known."""
+    peak_time: str | None = None
+    """When the Pods that run now will use most (RFC 3339)."""
+    room_held: Amounts = field(default_factory=dict)
+    """What is left per resource at that time; empty while unknown."""
     sizes: Amounts = field(default_factory=dict)
     """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
     workloads: tuple[WorkloadStatus, ...] = ()
@@ -154,6 +167,14 @@ class AgentFacts:
 NO_FACTS = AgentFacts()
 
 
+@dataclass(frozen=True, slots=True)
+class Ahead:
+    """The estimate that holds for hours, and when its peak is [unix s], NaN: unknown."""
+
+    estimate: "Estimate"
+    peak_t: float
+
+
 def known(value: float, digits: int = 6) -> float | None:
     """A finite number, rounded; None for NaN and infinity, which JSON does not know."""
     return round(float(value), digits) if isfinite(value) else None
@@ -161,6 +182,23 @@ def known(value: float, digits: int = 6) -> float | None:
 
 def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | None]:
     return {name: known(value) for name, value in zip(names, values, strict=True)}
+
+
+def with_ahead(status: Status, resources: tuple[str, ...], ahead: Ahead) -> Status:
+    """The status with what holds for hours."""
+    e = ahead.estimate
+    if not isfinite(e.pod_capacity):
+        return replace(status, horizon_s=e.horizon_s, outlook=e.outlook)
+    return replace(
+        status,
+        pod_capacity_held=known(e.pod_capacity, 3),
+        held_low=known(e.low, 3),
+        held_high=known(e.high, 3),
+        horizon_s=round(e.horizon_s, 1),
+        outlook=e.outlook,
+        peak_time=rfc3339(ahead.peak_t, digits="seconds") if isfinite(ahead.peak_t) else None,
+        room_held=by_name(resources, e.room),
+    )
 
 
 def status_of(
@@ -219,7 +257,7 @@ def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") ->
 
 _NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
 _NAMES = {workload: tuple(one.name for one in fields(workload)) for workload in _NESTED}
-_WHEN_KNOWN = ("host", "room", "workloads", "sizes")
+_WHEN_KNOWN = ("host", "room", "workloads", "sizes", "room_held")
 """Left out of the JSON while they are empty."""
 
 

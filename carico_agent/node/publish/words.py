@@ -4,11 +4,14 @@ One place for the line in the foreground, `carico status` and `carico top`, so t
 """
 
 from collections.abc import Iterable
+from datetime import datetime
 
 from carico_agent.node.publish.status import Amounts, Status, WorkloadStatus
 
 MAX_WORKLOADS = 3
 """Named in a sentence; the tables show all."""
+LONG_S = 12 * 3600.0
+"""From this horizon on a sentence names the time of the peak [s]."""
 MIB, GIB = 2**20, 2**30
 
 
@@ -35,6 +38,45 @@ def room_sentence(status: Status) -> str:
     like = [first.format("more "), *(other.format("") for other in others)]
     more = len(named) - MAX_WORKLOADS
     return f"room for {', '.join(like)}{f', {more} other workloads' if more > 0 else ''}; next Pod: {answer}, {how(status)}"
+
+
+def ahead_sentence(status: Status) -> str:
+    """What still fits when those that run have had their peak; the time of day is the reader's.
+
+    >>> from dataclasses import replace
+    >>> status = Status(time="2026-11-18T20:00:00Z", pod_capacity=5.2, pod_capacity_held=3.1, horizon_s=86400.0)
+    >>> ahead_sentence(replace(status, outlook="first day"))
+    'room for 5 now, 3 for the next day by a guess: no whole day was seen yet'
+    >>> ahead_sentence(replace(status, outlook="known", horizon_s=120.0))
+    'room for 5 now, 3 for the next 2 min'
+    """
+    if status.pod_capacity is None:
+        return ""
+    now = f"room for {int(status.pod_capacity)} now"
+    if status.pod_capacity_held is None or status.horizon_s is None:
+        return f"{now}; nothing is known about the coming hours yet"
+    for_s = f"{now}, {int(status.pod_capacity_held)} for the next {duration(status.horizon_s)}"
+    if status.outlook != "known":
+        return f"{for_s} by a guess: no whole day was seen yet"
+    if status.peak_time is None or status.horizon_s < LONG_S:
+        return for_s
+    peak, today = (datetime.fromisoformat(text).astimezone() for text in (status.peak_time, status.time))
+    day = "today" if peak.date() == today.date() else "tomorrow"
+    return f"{now}, {int(status.pod_capacity_held)} through {day}'s peak ({peak:%H:%M})"
+
+
+def duration(seconds: float) -> str:
+    """
+    >>> duration(90.0), duration(7200.0), duration(86400.0), duration(200000.0)
+    ('90 s', '2 h', 'day', '2.3 days')
+    """
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:.0f} min"
+    if seconds < 86400:
+        return f"{seconds / 3600:.3g} h"
+    return "day" if seconds == 86400 else f"{seconds / 86400:.2g} days"
 
 
 def why_learning(status: Status) -> str:

@@ -252,3 +252,18 @@ def test_a_real_agent_and_its_restart(
     again = start_agent()
     again.wait()
     wait(lambda: is_live(browser))
+
+
+def test_the_next_day_stands_beside_the_last(browser: Any, sample: Sample, open_page: OpenPage) -> None:
+    sample.start()
+    browser.get(open_page(sample.socket))
+    wait(lambda: "Usual peak of the Pods that run now: " in text(browser, "#ahead-sentence"))
+    paths = "return [...document.querySelectorAll('#ahead-chart path')].map((one) => one.getAttribute('class'))"
+    drawn = browser.execute_script(paths)
+    assert drawn.count("band") == 2  # cpu and memory
+    assert sum("next" in one for one in drawn) == 2
+    assert sum(one.startswith("line") and "next" not in one for one in drawn) == 2
+    browser.execute_script("document.getElementById('ahead-details').open = true")
+    wait(lambda: len(browser.execute_script("return document.querySelectorAll('#ahead-table tbody tr')")) == 48, 30)
+    assert text(browser, "#held").endswith("more Pods") or text(browser, "#held") == "unknown"
+    assert errors(browser) == []

@@ -1,5 +1,6 @@
 // The node's page: connects, and hands what comes to the parts that show it.
 import { Agent, Refused } from "./agent.js";
+import { showAhead, showHeld } from "./ahead.js";
 import { Chart } from "./chart.js";
 import { explain } from "./explain.js";
 import { byId, fillTable, setText, show } from "./dom.js";
@@ -39,6 +40,7 @@ function showStatus(given) {
   setText(byId("sentence"), explain(given));
   document.title = `${number(given.pod_capacity)} · ${given.node} · carico`;
   showInterval(given);
+  showHeld(given);
   showRoom(given);
   showWorkloads(given);
   pods.takeStatus(given);
@@ -100,6 +102,7 @@ async function fetchSlow() {
   await Promise.all([
     fetchPods(),
     attempt("/v1/progress", showJobs),
+    attempt("/v1/outlook", showAhead),
     attempt("/v1/reservations", showReservations),
     attempt("/v1/self", (body) => showSelf(body, status)),
     attempt("/v1/plugins", async (body) => {
