@@ -159,9 +159,14 @@ class UsageHistory:
         """Slots of the ring, its last axis, oldest first."""
         return np.roll(ring, -(self.slot % SLOTS) - 1, axis=-1)
 
-    def last_day(self, ring: Singles) -> Singles:
-        """Of the ring the last 24 hours, oldest first."""
-        return ring[..., (self.slot + 1 - DAY_SLOTS + np.arange(DAY_SLOTS)) % SLOTS]
+    def last_day(self, rows: Sequence[int], filled: Singles) -> Singles:
+        """What one Pod used in the last 24 hours, oldest first: as seen, and only where nothing was, as `filled`.
+
+        Why as seen: a workload that started an hour ago has 23 hours of means, which hide its percentiles.
+        """
+        at = (self.slot + 1 - DAY_SLOTS + np.arange(DAY_SLOTS)) % SLOTS
+        seen = self._usage[np.asarray(rows, np.int64)[:, None], :, at].transpose(0, 2, 1).astype(np.float32)
+        return np.where(np.isnan(seen).all(axis=2, keepdims=True), filled[..., at], seen)
 
     def _day(self, usage: Singles) -> Singles:
         """Mean over the days, recent ones more, per resource and slot of the day; NaN where none is known."""
@@ -184,6 +189,9 @@ class UsageHistory:
     @property
     def known_slots(self) -> int:
         return int(self.observed.sum())
+
+    def copy(self) -> "UsageHistory":
+        return UsageHistory.from_state(self.state(), self.m)
 
     # ---- save and restore
 

@@ -16,8 +16,8 @@ from carico_agent.core.profile import Profile, profile_of
 STATE_VERSION = 1
 
 MAX_JUMP_S = 86400.0
-"""A clock that jumps ahead by more than this [s] is believed after CONFIRMATIONS observations: one reading of a wrong
-clock must not cost a week of memory."""
+"""When the clock jumps ahead by more than this [s], the history before it is kept for CONFIRMATIONS observations: a
+clock that was wrong for a moment must not cost a week of memory."""
 CONFIRMATIONS = 5
 
 MAX_PAUSE_S = 900.0
@@ -99,7 +99,7 @@ class Outlook:
         self._history = UsageHistory(self._m)
         self._lifetimes = Lifetimes()
         self._t = nan
-        self._jumped = 0  # observations in a row far ahead of all before
+        self._aside: tuple[float, int, UsageHistory] | None = None  # time, observations since, history before a jump
         self._running: dict[int, float] = {}  # row of the history → Pods now
         self._elsewhere: dict[str, Profile] = {}  # what other nodes know
         self._made: tuple[Singles, Array] | None = None  # series and parts, made when asked for
@@ -114,8 +114,7 @@ class Outlook:
             raise ValueError(f"time {t} is not a time of the wall clock")
         for pod in pods:
             pod.check(self._m)
-        if not self._clock_agrees(t):
-            return
+        self._follow_clock(t)
         self._forget_answers()
         self._history.advance(int(t // SLOT_S))
         keep = {pod.workload for pod in pods}
@@ -129,17 +128,20 @@ class Outlook:
         self._lifetimes.keep(self._history.names)
         self._t = t
 
-    def _clock_agrees(self, t: float) -> bool:
-        if self._t != self._t or t - self._t <= MAX_JUMP_S:
-            self._jumped = 0
-        else:
-            self._jumped += 1
-            if self._jumped < CONFIRMATIONS:
-                return False
-            self._jumped = 0
-        if self._t == self._t and not 0 <= t - self._t <= MAX_PAUSE_S:
+    def _follow_clock(self, t: float) -> None:
+        """Keep what was known before the clock jumped far ahead, until it is clear that it did; or take it back."""
+        if self._t != self._t:
+            return
+        if self._aside is not None:
+            before_t, count, history = self._aside
+            if 0 <= t - before_t <= MAX_JUMP_S:  # the clock was wrong, and is right again
+                self._history, self._aside, self._t = history, None, before_t
+            else:
+                self._aside = (before_t, count + 1, history) if count + 1 < CONFIRMATIONS else None
+        elif t - self._t > MAX_JUMP_S:
+            self._aside = (self._t, 1, self._history.copy())
+        if not 0 <= t - self._t <= MAX_PAUSE_S:
             self._lifetimes.pause()
-        return True
 
     def learn_elsewhere(self, profiles: Mapping[str, Profile]) -> None:
         """What other nodes know of workloads, replacing what they knew before: used where this node knows nothing."""
@@ -173,15 +175,21 @@ class Outlook:
 
         `added` asks the same with so many more Pods of these workloads. NaN until anything was observed.
         """
-        if not 0 < quantile < 1 or not horizon_s >= 0:
-            raise ValueError(f"horizon {horizon_s} s and quantile {quantile}: at least 0, and between 0 and 1")
+        return self.peaks(horizon_s, (quantile,), added)[0]
+
+    def peaks(
+        self, horizon_s: float, quantiles: Sequence[float], added: Mapping[str, float] | None = None
+    ) -> list[tuple[float, ...]]:
+        """The same for several quantiles, at the price of little more than one."""
+        if not all(0 < q < 1 for q in quantiles) or not horizon_s >= 0:
+            raise ValueError(f"horizon {horizon_s} s and quantiles {quantiles}: at least 0, and between 0 and 1")
         if not self._history.known_slots:
-            return (nan,) * self._m
+            return [(nan,) * self._m for _ in quantiles]
         series, parts = self.together()
         if added:
             more, more_parts = self._sum_of(added)
             series, parts = series + more, parts + more_parts
-        return tuple(forecast(series, parts, horizon_s / SLOT_S, (quantile,))[0].tolist())
+        return [tuple(row) for row in forecast(series, parts, horizon_s / SLOT_S, quantiles).tolist()]
 
     def rises(self, horizon_s: float, one: Mapping[str, float], name: str = "") -> "Rises":
         """How far usage rises within the horizon [s] with 0 to 64 more Pods, one of which is this mixture of workloads.
@@ -298,7 +306,7 @@ class Outlook:
         known_somewhere = ~unknown.all(axis=0)
         total = np.einsum("w,wms->ms", pods.astype(np.float32), np.where(unknown, np.float32(0.0), per_pod))
         series = np.where(known_somewhere, total, np.float32(np.nan)) * self._history.peak_ratio()
-        return self._history.in_order(series.astype(np.float32)), parts_of(self._history.last_day(per_pod), pods)
+        return self._history.in_order(series.astype(np.float32)), parts_of(self._history.last_day(rows, per_pod), pods)
 
     def _sum_of(self, pods: Mapping[str, float]) -> tuple[Singles, Array]:
         """The same for Pods that do not run yet; workloads that are known nowhere add nothing."""
@@ -331,6 +339,7 @@ class Outlook:
             "history": self._history.state(),
             "lifetimes": self._lifetimes.state(),
             "running": [[self._history.names[row], n] for row, n in self._running.items()],
+            "aside": None if self._aside is None else [*self._aside[:2], self._aside[2].state()],
         }
 
     @classmethod
@@ -343,6 +352,9 @@ class Outlook:
             made._t = nan if state["t"] is None else float(state["t"])
             made._history = UsageHistory.from_state(state["history"], made._m)
             made._lifetimes = Lifetimes.from_state(state["lifetimes"])
+            if state["aside"] is not None:
+                t, count, history = state["aside"]
+                made._aside = (float(t), int(count), UsageHistory.from_state(history, made._m))
             for name, n in state["running"]:
                 row = made._history.find(str(name))
                 if row is None:

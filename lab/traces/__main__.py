@@ -1,6 +1,6 @@
 """Capacity that holds for hours, on public traces.
 
-python -m lab.traces --data FOLDER [--every 47] [--size 20] [--only NAME] [--write]     what is reported
+python -m lab.traces --data FOLDER [--every 47] [--size 20] [--most 100] [--only NAME] [--write]     what is reported
 python -m lab.traces --data FOLDER --fit                                                the weights, printed
 python -m lab.traces --synthetic                                                        without any data
 
@@ -19,7 +19,7 @@ from pathlib import Path
 
 from lab.traces.data import SETS, Missing, TraceSet, synthetic
 from lab.traces.report import best_of_field, cold_table, draw, loss, main_table, of, quantile_table, short
-from lab.traces.run import HORIZONS, Question, cases
+from lab.traces.run import HORIZONS, TraceCase, cases
 
 TREE = Path(__file__).parent.parent.parent
 RESULTS = TREE / "lab" / "results"
@@ -36,14 +36,15 @@ REPORTED = (
 """Set, only the half that nothing was fitted on, and how nodes are made: neighbours (None) or drawn with a seed."""
 
 
-def gathered(traces: TraceSet, size: int, seed: int | None, every: int, jobs: int) -> list[Question]:
-    nodes = list(traces.nodes(size, seed))
-    with ProcessPoolExecutor(jobs) as pool:
-        tasks = [pool.submit(cases, traces, number, rows, every) for number, rows in enumerate(nodes)]
+def gathered(traces: TraceSet, seed: int | None, args: argparse.Namespace) -> list[TraceCase]:
+    nodes = list(traces.nodes(args.size, seed))
+    nodes = nodes[:: -(-len(nodes) // args.most)]
+    with ProcessPoolExecutor(args.jobs) as pool:
+        tasks = [pool.submit(cases, traces, number, rows, args.every) for number, rows in enumerate(nodes)]
         return [case for task in tasks for case in task.result()]
 
 
-def reported(folder: Path, args: argparse.Namespace) -> dict[str, list[Question]]:
+def reported(folder: Path, args: argparse.Namespace) -> dict[str, list[TraceCase]]:
     found = {}
     for name, other_half, seed in REPORTED:
         if args.only not in name:
@@ -55,7 +56,7 @@ def reported(folder: Path, args: argparse.Namespace) -> dict[str, list[Question]
             continue
         traces = traces.half(1) if other_half else traces
         label = traces.name + (", neighbours" if seed is None else ", mixed")
-        found[label] = gathered(traces, args.size, seed, args.every, args.jobs)
+        found[label] = gathered(traces, seed, args)
     return found
 
 
@@ -69,7 +70,7 @@ def code() -> str:
     return (git("rev-parse", "--short", "HEAD") or "unknown") + (", changed since" if changed else "")
 
 
-def summary(sets: dict[str, list[Question]]) -> dict[str, dict[str, float]]:
+def summary(sets: dict[str, list[TraceCase]]) -> dict[str, dict[str, float]]:
     found = {}
     for name, all_cases in sets.items():
         for horizon in HORIZONS:
@@ -83,12 +84,13 @@ def summary(sets: dict[str, list[Question]]) -> dict[str, dict[str, float]]:
     return found
 
 
-def page(sets: dict[str, list[Question]], args: argparse.Namespace) -> str:
+def page(sets: dict[str, list[TraceCase]], args: argparse.Namespace) -> str:
     return "\n".join(
         [
             "# Capacity that holds for hours, on public traces",
             "",
-            f"`python -m lab.traces --data FOLDER --every {args.every} --size {args.size} --write`, code {code()}.",
+            f"`python -m lab.traces --data FOLDER --every {args.every} --size {args.size} --most {args.most} --write`,",
+            f"code {code()}.",
             "",
             *(__doc__ or "").split("\n\n")[2:],
             "## After the first week",
@@ -118,6 +120,7 @@ def main() -> None:
         "--every", type=int, default=47, metavar="SLOTS", help="slots of 5 minutes between two questions"
     )
     parser.add_argument("--size", type=int, default=20, help="VMs or tasks per node")
+    parser.add_argument("--most", type=int, default=100, metavar="NODES", help="nodes per set at most, every so many")
     parser.add_argument("--only", default="", help="sets whose name contains this")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1)
     parser.add_argument("--write", action="store_true", help="renew lab/results/traces.*")
@@ -129,10 +132,7 @@ def main() -> None:
 
         fit(args.data)
         return
-    if args.synthetic:
-        sets = {"synthetic": gathered(synthetic(), args.size, None, args.every, args.jobs)}
-    else:
-        sets = reported(args.data, args)
+    sets = {"synthetic": gathered(synthetic(), None, args)} if args.synthetic else reported(args.data, args)
     print(main_table(sets), quantile_table(sets), cold_table(sets), sep="\n\n")
     if args.write:
         (RESULTS / "traces.md").write_text(page(sets, args))

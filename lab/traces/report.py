@@ -4,7 +4,7 @@ from pathlib import Path
 
 import numpy as np
 
-from lab.traces.run import CURVE_N, CURVE_PERCENTILES, CURVE_QUANTILES, HORIZONS, QUANTILES, Question, pinball
+from lab.traces.run import CURVE_N, CURVE_PERCENTILES, CURVE_QUANTILES, HORIZONS, QUANTILES, TraceCase, pinball
 
 PREDICTORS = ("now", "persistence", "N-sigma", "RC-like", "max of both", "carico")
 FIELD = ("N-sigma", "RC-like", "max of both")
@@ -13,34 +13,34 @@ SHORT = 0.05
 WARM_SLOTS = 7 * 288
 
 
-def _column(cases: list[Question], predictor: str, quantile: float = 0.95) -> np.ndarray:
+def _column(cases: list[TraceCase], predictor: str, quantile: float = 0.95) -> np.ndarray:
     key = f"carico {quantile:g}" if predictor == "carico" else predictor
     return np.array([case.predicted[key] for case in cases])
 
 
-def _truth(cases: list[Question]) -> np.ndarray:
+def _truth(cases: list[TraceCase]) -> np.ndarray:
     return np.array([case.truth for case in cases])
 
 
-def loss(cases: list[Question], predictor: str, quantile: float = 0.95) -> float:
+def loss(cases: list[TraceCase], predictor: str, quantile: float = 0.95) -> float:
     return (
         float(pinball(_truth(cases), _column(cases, predictor, quantile), quantile).mean()) if cases else float("nan")
     )
 
 
-def short(cases: list[Question], predictor: str) -> float:
+def short(cases: list[TraceCase], predictor: str) -> float:
     return float((_truth(cases) - _column(cases, predictor) > SHORT).mean()) if cases else float("nan")
 
 
-def best_of_field(cases: list[Question], quantile: float = 0.95) -> float:
+def best_of_field(cases: list[TraceCase], quantile: float = 0.95) -> float:
     return min(loss(cases, name, quantile) for name in FIELD)
 
 
-def of(cases: list[Question], horizon: str, first: int = WARM_SLOTS, last: int = 10**9) -> list[Question]:
+def of(cases: list[TraceCase], horizon: str, first: int = WARM_SLOTS, last: int = 10**9) -> list[TraceCase]:
     return [case for case in cases if case.horizon == horizon and first <= case.slot < last]
 
 
-def main_table(sets: dict[str, list[Question]]) -> str:
+def main_table(sets: dict[str, list[TraceCase]]) -> str:
     """Pinball at .95 × 1000 and cases short by more than 5 % of the node, after the first week."""
     lines = [
         "| set | horizon | " + " | ".join(PREDICTORS) + " | carico / best of the field |",
@@ -58,7 +58,7 @@ def main_table(sets: dict[str, list[Question]]) -> str:
     return "\n".join(lines)
 
 
-def quantile_table(sets: dict[str, list[Question]]) -> str:
+def quantile_table(sets: dict[str, list[TraceCase]]) -> str:
     lines = [
         "| set | horizon | "
         + " | ".join(f"{p} {q:g}" for q in QUANTILES for p in ("best of the field", "carico"))
@@ -74,7 +74,7 @@ def quantile_table(sets: dict[str, list[Question]]) -> str:
     return "\n".join(lines)
 
 
-def cold_table(sets: dict[str, list[Question]]) -> str:
+def cold_table(sets: dict[str, list[TraceCase]]) -> str:
     """Pinball at .95 × 1000 at 24 h, day by day from the first observation: RC-like and carico, and their ratio."""
     lines = ["| set | horizon | " + " | ".join(f"day {d}" for d in range(1, 8)) + " |", "|---|---|" + "---|" * 7]
     for name, cases in sets.items():
@@ -88,7 +88,7 @@ def cold_table(sets: dict[str, list[Question]]) -> str:
     return "\n".join(lines)
 
 
-def curve(cases: list[Question], keys: list[str]) -> tuple[list[float], list[float]]:
+def curve(cases: list[TraceCase], keys: list[str]) -> tuple[list[float], list[float]]:
     """Savings (share of Σ limits that a predictor sets free) and violations, one point per setting."""
     truth = _truth(cases)
     said = [np.array([case.predicted[key] for case in cases]) for key in keys]
@@ -102,7 +102,7 @@ CURVES = {
 }
 
 
-def draw(sets: dict[str, list[Question]], path: Path) -> None:
+def draw(sets: dict[str, list[TraceCase]], path: Path) -> None:
     """Violations against savings at 24 h, one panel per set: lower right is better."""
     import matplotlib
 

@@ -22,7 +22,7 @@ HISTORY = 7 * DAY_SLOTS
 
 
 @dataclass(frozen=True)
-class Question:
+class TraceCase:
     """One prediction problem: all values as a share of the node (Σ limits)."""
 
     node: int
@@ -63,7 +63,7 @@ def moments(traces: TraceSet, rows: Array, every: int, first: int = 6) -> Iterat
             yield TracedNode(slot, outlook, usage[running], limit[running])
 
 
-def cases(traces: TraceSet, number: int, rows: Array, every: int) -> list[Question]:
+def cases(traces: TraceSet, number: int, rows: Array, every: int) -> list[TraceCase]:
     """Every question of one node, with all answers."""
     found = []
     for moment in moments(traces, rows, every):
@@ -77,9 +77,9 @@ def cases(traces: TraceSet, number: int, rows: Array, every: int) -> list[Questi
                 if base in ("now", "persistence")
             }
             said |= {"N-sigma": once["n 5"], "RC-like": once["p 99"], "max of both": max(once["n 5"], once["p 99"])}
-            for q in CURVE_QUANTILES:
-                said[f"carico {q:g}"] = moment.outlook.peak(horizon * SLOT_S, q)[0]
-            found.append(Question(number, moment.slot, name, moment.truth(horizon), said | once))
+            peaks = moment.outlook.peaks(horizon * SLOT_S, CURVE_QUANTILES)
+            said |= {f"carico {q:g}": peak[0] for q, peak in zip(CURVE_QUANTILES, peaks, strict=True)}
+            found.append(TraceCase(number, moment.slot, name, moment.truth(horizon), said | once))
     return found
 
 

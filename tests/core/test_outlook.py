@@ -134,7 +134,7 @@ def test_asking_changes_nothing_and_input_is_untouched() -> None:
 def test_a_gap_is_unknown_not_idle() -> None:
     """Two days of pause: what was known before them still counts, and the pause does not look like an idle node."""
     outlook = taught(3)
-    for minute in range(6):  # the clock is far ahead: believed after some observations
+    for minute in range(6):
         outlook.observe(START_T + 5 * DAY_S + 60.0 * minute, [sample("web-0", 0.1, 0.2)])
     assert 0.4 < outlook.peak(DAY_S)[0] < 0.8
     assert outlook.known_s == 3 * DAY_S + 2 * SLOT_S
@@ -142,11 +142,22 @@ def test_a_gap_is_unknown_not_idle() -> None:
 
 def test_one_reading_of_a_wrong_clock_costs_nothing() -> None:
     outlook = taught(3)
-    before = saved(outlook)
-    outlook.observe(START_T + 4000 * DAY_S, [sample("web-0", 0.1, 0.2)])
-    assert saved(outlook) == before
+    outlook.observe(START_T + 4000 * DAY_S, [sample("web-0", 0.3, 0.2)])
+    assert outlook.now[0] == pytest.approx(0.3, rel=1e-3)  # who runs is known at once
+    assert outlook.known_s == SLOT_S
+    outlook = Outlook.from_state(json.loads(saved(outlook)))
     outlook.observe(START_T + 3 * DAY_S, [sample("web-0", 0.1, 0.2)])
     assert outlook.known_s == 3 * DAY_S + SLOT_S
+    assert 0.45 < outlook.peak(DAY_S)[0] < 0.75
+
+
+def test_a_clock_that_stays_ahead_is_believed() -> None:
+    outlook = taught(3)
+    for minute in range(6):
+        outlook.observe(START_T + 4000 * DAY_S + 60.0 * minute, [sample("web-0", 0.1, 0.2)])
+    assert outlook.state()["aside"] is None
+    outlook.observe(START_T + 3 * DAY_S, [sample("web-0", 0.1, 0.2)])
+    assert outlook.known_s == SLOT_S
 
 
 def test_a_clock_that_is_set_back_forgets_the_future_and_goes_on() -> None:

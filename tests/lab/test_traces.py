@@ -10,7 +10,7 @@ import pytest
 from lab.traces.baselines import BASELINES, max_of, n_sigma, now, persistence, rc_like
 from lab.traces.data import SETS, Missing, TraceSet, synthetic
 from lab.traces.report import best_of_field, loss, of, short
-from lab.traces.run import Question, TracedNode, cases, moments, pinball
+from lab.traces.run import TraceCase, TracedNode, cases, moments, pinball
 from tests.conftest import TREE
 
 USAGE = np.array([[0.1, 0.2, 0.3], [0.1, 0.1, 0.1]])
@@ -62,19 +62,19 @@ def test_a_set_that_is_not_there_says_which_file_would_bring_it(tmp_path: Path) 
 
 
 @pytest.fixture(scope="module")
-def questions() -> list[Question]:
+def questions() -> list[TraceCase]:
     traces = synthetic(seed=5, count=20, days=12)
     return [one for number, rows in enumerate(traces.nodes(20, None)) for one in cases(traces, number, rows, 37)]
 
 
-def test_on_days_that_repeat_the_outlook_beats_the_field(questions: list[Question]) -> None:
+def test_on_days_that_repeat_the_outlook_beats_the_field(questions: list[TraceCase]) -> None:
     day = of(questions, "24 h")
     assert loss(day, "carico") < 0.7 * best_of_field(day)
     assert short(day, "carico") <= 0.03
     assert loss(day, "carico") < 0.3 * loss(day, "now")
 
 
-def test_on_the_first_day_the_outlook_is_no_worse_than_rc_like(questions: list[Question]) -> None:
+def test_on_the_first_day_the_outlook_is_no_worse_than_rc_like(questions: list[TraceCase]) -> None:
     first = of(questions, "24 h", 0, 288)
     assert first
     assert loss(first, "carico") <= loss(first, "RC-like")
