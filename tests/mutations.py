@@ -314,8 +314,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/node/pods/demand.py",
-        "min(usage_s + waiting_s, after.quota_cores * elapsed_s)",
-        "usage_s + waiting_s",
+        "min(alone_s, after.quota_cores * elapsed_s)",
+        "alone_s",
         "a Pod that its own quota stops looks as if it wanted the whole node",
         "tests/node/pods/test_demand.py",
     ),
@@ -530,7 +530,7 @@ MUTATIONS = (
         "tests/burst/test_forged.py",
     ),
     Mutation(
-        "carico_agent/cli/_drop.py",
+        "carico_agent/service/drop.py",
         "    if os.geteuid() != 0 or owner.st_uid == 0:",
         "    if True:",
         "uninstalling runs a command of the agent's user as root",
@@ -615,7 +615,7 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/core/pods.py",
-        "self.readings, self.rise = [0] * len(mean), None",
+        "self.readings, self.rise = [0.0] * len(mean), None",
         "self.readings = [0] * len(mean)",
         "a workload whose Pods wake is believed to warm up, and the node is closed for those that sleep",
         "tests/core/test_pods.py",
@@ -636,7 +636,7 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/core/room.py",
-        "if now.calm[i] >= FULL and parts > used:",
+        "if now.calm[i] >= FULL:",
         "if False:",
         "a node that is filled one and a half times offers a place whenever a Pod leaves",
         "tests/core/test_measured_model.py",

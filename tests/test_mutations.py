@@ -24,7 +24,7 @@ def test_the_page_shows_the_list() -> None:
 @pytest.mark.parametrize("package", products())
 def test_changes_at_random_compile_and_differ(package: str) -> None:
     made = [change for file in products()[package] for change in changes(file, str(file.relative_to(TREE)))]
-    assert len(made) > 20
+    assert len(made) > 10  # cli is small: it only dispatches
     for change in random.Random(1).sample(made, 20):
         text = (TREE / change.path).read_text()
         assert change.applied(text) != text
