@@ -7,7 +7,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -101,6 +101,12 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
 	@$(BIN)/python -m lab.node_mixed --out lab/results/node
+
+lab-crowded: $(VENV)/.dev tools ## what Pods cost beside busy neighbours, against what they use alone (root, a quiet machine; 25 minutes)
+	@$(BIN)/python -m lab.crowded
+
+lab-full: $(VENV)/.dev ## what *full* does to the latency of a service (root, a quiet machine; seven minutes)
+	@$(BIN)/python -m lab.full
 
 proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 	@PYTHON=$(BIN)/python carico_agent/generate_proto.sh

@@ -119,6 +119,8 @@ class MeasuredAnswer:
             share = 0.0 if workload.per_node else self._next.shares.get(workload.name, 0.0)
             about = workload.name, workload.cost, workload.spread, len(workload.pods), share
             found.append(
-                WorkloadEstimate(*about, span.value, span.low, span.high, limiting, workload.per_node, trusted)
+                WorkloadEstimate(
+                    *about, span.value, span.low, span.high, limiting, workload.per_node, trusted, workload.cost_sd
+                )
             )
         return tuple(found)

@@ -22,6 +22,9 @@ class ModelConfig:
     limits: Mapping[str, float] = field(default_factory=dict)
     """Usage at which a resource is full, per resource; 1 where not named."""
 
+    service_limits: Mapping[str, float] = field(default_factory=dict)
+    """The same while a service runs on the node, for the resources named; they care for waiting before Jobs do."""
+
     prior_cost: Mapping[str, float] = field(default_factory=dict)
     """Believed cost of one Pod per resource before any was seen; cpu defaults to 1/(2·cores), the others to unknown."""
 
@@ -65,8 +68,10 @@ class ModelConfig:
     idle_drift_per_s: float = 1e-4
     """Relative growth of the cost while no Pod runs (*CARICO*, 5.9), until the prior is reached again."""
 
-    def limit(self, resource: str) -> float:
-        return float(self.limits.get(resource, 1.0))
+    def limit(self, resource: str, serves: bool = False) -> float:
+        """`serves`: a service runs here."""
+        limit = float(self.limits.get(resource, 1.0))
+        return min(limit, float(self.service_limits.get(resource, 1.0))) if serves else limit
 
     def cost_prior(self, resources: tuple[str, ...]) -> tuple[float, ...]:
         known = {"cpu": 1 / (2 * self.cores), **self.prior_cost}
@@ -77,9 +82,9 @@ class ModelConfig:
         found = []
         if self.cores < 1:
             found.append(f"cores: {self.cores} is less than 1")
-        for table in ("limits", "prior_cost"):
+        for table in ("limits", "service_limits", "prior_cost"):
             for name, value in getattr(self, table).items():
-                if name not in resources and table == "limits" and name not in KNOWN_RESOURCES:
+                if name not in resources and table != "prior_cost" and name not in KNOWN_RESOURCES:
                     found.append(f"{table}: {name!r} is not one of {', '.join(resources)}")
                 if not 0 < value <= 1:
                     found.append(f"{table}[{name!r}]: {value} is not in (0, 1]")
@@ -89,7 +94,8 @@ class ModelConfig:
         return found
 
     def state(self) -> dict[str, Any]:
-        return asdict(self) | {"limits": dict(self.limits), "prior_cost": dict(self.prior_cost)}
+        tables = ("limits", "service_limits", "prior_cost")
+        return asdict(self) | {name: dict(getattr(self, name)) for name in tables}
 
 
 KNOWN_RESOURCES = ("cpu", "memory", "io", "network")

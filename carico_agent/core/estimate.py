@@ -23,6 +23,8 @@ class WorkloadEstimate:
     per_node: bool
     trusted: bool
     """False: nothing is known yet about its cost but the prior."""
+    cost_sd: tuple[float, ...] = ()
+    """Standard deviation of `cost` itself: more where its Pods were measured while they waited for a CPU."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,3 +54,5 @@ class Estimate:
     room: tuple[float, ...] = ()
     """limit − host − Σ Pods per resource, young Pods counted at what their workload costs; below 0 when overloaded."""
     workloads: tuple[WorkloadEstimate, ...] = ()
+    limits: tuple[float, ...] = ()
+    """Usage at which each resource counts as full, by who runs here."""

@@ -34,6 +34,7 @@ class MeasuredPods:
         self._changes = Changes(cpu)
         self.pods: dict[str, PodReadings] = {}
         self.t: float | None = None
+        self.serves = False  # a service runs here
         self.counts_per_node = True  # the count of Pods that comes with the node's usage includes per-node Pods
         self._watching = False  # Pods unknown from now on have arrived
         self._sum_up()
@@ -74,6 +75,7 @@ class MeasuredPods:
             if workload.dirty:
                 workload.learn_growth()
                 workload.renew()
+        self.serves = any(sample.service for sample in samples)
         self.t, self._watching = t, True
         self._sum_up()
 
@@ -113,13 +115,16 @@ class MeasuredPods:
             self.workloads.arrived |= not workload.per_node
             self._changes.arrived(sample.uid)
         since_t = t if self._watching else -inf
-        pod = workload.pods[sample.uid] = PodReadings(workload.name, since_t, self._m, self._min_rise)
+        pod = workload.pods[sample.uid] = PodReadings(workload.name, since_t, self._m, self._min_rise, self.host.cpu)
         return pod
 
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
         pod.sample = sample
         workload = self.workloads.by_name[pod.workload]
-        if pod.read(t, sample.usage, max(FIRST_RAMP_S, workload.ramp_s), workload.cost) and pod.since_t > -inf:
+        if (
+            pod.read(t, sample.usage, max(FIRST_RAMP_S, workload.ramp_s), workload.cost, sample.got_ratio)
+            and pod.since_t > -inf
+        ):
             workload.learn_ramp(sample.uid, pod.calm_age_s)
         workload.dirty = True
 
@@ -184,6 +189,7 @@ class MeasuredPods:
         return {
             "t": self.t,
             "watching": self._watching,
+            "serves": self.serves,
             "counts_per_node": self.counts_per_node,
             "arrived": self.workloads.arrived,
             "workloads": {name: workload.state() for name, workload in self.workloads.by_name.items()},
@@ -197,12 +203,13 @@ class MeasuredPods:
         self.t = None if state["t"] is None else float(state["t"])
         self._watching, self.workloads.arrived = bool(state["watching"]), bool(state["arrived"])
         self.counts_per_node = bool(state["counts_per_node"])
+        self.serves = bool(state.get("serves", False))  # missing in older states
         self.workloads.elsewhere = {cost.workload: cost for cost in map(_cost_from_state, state["elsewhere"])}
         for name, saved in state["workloads"].items():
             workload = self.workloads.by_name[name] = self.workloads.make(name, bool(saved["per_node"]))
             workload.elsewhere = self.workloads.elsewhere.get(name)
             workload.restore(saved)
-        self.pods = pods_from_state(state["pods"], self._m, self._min_rise)
+        self.pods = pods_from_state(state["pods"], self._m, self._min_rise, self.host.cpu)
         for uid, pod in self.pods.items():
             self.workloads.by_name[pod.workload].pods[uid] = pod
         for workload in self.workloads.by_name.values():

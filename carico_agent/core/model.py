@@ -69,7 +69,7 @@ class CapacityModel:
         if self.config.estimator not in ESTIMATORS:
             raise ValueError(f"estimator {self.config.estimator!r} is not one of {', '.join(ESTIMATORS)}")
         c, m = self.config, len(self.resources)
-        self._limits = tuple(c.limit(name) for name in self.resources)
+        self._limits_of = {serves: tuple(c.limit(name, serves) for name in self.resources) for serves in (False, True)}
         self._intake = Intake(self.resources, c)
         self._estimator = ESTIMATORS[c.estimator](c, self.resources)
         self._local = Subspace.empty(m)
@@ -258,6 +258,7 @@ class CapacityModel:
             host=host,
             room=room,
             workloads=workloads,
+            limits=self._limits,
         )
 
     def _surely_full(self, usage: list[float]) -> bool:
@@ -281,6 +282,11 @@ class CapacityModel:
         return span, "pods" if limited else limiting
 
     # ---- what nodes exchange
+
+    @property
+    def _limits(self) -> tuple[float, ...]:
+        """Usage at which a resource is full, by who runs here."""
+        return self._limits_of[self._measured.serves]
 
     @property
     def pods(self) -> int:

@@ -11,9 +11,10 @@ from math import inf, nan, sqrt
 from typing import Any
 
 from carico_agent.core.estimators import Span
+from carico_agent.core.evidence import CLUSTER_SPREAD_RATIO
 from carico_agent.core.host import FULL
 from carico_agent.core.measured import MeasuredPods
-from carico_agent.core.workloads import CLUSTER_SPREAD_RATIO, Workload
+from carico_agent.core.workloads import Workload
 
 MIN_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that the number stays finite."""

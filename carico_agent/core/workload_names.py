@@ -86,6 +86,22 @@ def is_per_node(
     return (_REVISION in labels and _GENERATION in labels) or _is_static(name, labels, node_name)
 
 
+def is_service(name: str, labels: Mapping[str, str]) -> bool:
+    """Whether a Deployment or a StatefulSet keeps it running: it answers requests, and cares how long it waits.
+
+    Jobs, bare Pods, plain containers and processes do not count: nothing says what they are.
+
+    >>> is_service("web-6c5d9b7f8d-x7k2p", {"pod-template-hash": "6c5d9b7f8d"}), is_service("web-6c5d9b7f8d-x7k2p", {})
+    (True, True)
+    >>> is_service("pi-x7k2p", {"job-name": "pi"}), is_service("kafka-2", {_STATEFUL[0]: "kafka-2"})
+    (False, True)
+    """
+    if any(label in labels for label in (_TEMPLATE_HASH, *_STATEFUL)):
+        return True
+    base = _RANDOM.sub("", name)
+    return not any(label in labels for label in _CONTROLLED) and base != name and bool(_HASH.search(base))
+
+
 def _is_static(name: str, labels: Mapping[str, str], node_name: str) -> bool:
     ends = bool(node_name) and name.endswith(f"-{node_name}")
     return ends and not any(label in labels for label in _CONTROLLED)

@@ -1,7 +1,8 @@
 """Workloads: what one costs, how much they differ, and how often they arrive.
 
 Why the mean over Pods, each counted once, and not over readings: Pods of one workload differ more from each other than one
-Pod's readings do, and a thousand readings of one Pod are not a thousand Pods.
+Pod's readings do, and a thousand readings of one Pod are not a thousand Pods. Pods that were measured while they
+waited for a CPU weigh less than others (`evidence.py`).
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -9,7 +10,8 @@ from dataclasses import dataclass
 from math import exp, inf, isfinite, nan, sqrt
 from typing import Any
 
-from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings
+from carico_agent.core.evidence import CLUSTER_SPREAD_RATIO, CLUSTER_WEIGHT, READING_RATIO, CostEvidence, believed
+from carico_agent.core.pods import MEAN_AGE_S, MIN_WATCHED_S, PodReadings, certainty
 
 MAX_WORKLOADS = 64
 """Workloads remembered on one node; Pods of further ones are counted as OTHER."""
@@ -30,9 +32,6 @@ BRIEF_WEIGHT = 0.3
 
 SPREAD_RATIO = 0.1
 """Two Pods of one workload are believed to differ by a tenth until more of them were seen."""
-
-READING_RATIO = 0.02
-"""Relative error of a Pod's mean that no number of readings removes."""
 
 ASLEEP_RATIO = 0.1
 """A Pod below a tenth of its workload's heaviest sleeps: it may wake, so it does not make its workload look cheap."""
@@ -56,14 +55,8 @@ LEAK_RATIO, ENOUGH_GROWING = 0.1, 3
 READING_NOISE_RATIO = 0.05
 """Relative noise of one reading of a Pod."""
 
-CLUSTER_WEIGHT = 0.25
-"""What other nodes know about a workload counts as a quarter of a Pod of our own."""
-
 MAX_COST = 1000.0
 """Shares of this node that a Pod elsewhere may cost: larger nodes run larger Pods. More is nonsense."""
-
-CLUSTER_SPREAD_RATIO = 0.2
-"""However sure the cluster is, other nodes' Pods differ from ours by this much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +90,7 @@ class Workload:
         self.life_s = nan  # of those that left
         self.growth = [0.0] * m  # per second: its Pods leak
         self.past = [[0.0, 0.0, 0.0] for _ in range(m)]  # weight, mean and variance of the Pods that left
+        self.past_waited = 0.0  # part of the cpu in that mean that they did not get
         self.elsewhere: WorkloadCost | None = None
         self.cost: tuple[float, ...] = (nan,) * m
         self.spread: tuple[float, ...] = (nan,) * m
@@ -140,24 +134,34 @@ class Workload:
             if x == x and not (self.cost[i] == self.cost[i] and x < ASLEEP_RATIO * self.cost[i]):
                 if self.past[i][1] < ASLEEP_RATIO * x:  # those that left before have only slept
                     self.past[i] = [0.0, 0.0, 0.0]
-                self._remember(self.past[i], x, weight)
+                self._remember(i, x, weight, pod.waited)
 
     def _doubt_past(self) -> None:
         """A new version was rolled out, if the newest Pods differ from those that left: they hardly count any more."""
         newest = sorted(self._awake(), key=lambda pod: pod.since_t)[-NEWEST:]
         if len(newest) < NEWEST:
             return
-        for past, column in zip(self.past, zip(*self._at_half_life(newest), strict=True), strict=True):
+        for i, column in enumerate(zip(*self._at_half_life(newest), strict=True)):
+            past = self.past[i]
             mean = sum(column) / NEWEST  # NaN if one is unknown: then nothing is doubted
             own = sum((x - mean) ** 2 for x in column) / (NEWEST - 1)
+            got = [self._got(pod, i) for pod in newest]
             # while both versions leave, what is remembered scatters more than each of them
-            if _differ(column, past[0], past[1], max(own, past[2] / 2)) > CHANGE:
+            if _differ(column, got, past[0], past[1], max(own, past[2] / 2)) > CHANGE:
                 past[0] = min(past[0], 1.0)
 
-    @staticmethod
-    def _remember(past: list[float], x: float, weight: float) -> None:
-        total = past[0] + weight
+    def _got(self, pod: PodReadings, i: int) -> float:
+        """Part of what it is believed to want that it got for certain."""
+        return 1 - pod.waited if i == self._cpu else 1.0
+
+    def _remember(self, i: int, x: float, weight: float, waited: float) -> None:
+        past, total = self.past[i], self.past[i][0] + weight
         share = weight / total
+        if i == self._cpu and (waited or self.past_waited):
+            sure, past_sure = weight * certainty(1 - waited), past[0] * certainty(1 - self.past_waited)
+            share = sure / (sure + past_sure)
+        if i == self._cpu:
+            self.past_waited += share * (waited - self.past_waited)
         deviation = x - past[1]
         # mean ← mean + w·(x − mean), variance ← (1 − w)·(variance + w·(x − mean)²)
         past[1] += share * deviation
@@ -221,29 +225,44 @@ class Workload:
     def renew(self) -> None:
         """Cost, spread and certainty from the Pods that run and the memory of those that left."""
         self.dirty = False
-        means = self._at_half_life(self._awake())
+        awake = self._awake()
+        means = self._at_half_life(awake)
         self.shown = bool(means) or any(past[0] > 0 for past in self.past)
-        believed = []
+        found = []
         for i, past in enumerate(self.past):
-            values = [mean[i] for mean in means if mean[i] == mean[i]]
-            believed.append(self._believed(i, values, *past))
-        self.cost, self.spread, self.cost_sd = zip(*believed, strict=True)
+            values = [
+                (mean[i], self._got(pod, i)) for pod, mean in zip(awake, means, strict=True) if mean[i] == mean[i]
+            ]
+            found.append(self._believed(i, values, *past))
+        self.cost, self.spread, self.cost_sd = zip(*found, strict=True)
 
     def _believed(
-        self, i: int, values: list[float], past: float, past_mean: float, past_variance: float
+        self, i: int, pods: list[tuple[float, float]], past: float, past_mean: float, past_variance: float
     ) -> tuple[float, float, float]:
+        """Cost, spread and certainty of resource `i` from what its `pods` want and the part of it that they got."""
         theirs = self._cluster_cost(i)
-        if values:
-            known = (*values, past_mean if past > MIN_PAST else 0.0, theirs if theirs == theirs else 0.0)
+        if pods:
+            known = (
+                *[x for x, _ in pods],
+                past_mean if past > MIN_PAST else 0.0,
+                theirs if theirs == theirs else 0.0,
+            )
             asleep = ASLEEP_RATIO * max(known)
-            values = [x for x in values if x >= asleep]
+            pods = [(x, got) for x, got in pods if x >= asleep]
             past = past if past_mean >= asleep else 0.0
+        values, got = [x for x, _ in pods], [got for _, got in pods]
         n, total = len(values), sum(values)
         if not n and past <= 0:
             return self._from_elsewhere(i)
         floor = SPREAD_RATIO * (total / n if n else past_mean)
-        if n and _differ(values, past, past_mean, past_variance) > SURPRISE:
-            past *= 0.1
+        past_got, contradicted = 1 - self.past_waited if i == self._cpu else 1.0, False
+        if n and _differ(values, got, past, past_mean, past_variance) > SURPRISE:
+            past, contradicted = past * 0.1, True
+        if not all(g == 1 for g in got) or past_got < 1:
+            left = CostEvidence(past_mean, past_got, past, past_variance)
+            found = believed([CostEvidence(*pod) for pod in pods], left, theirs, floor, contradicted)
+            leak = self.growth[i] * self._span_s() / 6 if self.growth[i] else 0.0
+            return found.cost, sqrt(found.spread_2), sqrt(found.variance + leak * leak)
         weight, total = n + past, total + past * past_mean
         if theirs == theirs:
             weight, total = weight + CLUSTER_WEIGHT, total + CLUSTER_WEIGHT * theirs
@@ -254,6 +273,11 @@ class Workload:
         spread_2 = squares / (n + past + 1)
         leak = self.growth[i] * self._span_s() / 6 if self.growth[i] else 0.0
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
+
+    @property
+    def waits(self) -> bool:
+        """Some of what is known was measured while its Pods waited for a CPU."""
+        return self.past_waited > 0 or any(pod.shown and pod.waited > 0 for pod in self.pods.values())
 
     def _cluster_cost(self, i: int) -> float:
         return self.elsewhere.cost[i] if self.elsewhere is not None else nan
@@ -276,6 +300,7 @@ class Workload:
             "life_s": self.life_s if self.life_s == self.life_s else None,
             "growth": list(self.growth),
             "past": [list(row) for row in self.past],
+            "past_waited": self.past_waited,
         }
 
     def restore(self, state: Mapping[str, Any]) -> None:
@@ -292,6 +317,9 @@ class Workload:
         if len(past) != len(self.past) or any(len(row) != 3 or not all(map(isfinite, row)) for row in past):
             raise ValueError(f"damaged model state: workload {self.name!r}")
         self.past = past
+        self.past_waited = float(state.get("past_waited", 0.0))  # missing in older states
+        if not 0 <= self.past_waited <= 1:
+            raise ValueError(f"damaged model state: workload {self.name!r}")
 
 
 def _tenth_of_most(values: Sequence[float]) -> float:
@@ -299,13 +327,18 @@ def _tenth_of_most(values: Sequence[float]) -> float:
     return ASLEEP_RATIO * max([x for x in values if x == x], default=0.0)
 
 
-def _differ(values: Sequence[float], past: float, past_mean: float, variance: float) -> float:
-    """By how much those that run differ from `past` ones that left, in variances of that difference; 0 without any."""
+def _differ(values: Sequence[float], got: Sequence[float], past: float, past_mean: float, variance: float) -> float:
+    """By how much those that run differ from `past` ones that left, in variances of that difference; 0 without any.
+
+    Those that waited want between what they got and what was read: what lies in between is no difference.
+    """
     if not past > 0:
         return 0.0
     n, mean = len(values), sum(values) / len(values)
     one = max(variance, (SPREAD_RATIO * mean) ** 2)
-    return (mean - past_mean) ** 2 / (one * (1 / n + 1 / past)) if one > 0 else 0.0
+    least = sum(x * g for x, g in zip(values, got, strict=True)) / n
+    beyond = mean - past_mean if mean < past_mean else max(least - past_mean, 0.0)
+    return beyond**2 / (one * (1 / n + 1 / past)) if one > 0 else 0.0
 
 
 def _mean_growth(grown: list[tuple[float, float]], cost: float) -> tuple[float, float]:
@@ -389,7 +422,10 @@ def own_cost(workload: Workload) -> WorkloadCost:
     """A workload's cost without what the cluster knows about it: a node must not learn from its own echo."""
     alone, workload.elsewhere = workload.elsewhere, None
     workload.renew()
-    cost = WorkloadCost(workload.name, workload.cost, workload.spread, workload.seen, workload.arrivals)
+    spread = workload.spread
+    if workload.waits:  # what is not sure here must not look sure elsewhere
+        spread = tuple(sd if sd > one else one for one, sd in zip(spread, workload.cost_sd, strict=True))
+    cost = WorkloadCost(workload.name, workload.cost, spread, workload.seen, workload.arrivals)
     workload.elsewhere = alone
     workload.renew()
     return cost

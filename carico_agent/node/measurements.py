@@ -41,7 +41,7 @@ class Measurements:
             pod = reading.pod
             if pod.counts:
                 found = self._demand[pod.key] = reading.demand()
-                self._samples[pod.key] = PodSample(pod.key, pod.workload, self._usage(found), pod.per_node)
+                self._samples[pod.key] = self._sample(pod, found)
         if changed:
             self._change(turn.pods)
         return self._all() if turn.due or changed else None
@@ -55,7 +55,7 @@ class Measurements:
             if pod.counts:
                 known = samples.get(key)
                 if known is None or known.workload != pod.workload or known.per_node != pod.per_node:
-                    known = PodSample(key, pod.workload, self._usage(demand.get(key)), pod.per_node)
+                    known = self._sample(pod, demand.get(key))
                 self._samples[key] = known
         self._pods = pods
 
@@ -65,7 +65,12 @@ class Measurements:
         found = self._demand.values()
         used_cores = sum([one.cpu_usage_cores for one in found if one.cpu_usage_cores == one.cpu_usage_cores])
         throttled = sum([one.throttled_ratio for one in found if one.throttled_ratio == one.throttled_ratio])
-        return PodMeasurements(tuple(self._samples.values()), used_cores, throttled)
+        waited_cores = sum([one.waited_cores for one in found if one.waited_cores == one.waited_cores])
+        return PodMeasurements(tuple(self._samples.values()), used_cores, throttled, waited_cores)
+
+    def _sample(self, pod: Pod, found: Demand | None) -> PodSample:
+        got_ratio = 1.0 if found is None else found.got_ratio
+        return PodSample(pod.key, pod.workload, self._usage(found), pod.per_node, got_ratio, pod.service)
 
     def _usage(self, found: Demand | None) -> tuple[float, ...]:
         if found is None:

@@ -12,10 +12,12 @@ from carico_agent.settings import Settings
 def model_config(settings: Settings, cores: int) -> ModelConfig:
     """The core's parameters from the agent's settings."""
     model = settings.model
+    by_hand = "cpu" in model.limits
     return ModelConfig(
         cores=cores,
         estimator=model.estimator,
-        limits=model.limits,
+        limits=model.limits if by_hand else {"cpu": model.cpu_limit / 2, **model.limits},
+        service_limits={} if by_hand else {"cpu": min(model.cpu_limit, model.service_cpu_limit) / 2},
         prior_cost=model.prior_cost,
         max_pods=model.max_pods,
         forget=model.forget,
@@ -27,14 +29,21 @@ HOST_S = 5.0
 """Time constant of what the node uses beside its Pods [s]: as long as one Pod's turn to be measured."""
 THROTTLED = 0.02
 """Below this share of the time, quotas explain nothing."""
+SPARE_WAIT_CORES = 0.05
+"""Below this much waiting that is no demand, the node's pressure is demand."""
 
 
 class HostUsage:
-    """What the machine uses beside its Pods, while quotas stop some of them; None otherwise, then the model knows.
+    """What the machine uses beside its Pods, while quotas stop some of them or some wait in time that they would have
+    slept; None otherwise, then the model knows.
 
     A container that its own quota stops counts as waiting in the node's pressure. How much of it at most, the Pods'
     own counters say: the share of the time in which they were stopped. What remains of the node's usage beyond that
     and the Pods' demand is the host's, and at least the busy time that no Pod had.
+
+    Pods that work now and then and wait meanwhile count as waiting, too, though they want no more for it: two loops and
+    eight threads at 6 % of a core read as 3.4 cores on a node of two, and want 2.5. The host has no part in what they
+    wait: it is the busy time that no Pod had, and at most waits as long for it as Pods do for theirs.
     """
 
     def __init__(self, resources: tuple[str, ...], cores: int) -> None:
@@ -50,14 +59,20 @@ class HostUsage:
         self._usage = smoothed(self._usage, usage.values[self._cpu], share)
 
     def usage(self, pods: PodMeasurements) -> list[float] | None:
-        if self._cpu is None or pods.throttled_ratio < THROTTLED or self._busy != self._busy:
+        if self._cpu is None or self._busy != self._busy:
             return None
         cpu = self._cpu
         wanted = sum(pod.usage[cpu] for pod in pods.samples if pod.usage[cpu] == pod.usage[cpu])
-        busy = (self._busy * self._cores - pods.used_cores) / (2 * self._cores)
+        spare_cores = pods.waited_cores - (wanted * 2 * self._cores - pods.used_cores)
+        if pods.throttled_ratio < THROTTLED and spare_cores < SPARE_WAIT_CORES:
+            return None
+        busy = max(0.0, (self._busy * self._cores - pods.used_cores) / (2 * self._cores))
         explained = min(1.0, pods.throttled_ratio) / 2  # pressure is half of the cpu channel
+        most = self._usage - wanted - explained
+        if spare_cores >= SPARE_WAIT_CORES and pods.used_cores > 0:
+            most = min(most, busy * (1 + pods.waited_cores / pods.used_cores))
         host = list(self._unknown)
-        host[cpu] = min(max(0.0, busy, self._usage - wanted - explained), 1.0)
+        host[cpu] = min(max(busy, most), 1.0)
         return host
 
 

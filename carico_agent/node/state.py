@@ -9,6 +9,7 @@ import json
 import logging
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.lib.supervise.files import replace_file
@@ -52,11 +53,18 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
     except ValueError as error:
         set_aside(path, str(error))
         return None
-    if model.resources != resources or model.config.state() != config.state():
+    if model.resources != resources or _learned_with(model.config) != _learned_with(config):
         log.info("%s was made with other settings or resources; beginning anew", path)
         return None
+    if model.config != config:  # other limits: what was learned stays true
+        model = CapacityModel.from_state(model.state() | {"config": config.state()})
     model.restart_clock()
     return model
+
+
+def _learned_with(config: ModelConfig) -> dict[str, Any]:
+    """What decides what is learned: not where a resource counts as full."""
+    return {key: value for key, value in config.state().items() if key not in ("limits", "service_limits")}
 
 
 class StateFile:

@@ -42,12 +42,12 @@ class ObservedGroup:
         counters = self._files.read(now_s)
         if not ends_window:
             return
-        delay_usec = self._delay.look(now_s)
+        looked = self._delay.look(now_s)
         if self._last is not None:
             elapsed_s = now_s - self._last.t
             found = demand(self._last, counters)
             self.by_pressure.append(found.cpu_cores)
-            self.by_delay.append(found.cpu_usage_cores + delay_usec / 1e6 / elapsed_s)
+            self.by_delay.append(found.cpu_usage_cores + sum(one.waited_s for one in looked) / elapsed_s)
         self._last = counters
 
     def close(self) -> None:

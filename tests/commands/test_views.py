@@ -76,7 +76,7 @@ SENTENCE = "room for 5 more like shop/web, 24 like shop/cache; next Pod: 5.2 [4.
 def test_status_with_workloads() -> None:
     first, *result = describe(MEASURED, 0.5).splitlines()
     assert first == f"n1: {SENTENCE}"
-    assert "  cpu      50.0% used (2.00 cores), the next Pod takes 0.50 cores" in result
+    assert "  cpu      2.00 cores wanted of 2, the next Pod takes 0.50 cores" in result
     assert "  host     takes 0.20 cores, 512 MiB" in result
     rows = [" ".join(line.split()) for line in result]
     assert "shop/web 2 5.3 [4.9–5.7] 0.40 cores, 205 MiB 90%, limited by cpu" in rows

@@ -47,6 +47,25 @@ def test_other_settings_begin_anew_and_keep_the_file(tmp_path: Path) -> None:
     assert (tmp_path / "m").exists()
 
 
+def test_other_limits_keep_what_was_learned(tmp_path: Path) -> None:
+    (tmp_path / "m").write_bytes(state.encode(taught()))
+    other = ModelConfig(cores=4, limits={"cpu": 0.75}, service_limits={"cpu": 0.5})
+    model = state.load(tmp_path / "m", RESOURCES, other)
+    assert model is not None and model.config == other
+    assert model.local_cost == taught().local_cost
+
+
+def test_a_state_of_before_services_were_known_is_read(tmp_path: Path) -> None:
+    outer = json.loads(state.encode(taught()))
+    saved = json.loads(outer["model"])
+    del saved["config"]["service_limits"]
+    del saved["pods"]["serves"]
+    outer["model"] = json.dumps(saved)
+    outer["sha256"] = state._digest(outer["model"])
+    (tmp_path / "m").write_text(json.dumps(outer))
+    assert state.load(tmp_path / "m", RESOURCES, ModelConfig(cores=4, service_limits={"cpu": 0.5})) is not None
+
+
 def test_missing_is_no_news(tmp_path: Path) -> None:
     assert state.load(tmp_path / "none", RESOURCES, CONFIG) is None
 

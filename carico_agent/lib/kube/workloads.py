@@ -1,8 +1,8 @@
 """The annotation `carico.dev/workloads`: what is left on a node, and what one Pod of each workload takes of it.
 
 In absolute units, so that nodes of different sizes can compare: cores of CPU demand, bytes, and shares of the node for
-io and network. A node's cpu ends at twice its cores (usage and waiting together), so an idle node with 4 cores has room
-for 8 cores of demand.
+io and network. A node's cpu ends where its agent says that it is full: where only Jobs run at twice its cores, so that
+an idle node with 4 cores has room for 8 cores of demand.
 
 Bounded to 16 workloads and 4 kB: all annotations of an object together may have 256 kB, and every write of a Node goes to
 everybody who watches nodes. `pods` counts the Pods of a workload that are in `room` already, by the names of the API

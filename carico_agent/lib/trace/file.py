@@ -49,6 +49,8 @@ class PodMeasurements:
     """CPU that they got together [cores]."""
     throttled_ratio: float = 0.0
     """Share of the time in which quotas stopped them, summed over Pods."""
+    waited_cores: float = 0.0
+    """Time their threads waited for a CPU that others had, per time, summed over Pods."""
 
 
 @dataclass(slots=True)  # not frozen: see Reading
@@ -192,11 +194,15 @@ def _measured(pods: PodMeasurements) -> dict[str, Any]:
     return {
         "used_cores": round(pods.used_cores, 6),
         "throttled_ratio": round(pods.throttled_ratio, 6),
-        "pods": [
-            [pod.uid, pod.workload, pod.per_node, [round(one, 6) if math.isfinite(one) else None for one in pod.usage]]
-            for pod in pods.samples
-        ],
+        **({"waited_cores": round(pods.waited_cores, 6)} if pods.waited_cores else {}),
+        "pods": [_pod(pod) for pod in pods.samples],
     }
+
+
+def _pod(pod: PodSample) -> list[Any]:
+    usage = [round(one, 6) if math.isfinite(one) else None for one in pod.usage]
+    more = [round(pod.got_ratio, 6), pod.service] if pod.got_ratio != 1 or pod.service else []
+    return [pod.uid, pod.workload, pod.per_node, usage, *more]
 
 
 def _pods_measured(value: Any) -> PodMeasurements:
@@ -204,19 +210,24 @@ def _pods_measured(value: Any) -> PodMeasurements:
         raise ValueError(f"measured: a table with a list of pods is expected, not {value!r}")
     try:
         used_cores, throttled_ratio = float(value["used_cores"]), float(value["throttled_ratio"])
+        waited_cores = float(value.get("waited_cores", 0.0))  # left out where none waited, and in older traces
     except (KeyError, TypeError, ValueError):
         raise ValueError(f"measured: used_cores and throttled_ratio are expected in {value!r}") from None
-    return PodMeasurements(tuple(map(_pod_sample, value["pods"])), used_cores, throttled_ratio)
+    return PodMeasurements(tuple(map(_pod_sample, value["pods"])), used_cores, throttled_ratio, waited_cores)
 
 
 def _pod_sample(value: Any) -> PodSample:
     try:
-        uid, workload, per_node, usage = value
+        uid, workload, per_node, usage, *more = value
+        got_ratio, service = more or (1.0, False)  # left out where it got all it wanted, and in older traces
         if not (isinstance(uid, str) and isinstance(workload, str) and isinstance(per_node, bool)):
             raise ValueError
-        return PodSample(uid, workload, tuple(math.nan if one is None else float(one) for one in usage), per_node)
+        shares = tuple(math.nan if one is None else float(one) for one in usage)
+        return PodSample(uid, workload, shares, per_node, float(got_ratio), bool(service))
     except (ValueError, TypeError):
-        raise ValueError(f"measured: [uid, workload, per_node, usage] is expected, not {value!r}") from None
+        raise ValueError(
+            f"measured: [uid, workload, per_node, usage, got, service] is expected, not {value!r}"
+        ) from None
 
 
 def _counter(table: dict[str, Any], key: str) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from carico_agent.client import AgentError, AgentUnavailable
 from carico_agent.lib.command import add_socket, ask, complain
 from carico_agent.node.publish.status import Status, WorkloadStatus, from_json
-from carico_agent.node.publish.words import interval, next_workloads, room_sentence, takes, why_learning
+from carico_agent.node.publish.words import cores_wanted, interval, next_workloads, room_sentence, takes, why_learning
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -58,7 +58,10 @@ def _used(status: Status, name: str, value: float | None) -> str:
     if value is None:
         return "unknown"
     cost = {name: status.cost_vector.get(name) or None}
-    amount = f" ({takes({name: value}, status.sizes)})" if status.sizes.get(name) and name in ("cpu", "memory") else ""
+    if name == "cpu" and status.sizes.get("cpu"):
+        next_pod = takes(cost, status.sizes)
+        return cores_wanted(status, value) + (f", the next Pod takes {next_pod}" if next_pod else "")
+    amount = f" ({takes({name: value}, status.sizes)})" if status.sizes.get(name) and name == "memory" else ""
     next_pod = takes(cost, status.sizes).removeprefix(f"{name} ")
     return f"{value:.1%} used{amount}" + (f", the next Pod takes {next_pod}" if next_pod else "")
 

@@ -134,6 +134,10 @@ class Locator:
             return self._group(paths, partial(_carries, member.id)) or self._group(paths, None)
         return self._below(pod.cgroup, member.id) if pod.uid else self.at(pod.cgroup)
 
+    def of(self, pid: int) -> Group | None:
+        """The group that a process is in. None: it is gone, or in the root group."""
+        return self._group(self._paths_of(pid), None)
+
     def _below(self, path: str, container_id: str) -> Group | None:
         """The group with this id in its name, right below a Pod's."""
         for name, mount in self._mounts.items():

@@ -2,7 +2,7 @@
 
 A reading that finds the CPU time where it was ends there: who does not run neither waits nor allocates (the kernel may
 take memory back, so that is looked at in every fourth reading all the same, and page cache when it did). Pressure is
-read when the Pod ran, time throttled and quota when it waited, and the run delay of its threads while it waits much. So
+read when the Pod ran, time throttled and quota when it waited, and its threads while it waits noticeably. So
 a sleeping Pod costs one read, one on a node with idle CPUs three, and the dear ones are paid on crowded nodes only. The
 quota matters also where it does not throttle: a container at 20 % of a core that gets 9 % on a crowded node wants 20 %,
 though its thread waits all the time.
@@ -21,7 +21,7 @@ from functools import partial
 from math import inf, nan
 
 from carico_agent.node.pods.cgroups import Group
-from carico_agent.node.pods.demand import CounterReading, working_set
+from carico_agent.node.pods.demand import WAITS_RATIO, CounterReading, working_set
 from carico_agent.node.pods.run_delay import MAX_GROUPS, RunDelay, groups, threads
 from carico_agent.node.pods.small_files import read_once
 from carico_agent.node.pods.usage import PodUsage, parse_cpu_stat
@@ -31,8 +31,6 @@ BUFFER_BYTES = 4096
 STAT_BYTES = 8192
 WAITS = 0.02
 """Share of the time from which on it matters whether a quota is the reason."""
-WAITS_MUCH = 0.1
-"""Share of the time from which on the threads are looked at one by one."""
 CALM = 3
 """Readings without much waiting after which its threads are left alone again."""
 LIST_AGAIN_S = 60.0
@@ -80,6 +78,27 @@ def parse_io_bytes(data: bytes) -> int:
     """
     pairs = (field.partition(b"=") for field in data.split())
     return sum(int(value) for name, _, value in pairs if name in (b"rbytes", b"wbytes"))
+
+
+def read_quota(folder: str, v2: bool) -> float:
+    """Of one group [cores]; infinite without a quota, or where it cannot be read."""
+    try:
+        if v2:
+            return parse_quota(read_once(f"{folder}/cpu.max"))
+        quota, period = int(read_once(f"{folder}/cpu.cfs_quota_us")), int(read_once(f"{folder}/cpu.cfs_period_us"))
+        return inf if quota < 0 else _cores(quota, period)
+    except (OSError, ValueError):
+        return inf
+
+
+def read_throttled_usec(folder: str) -> int | None:
+    """Time throttled of one group; None where it cannot be read."""
+    stat = PodUsage(0.0)
+    try:
+        parse_cpu_stat(read_once(f"{folder}/cpu.stat"), stat)
+    except (OSError, ValueError):
+        return None
+    return stat.throttled_usec
 
 
 class CounterFiles:
@@ -200,7 +219,7 @@ class CounterFiles:
         else:
             self._read_throttling(now, last)
         # a Pod that is new: if it waits, its first number should not be a lower bound only
-        self._look_at_threads(now, last is None or waited_usec >= WAITS_MUCH * elapsed_usec)
+        self._look_at_threads(now, last is None or waited_usec >= WAITS_RATIO * elapsed_usec)
 
     def _look_at_threads(self, now: CounterReading, waits: bool) -> None:
         """The first look begins an interval, the next one ends it."""
@@ -208,8 +227,8 @@ class CounterFiles:
         if self._calm >= CALM:
             self._stop_looking()
             return
-        delay_usec = self._delay.look(now.t)
-        now.delay_usec = delay_usec if self._looks else None
+        found = self._delay.look(now.t)
+        now.threads = found if self._looks else None
         self._looks = True
 
     def _stop_looking(self) -> None:
@@ -257,13 +276,7 @@ class CounterFiles:
         return sum(limits) if limits and len(below) - len(limits) <= 1 else inf
 
     def _quota_of(self, folder: str) -> float:
-        try:
-            if self._v2:
-                return parse_quota(read_once(f"{folder}/cpu.max"))
-            quota, period = int(read_once(f"{folder}/cpu.cfs_quota_us")), int(read_once(f"{folder}/cpu.cfs_period_us"))
-            return inf if quota < 0 else _cores(quota, period)
-        except (OSError, ValueError):
-            return inf
+        return read_quota(folder, self._v2)
 
     def _read_memory(self, slept: bool = False) -> float:
         data, before = _read(self._memory), self._memory_text

@@ -212,6 +212,7 @@ def add_up(found: Sequence[Demand]) -> Demand:
     return Demand(
         cpu_cores=sum(one.cpu_cores for one in found),
         cpu_usage_cores=sum(one.cpu_usage_cores for one in found),
+        waited_cores=sum(one.waited_cores for one in found),
         throttled_ratio=sum(one.throttled_ratio for one in found),
         memory_bytes=sum(one.memory_bytes for one in found),
         io_ratio=min(sum(one.io_ratio for one in found), 1.0),

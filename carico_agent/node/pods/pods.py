@@ -19,7 +19,7 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from types import MappingProxyType
 
-from carico_agent.core.workload_names import is_per_node, workload_of
+from carico_agent.core.workload_names import is_per_node, is_service, workload_of
 
 Ref = tuple[str, str]
 """(containerd namespace, container id)"""
@@ -117,6 +117,8 @@ class Pod:
     """The template it came from, as `namespace/name`."""
     per_node: bool = False
     """Of a DaemonSet, or static: never the next Pod to arrive."""
+    service: bool = False
+    """Of a Deployment or a StatefulSet."""
 
     @property
     def pids(self) -> tuple[int, ...]:
@@ -336,6 +338,7 @@ class PodTable:
             labels=labels,
             workload=workload_of(namespace, name, labels, self._image(order[0]), self._node_name),
             per_node=is_per_node(name, labels, node_name=self._node_name),
+            service=is_service(name, labels),
         )
 
     def _member(self, ref: Ref, task: Task, sandbox: bool) -> Member:

@@ -2,16 +2,20 @@
 
 A Pod is a process and what it has started. CPU time is utime + stime of all of them, with that of children which have
 ended and were waited for (cutime + cstime) [ticks of 1/100 s: 1 % of a core in a second]. Memory is their resident set;
-pages they share are counted in each, so it is an upper bound. Waiting for a CPU is the run delay of their threads:
-exact, but where a quota holds them that is part of it, and how much is unknown.
+pages they share are counted in each, so it is an upper bound. Waiting for a CPU is the run delay of their threads.
+Where the group that the process is in has a quota, that ends what it can use, and its time throttled is part of that
+delay; other processes of the group are not known here, so both are the whole group's.
 """
 
 import errno
 import os
 from collections.abc import Iterator
 from functools import partial
+from math import inf
 from typing import NamedTuple
 
+from carico_agent.node.pods.cgroups import Group
+from carico_agent.node.pods.counter_files import LIST_AGAIN_S, read_quota, read_throttled_usec
 from carico_agent.node.pods.demand import CounterReading
 from carico_agent.node.pods.run_delay import RunDelay
 from carico_agent.node.pods.small_files import read_once
@@ -88,7 +92,11 @@ def thread_ids(pid: int, proc: str = "/proc") -> list[int]:
 class ProcessCounters:
     """One process and its descendants, as `meter.PodMeter` reads them. Ends with the process `pid` of that start."""
 
-    def __init__(self, pid: int, started_ticks: int, proc: str = "/proc") -> None:
+    def __init__(self, pid: int, started_ticks: int, proc: str = "/proc", group: Group | None = None) -> None:
+        """`group`: the one the process is in, for its quota."""
+        self._v2 = group is not None and not group.controllers
+        self._cpu_folder = "" if group is None else group.unified if self._v2 else group.controllers.get("cpu", "")
+        self._quota_cores, self._quota_s = inf, -inf
         self._pid, self._started_ticks, self._proc = pid, started_ticks, proc
         self._delay = RunDelay(partial(_threads_of, pid, proc), proc)
         self._max_usec = 0
@@ -108,14 +116,22 @@ class ProcessCounters:
                 pages += _resident_pages(pid, self._proc)
         # a child that ended and is not waited for yet takes its time with it for a while
         self._max_usec = max(self._max_usec, ticks * 1_000_000 // TICKS_PER_S)
-        delay_usec, looked = self._delay.look(now_s), self._looked
+        threads, looked = self._delay.look(now_s), self._looked
         self._looked = True
+        quota_cores = self._quota(now_s)
         return CounterReading(
             now_s,
             self._max_usec,
-            delay_usec=delay_usec if looked else None,
+            throttled_usec=read_throttled_usec(self._cpu_folder) if quota_cores < inf else None,
+            quota_cores=quota_cores,
+            threads=threads if looked else None,
             memory_bytes=float(pages * PAGE_BYTES),
         )
+
+    def _quota(self, now_s: float) -> float:
+        if self._cpu_folder and now_s - self._quota_s > LIST_AGAIN_S:
+            self._quota_cores, self._quota_s = read_quota(self._cpu_folder, self._v2), now_s
+        return self._quota_cores
 
     def close(self) -> None:
         self._delay.close()

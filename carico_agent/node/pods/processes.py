@@ -121,7 +121,10 @@ class ProcessRuntime:
         of_cgroups = open_cgroups(self._locator, io)
 
         def open_one(pod: Pod) -> Sequence[Readable]:
-            return [ProcessCounters(pod.pids[0], _ticks(pod.key), self._proc)] if pod.pids else of_cgroups(pod)
+            if not pod.pids:
+                return of_cgroups(pod)
+            pid = pod.pids[0]
+            return [ProcessCounters(pid, _ticks(pod.key), self._proc, self._locator.of(pid))]
 
         return open_one
 

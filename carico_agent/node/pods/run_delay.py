@@ -1,19 +1,22 @@
-"""How long the threads of a Pod waited for a CPU: /proc/TID/schedstat, second number [ns]. Needs CONFIG_SCHED_INFO.
+"""How long the threads of a Pod ran and waited for a CPU: /proc/TID/schedstat [ns]. Needs CONFIG_SCHED_INFO.
 
 Pressure counts a Pod once, however many of its threads wait. The run delay of each thread is exact, and readable by
-everybody, but a Pod may have hundreds of threads. So only Pods that wait are looked at, and of their threads a bounded
+every user, but a Pod may have hundreds of threads. So only Pods that wait are looked at, and of their threads a bounded
 set: one that neither ran nor waited since the last look makes room for another, so that after a few looks the busy ones
 are all in it. A kept descriptor takes 3 µs to read, a new one 10 µs (warm). With 48 threads and 12 new ones a look took
 0.5 ms on a busy machine, which is a whole tick's budget: hence 32 and 8.
 
 Why not the number of runnable tasks in /proc/stat, which costs nothing: it counts the host's, too, and says nothing
 about whose they are.
+
+A TID that is used again is no danger: a kept descriptor belongs to the thread it was opened for, and ends with it.
 """
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from math import inf
 
+from carico_agent.node.pods.demand import ThreadTimes
 from carico_agent.node.pods.small_files import read_once
 
 MAX_THREADS = 32
@@ -23,20 +26,23 @@ LIST_AGAIN_S = 20.0
 """Finding the threads costs more than reading them: 0.2 ms for a Pod with one container (busy machine, cold caches)."""
 FIRST_LOOKS = 4
 """A Pod that begins starts threads."""
+WINDOW_S = 12.0
+"""A thread is compared with what it had done at least this long ago, once it is known for so long [s]. A wait counts
+when it ends: of a busy loop with 5 % of a CPU each second is off by a tenth, and its demand read 0.78 cores."""
 MAX_GROUPS = 32
 MAX_BYTES = 8192
 """Of one list of threads: about a thousand."""
 DEPTH = 3
 
 
-def parse(data: bytes) -> tuple[int, int]:
-    """Time on a CPU and time waiting for one [ns].
+def parse(data: bytes) -> tuple[int, int, int]:
+    """Time on a CPU, time waiting for one [ns], and how often it got one.
 
     >>> parse(b"152535 4473774 2\\n")
-    (152535, 4473774)
+    (152535, 4473774, 2)
     """
-    ran, waited, _ = data.split()
-    return int(ran), int(waited)
+    ran, waited, runs = data.split()
+    return int(ran), int(waited), int(runs)
 
 
 class RunDelay:
@@ -44,8 +50,8 @@ class RunDelay:
 
     def __init__(self, list_threads: Callable[[], Iterable[int]], proc: str = "/proc") -> None:
         self._list_threads, self._proc = list_threads, proc
-        self._known: dict[int, tuple[int, int, int]] = {}
-        """TID -> descriptor, ran, waited"""
+        self._known: dict[int, tuple[int, list[tuple[float, tuple[int, int, int]]]]] = {}
+        """TID -> descriptor; when it was read [s] and what it had run and waited [ns], and how often; oldest first"""
         self._passed: set[int] = set()
         """Idle when last seen; looked at again when all others were."""
         self._looks = 0
@@ -53,31 +59,38 @@ class RunDelay:
         self._unknown = False
         """There are threads that nobody looked at yet."""
 
-    def look(self, now_s: float) -> int:
-        """What the known threads waited since the last look [usec]. The first look only gets to know them."""
-        waited_ns, idle = 0, []
-        for tid, (descriptor, ran, waited) in tuple(self._known.items()):
+    def look(self, now_s: float) -> list[ThreadTimes]:
+        """What the known threads did in the last `WINDOW_S`, without those that slept. The first gets to know them."""
+        found, idle = [], []
+        for tid, (descriptor, looks) in tuple(self._known.items()):
             try:
-                now_ran, now_waited = parse(os.pread(descriptor, 128, 0))
+                now = parse(os.pread(descriptor, 128, 0))
             except (OSError, ValueError):  # the thread has ended
                 self._forget(tid)
                 continue
-            waited_ns += max(now_waited - waited, 0)
-            if (now_ran, now_waited) == (ran, waited):
+            last_s, last = looks[-1]
+            if now == last:
                 idle.append(tid)
-            self._known[tid] = (descriptor, now_ran, now_waited)
+            looks.append((now_s, now))
+            while len(looks) > 2 and looks[1][0] <= now_s - WINDOW_S:
+                del looks[0]
+            before_s, before = looks[0]
+            if now != before and now_s > before_s:
+                ran_s, waited_s = max(now[0] - before[0], 0) / 1e9, max(now[1] - before[1], 0) / 1e9
+                ran_now = max(now[0] - last[0], 0) / 1e9 / (now_s - last_s) if now_s > last_s else 0.0
+                found.append(ThreadTimes(ran_s, waited_s, max(now[2] - before[2], 0), now_s - before_s, ran_now))
         self._looks += 1
         if self._looks <= FIRST_LOOKS or not self._known or self._unknown or now_s - self._listed_s >= LIST_AGAIN_S:
             self._listed_s = now_s
-            self._exchange(idle)
-        return waited_ns // 1000
+            self._exchange(idle, now_s)
+        return found
 
     def close(self) -> None:
         for tid in tuple(self._known):
             self._forget(tid)
         self._passed.clear()
 
-    def _exchange(self, idle: list[int]) -> None:
+    def _exchange(self, idle: list[int], now_s: float) -> None:
         """Idle threads make room for unknown ones, as far as there are any."""
         new = [tid for tid in self._list_threads() if tid not in self._known and tid not in self._passed]
         self._unknown = len(new) > MAX_NEW
@@ -89,16 +102,16 @@ class RunDelay:
             self._forget(tid)
             self._passed.add(tid)
         for tid in new[: min(MAX_NEW, MAX_THREADS - len(self._known))]:
-            self._open(tid)
+            self._open(tid, now_s)
 
-    def _open(self, tid: int) -> None:
+    def _open(self, tid: int, now_s: float) -> None:
         try:
             descriptor = os.open(f"{self._proc}/{tid}/schedstat", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             self._passed.add(tid)
             return
         try:
-            self._known[tid] = (descriptor, *parse(os.pread(descriptor, 128, 0)))
+            self._known[tid] = (descriptor, [(now_s, parse(os.pread(descriptor, 128, 0)))])
         except (OSError, ValueError):
             os.close(descriptor)
             self._passed.add(tid)

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from carico_agent.core.workload_names import is_per_node, workload_of
+from carico_agent.core.workload_names import is_per_node, is_service, workload_of
 from carico_agent.node.pods.cgroups import POD_DIRECTORY, Layout
 from carico_agent.node.pods.log_names import LogNames
 from carico_agent.node.pods.pods import Pod, Selector
@@ -91,6 +91,7 @@ class Scanner:
             counts=self._selector.counts(namespace, name),
             workload=workload_of(namespace, name, {}, node_name=self._node_name),
             per_node=is_per_node(name, {}, node_name=self._node_name),
+            service=is_service(name, {}),
         )
 
     def _enter(self, directory: str, path: str, depth: int, pods: dict[str, Pod], holders: list[str]) -> None:

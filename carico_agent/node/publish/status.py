@@ -121,6 +121,8 @@ class Status:
     """Every Pod is measured one by one."""
     sizes: Amounts = field(default_factory=dict)
     """What a share of 1 is per resource: twice the cores for the cpu, bytes for memory."""
+    limits: Amounts = field(default_factory=dict)
+    """Share at which a resource counts as full, by who runs here."""
     workloads: tuple[WorkloadStatus, ...] = ()
     work: WorkStatus = WorkStatus()
     reserved: int = 0
@@ -189,6 +191,7 @@ def status_of(
         host=by_name(resources, e.host) if e.measured else {},
         room=by_name(resources, e.room) if e.measured else {},
         sizes=facts.sizes,
+        limits=by_name(resources, e.limits) if e.limits else {},
         workloads=tuple(workload_status(resources, workload) for workload in e.workloads),
         work=facts.work,
         reserved=facts.reserved,
@@ -219,7 +222,7 @@ def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") ->
 
 _NESTED: tuple[type[Any], ...] = (Status, WorkloadStatus, FederationStatus, SamplingStatus, WorkStatus)
 _NAMES = {workload: tuple(one.name for one in fields(workload)) for workload in _NESTED}
-_WHEN_KNOWN = ("host", "room", "workloads", "sizes")
+_WHEN_KNOWN = ("host", "room", "workloads", "sizes", "limits")
 """Left out of the JSON while they are empty."""
 
 

@@ -85,6 +85,17 @@ def takes(amounts: Amounts, sizes: Amounts) -> str:
     return ", ".join(_amounts(amounts, sizes))
 
 
+def cores_wanted(status: Status, share: float) -> str:
+    """What is wanted of the CPU, in cores that this machine has, and where it counts as full.
+
+    >>> cores_wanted(Status(sizes={"cpu": 4.0}, limits={"cpu": 0.5}), 0.625)
+    '2.50 cores wanted of 2, full at 2.0'
+    """
+    size, limit = status.sizes.get("cpu") or 0.0, status.limits.get("cpu")
+    full = f", full at {limit * size:.1f}" if limit else ""
+    return f"{share * size:.2f} cores wanted of {size / 2:g}{full}"
+
+
 def _amounts(amounts: Amounts, sizes: Amounts) -> Iterable[str]:
     for name, share in amounts.items():
         size = sizes.get(name)

@@ -54,8 +54,17 @@ class ModelSettings:
     estimator: Literal["resource-space", "redenominated", "paper-dual", "paper-joint", "paper-delta"] = "resource-space"
     """Which estimator learns Baseline and Cost; the paper's own three are there for comparison."""
 
-    limits: dict[str, float] = field(default_factory=lambda: {"cpu": 1.0, "memory": 0.85})
-    """Usage at which a resource counts as full, per resource, in (0, 1]. Those not named: 1."""
+    cpu_limit: Annotated[float, Range(0.05, 2.0)] = 2.0
+    """Runnable threads per core at which the CPU counts as full, on a node without services. At 2 its cores never idle,
+    and work that only cares when it ends is done soonest."""
+
+    service_cpu_limit: Annotated[float, Range(0.05, 2.0)] = 1.0
+    """The same while a Pod of a Deployment or StatefulSet runs here. Such a Pod answers requests: docs/number.md says
+    what each value does to their latency."""
+
+    limits: dict[str, float] = field(default_factory=lambda: {"memory": 0.85})
+    """Usage at which a resource counts as full, per resource, in (0, 1]. Those not named: 1. `cpu`, a share of twice
+    the cores, replaces both settings above."""
 
     prior_cost: dict[str, float] = field(default_factory=dict)
     """What one Pod is believed to use before any was seen, as a share of the node, per resource.

@@ -9,6 +9,7 @@ import pytest
 from carico_agent.node.pods import counter_files
 from carico_agent.node.pods.cgroups import Locator
 from carico_agent.node.pods.counter_files import CounterFiles, parse_inactive_file, parse_io_bytes, parse_quota
+from carico_agent.node.pods.demand import ThreadTimes
 
 from .trees import FakeRoot
 
@@ -75,7 +76,7 @@ def test_a_pod_that_did_not_run_is_not_asked_how_long_it_waited(pod, files, monk
     monkeypatch.setattr(files, "_pressure", None)  # would raise
     found = files.read(6.0)
     assert (found.cpu_usec, found.throttled_usec) == (1000, 198)
-    assert found.delay_usec is None
+    assert found.threads is None
 
 
 def test_throttling_is_read_only_while_the_pod_waits(pod, files):
@@ -129,7 +130,7 @@ def test_a_container_without_quota_bounds_nothing(pod, files):
     assert files.read(6.0).quota_cores == inf
 
 
-def test_threads_are_looked_at_while_the_pod_waits_much(pod, files):
+def test_threads_are_looked_at_while_the_pod_waits(pod, files):
     if pod.workload == "v1":
         pytest.skip("a v1 tree has no pressure")
     (pod.folder("cpu", "/pod/c1") / "tasks").write_text("5\n")
@@ -139,12 +140,12 @@ def test_threads_are_looked_at_while_the_pod_waits_much(pod, files):
     stat.write_text("1 1000000 1\n")
     files.read(1.0)
     pod.run(1_000_000, pressure_usec=3_000_000)
-    stat.write_text("1 4001000000 1\n")
-    assert files.read(6.0).delay_usec == 4_000_000
+    stat.write_text("500000001 4001000000 21\n")
+    assert files.read(6.0).threads == [ThreadTimes(0.5, 4.0, 20, 5.0, 0.1)]
     for turn in range(counter_files.CALM):
         pod.run(5_000_000 + turn, pressure_usec=3_000_001)
         calm = files.read(11.0 + turn)
-    assert calm.delay_usec is None
+    assert calm.threads is None
 
 
 def from_its_turn_on(pod, before, after):

@@ -50,7 +50,7 @@ class FakeProc:
         (folder / "stat").write_text(f"{pid} ({command}) {fields}\n")
         (folder / "cmdline").write_bytes(b"".join(word.encode() + b"\0" for word in line))
         (folder / "statm").write_text(f"99 {pages} 1 1 0 1 0\n")
-        (folder / "schedstat").write_text(f"{ticks} {waited_ns} 1\n")
+        (folder / "schedstat").write_text(f"{ticks * 1_000_000_000 // TICKS_PER_S} {waited_ns} 1\n")
         (task / "children").write_text(" ".join(map(str, children)))
 
 
@@ -120,11 +120,12 @@ def test_counters_of_a_family(fake):
     fake.set(6, ticks=2 * TICKS_PER_S, pages=5)
     counters = ProcessCounters(5, 77, str(fake.root / "proc"))
     first = counters.read(0.0)
-    assert (first.cpu_usec, first.memory_bytes, first.delay_usec) == (3_000_000, 15.0 * PAGE_BYTES, None)
+    assert (first.cpu_usec, first.memory_bytes, first.threads) == (3_000_000, 15.0 * PAGE_BYTES, None)
     fake.set(5, ticks=TICKS_PER_S, waited_ns=4_000_000, children=[6])
     fake.set(6, ticks=3 * TICKS_PER_S, waited_ns=1_000_000)
     second = counters.read(1.0)
-    assert (second.cpu_usec, second.delay_usec) == (4_000_000, 5000)
+    assert second.cpu_usec == 4_000_000
+    assert sorted(one.waited_s for one in second.threads) == [0.001, 0.004]
     fake.set(5, ticks=TICKS_PER_S, waited_ns=4_000_000)  # the child has gone and was not waited for
     assert counters.read(2.0).cpu_usec == 4_000_000
     counters.close()

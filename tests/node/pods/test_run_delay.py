@@ -8,7 +8,8 @@ from functools import partial
 import pytest
 
 from carico_agent.node.pods import run_delay
-from carico_agent.node.pods.run_delay import LIST_AGAIN_S, MAX_NEW, MAX_THREADS, RunDelay, parse, threads
+from carico_agent.node.pods.demand import ThreadTimes
+from carico_agent.node.pods.run_delay import LIST_AGAIN_S, MAX_NEW, MAX_THREADS, WINDOW_S, RunDelay, parse, threads
 
 
 class FakeThreads:
@@ -31,13 +32,17 @@ class FakeThreads:
         return RunDelay(partial(threads, str(self.root / "group")), str(self.root / "proc"))
 
 
+def waited_s(found):
+    return sum(one.waited_s for one in found)
+
+
 @pytest.fixture
 def fake(tmp_path):
     return FakeThreads(tmp_path)
 
 
 def test_parse():
-    assert parse(b"1 2 3\n") == (1, 2)
+    assert parse(b"1 2 3\n") == (1, 2, 3)
     for bad in (b"", b"1 2\n", b"a b c\n"):
         with pytest.raises(ValueError):
             parse(bad)
@@ -49,11 +54,25 @@ def test_waiting_of_all_threads_is_added_up(fake):
     fake.list(10)
     fake.list(11, 12, 0, below="container")
     delay = fake.delay()
-    assert delay.look(0.0) == 0
+    assert delay.look(0.0) == []
     for tid in (10, 11, 12):
         fake.set(tid, 1, 3_000_000)
-    assert delay.look(1.0) == 6000
-    assert delay.look(2.0) == 0
+    assert delay.look(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0, 1e-9)] * 3
+    assert delay.look(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0, 0.0)] * 3
+    assert delay.look(1.0 + WINDOW_S) == []
+    delay.close()
+
+
+def test_a_thread_is_compared_with_some_looks_ago(fake):
+    """A busy loop whose wait has not ended yet at every other look: over the window that evens out."""
+    fake.list(10)
+    fake.set(10, 0, 0)
+    delay = fake.delay()
+    for turn in range(10):
+        fake.set(10, 250_000_000 * turn, 4_750_000_000 * turn - 600_000_000 * (turn % 2))
+        found = delay.look(5.0 * turn)
+    assert [(one.ran_s, one.elapsed_s) for one in found] == [(0.75, 15.0)]
+    assert found[0].waited_s == pytest.approx(14.25, abs=0.601)
     delay.close()
 
 
@@ -64,9 +83,9 @@ def test_a_new_thread_counts_from_when_it_is_known(fake):
     delay.look(0.0)
     fake.set(11, 0, 9_000_000)
     fake.list(10, 11)
-    assert delay.look(LIST_AGAIN_S) == 0
+    assert delay.look(LIST_AGAIN_S) == []
     fake.set(11, 0, 9_500_000)
-    assert delay.look(LIST_AGAIN_S + 1) == 500
+    assert waited_s(delay.look(LIST_AGAIN_S + 1)) == 0.0005
     delay.close()
 
 
@@ -79,7 +98,7 @@ def test_threads_of_a_pod_that_begins_are_found_soon(fake):
     fake.list(10, 11)
     delay.look(1.0)
     fake.set(11, 0, 7_000_000)
-    assert delay.look(2.0) == 7000
+    assert waited_s(delay.look(2.0)) == 0.007
     delay.close()
 
 
@@ -88,15 +107,15 @@ def test_busy_threads_are_found_among_many_idle_ones(fake):
     for tid in tids:
         fake.set(tid, 5, 5)
     fake.list(*tids)
-    delay, found = fake.delay(), 0
+    delay, found = fake.delay(), 0.0
     for turn in range(1, 200):
         for tid in busy:
             fake.set(tid, turn * 1000, turn * 1_000_000)
-        found = delay.look(float(turn))
+        found = waited_s(delay.look(WINDOW_S * turn))
         assert len(delay._known) <= MAX_THREADS
-        if found == 3000:
+        if found == 0.003:
             break
-    assert found == 3000 and turn <= 2 * len(tids) // MAX_NEW + 2
+    assert found == 0.003 and turn <= 2 * len(tids) // MAX_NEW + 2
     delay.close()
     assert not delay._known
 
@@ -109,7 +128,7 @@ def test_a_list_that_is_cut_in_the_middle_of_a_number(fake, monkeypatch):
 
 def test_no_such_group():
     delay = RunDelay(partial(threads, "/nowhere"), "/nowhere")
-    assert (delay.look(0.0), delay.look(1.0)) == (0, 0)
+    assert (delay.look(0.0), delay.look(1.0)) == ([], [])
     delay.close()
 
 

@@ -42,7 +42,9 @@ def test_json_there_and_back() -> None:
 
 def test_every_field_is_in_the_json_in_its_order() -> None:
     workloads = (WorkloadStatus("shop/web", 2, {"cpu": 0.1}, 3.5, "cpu"),)
-    body = as_json(Status(host={"cpu": 0.1}, room={"cpu": 0.5}, sizes={"cpu": 8.0}, workloads=workloads))
+    body = as_json(
+        Status(host={"cpu": 0.1}, room={"cpu": 0.5}, sizes={"cpu": 8.0}, limits={"cpu": 1.0}, workloads=workloads)
+    )
     assert list(body) == [one.name for one in fields(Status)]
     assert body["workloads"] == [
         {

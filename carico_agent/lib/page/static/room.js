@@ -19,7 +19,8 @@ export function showRoom(status) {
 // Why a node with 8 cores has more than 8 CPUs to give: the number would puzzle without it.
 function note(status, stacks) {
   const size = status.sizes?.cpu;
-  const cpu = known(size) ? `The CPU counts as full when somebody always waits for a core: at about two busy threads per core, ${size.toFixed(0)} on this node. ` : "";
+  const limit = status.limits?.cpu ?? 1;
+  const cpu = known(size) ? `This node has ${+(size / 2).toFixed(1)} cores. Its CPU counts as full when ${+(limit * size).toFixed(1)} are wanted: ${+(2 * limit).toFixed(2)} runnable threads per core. ` : "";
   const measured = status.measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
   const kept = stacks.flatMap(({ resource, parts }) => parts.filter((part) => part.tone === "over" && part.share > 0.02).map((part) =>
     `${percent(part.share)} of the ${resourceName(resource)} is kept free: it counts as full before its end. `));
