@@ -67,21 +67,30 @@ def believed(
     sure = [certainty(one.got_ratio) for one in running]
     best = max(sure, default=1.0)
     left_sure = min(certainty(left.got_ratio), best) if contradicted else certainty(left.got_ratio)
-    got_most = max([one.cost * one.got_ratio for one in running], default=0.0)
-    wrong = got_most > (1 + 3 * CLUSTER_SPREAD_RATIO) * elsewhere
     weighed = list(zip(running, sure, strict=True))
     if left.pods > 0:
         weighed.append((left, left.pods * left_sure))
         best = max(best, left_sure) if running else left_sure
-    own = sum(weight for _, weight in weighed)
+    # one pass: a hundred Pods that wait are asked for this every few seconds
+    own = costs = waits = squares = got_most = 0.0
+    for one, weight in weighed:
+        cost, got_ratio, _, variance = one
+        own += weight
+        costs += weight * cost
+        waits += weight * cost * (1 - got_ratio)
+        squares += weight * (variance + cost * cost)
+    for cost, got_ratio, _, _ in running:
+        got_most = max(got_most, cost * got_ratio)
+    total = own
     if elsewhere == elsewhere:
-        weighed.append((CostEvidence(elsewhere), CLUSTER_WEIGHT * (best if wrong else 1.0)))
+        wrong = got_most > (1 + 3 * CLUSTER_SPREAD_RATIO) * elsewhere
+        weight = CLUSTER_WEIGHT * (best if wrong else 1.0)
+        total, costs = total + weight, costs + weight * elsewhere
         best = best if wrong else 1.0
-    total = sum(weight for _, weight in weighed)
-    mean = sum(one.cost * weight for one, weight in weighed) / total
-    waited = sum(one.cost * (1 - one.got_ratio) * weight for one, weight in weighed) / total
-    here = weighed if elsewhere != elsewhere else weighed[:-1]
-    squares = sum(weight * (one.variance + (one.cost - mean) ** 2) for one, weight in here) / best
-    spread_2 = (squares + 2 * floor * floor) / (own / best + 1)
+    mean, waited = costs / total, waits / total
+    # Σ w·(v + (x − mean)²) over what was seen here
+    here = costs - (total - own) * elsewhere if total > own else costs
+    around = max(squares - 2 * mean * here + own * mean * mean, 0.0)
+    spread_2 = (around / best + 2 * floor * floor) / (own / best + 1)
     unsure = (READING_RATIO * mean) ** 2 + (WAITED_RATIO * waited) ** 2
     return CostBelief(mean, spread_2, spread_2 / (total / best) + unsure)

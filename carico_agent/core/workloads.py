@@ -300,6 +300,11 @@ class Workload:
         leak = self.growth[i] * self._span_s() / 4 if self.growth[i] else 0.0
         return mean, sqrt(spread_2), sqrt(spread_2 / weight + (READING_RATIO * mean) ** 2 + leak * leak)
 
+    @property
+    def waits(self) -> bool:
+        """Some of what is known was measured while its Pods waited for a CPU."""
+        return self.past_waited > 0 or any(pod.shown and pod.waited > 0 for pod in self.pods.values())
+
     def _cluster_cost(self, i: int) -> float:
         return self.elsewhere.cost[i] if self.elsewhere is not None and self.elsewhere.decides else nan
 
@@ -466,7 +471,10 @@ def own_cost(workload: Workload) -> WorkloadCost:
     """A workload's cost without what the cluster knows about it: a node must not learn from its own echo."""
     alone, workload.elsewhere = workload.elsewhere, None
     workload.renew()
-    cost = WorkloadCost(workload.name, workload.cost, workload.spread, workload.seen, workload.arrivals)
+    spread = workload.spread
+    if workload.waits:  # what is not sure here must not look sure elsewhere
+        spread = tuple(sd if sd > one else one for one, sd in zip(spread, workload.cost_sd, strict=True))
+    cost = WorkloadCost(workload.name, workload.cost, spread, workload.seen, workload.arrivals)
     workload.elsewhere = alone
     workload.renew()
     return cost

@@ -32,6 +32,9 @@ HASHED = (
 )
 
 
+QUIET_LOAD = 0.5
+
+
 def code_hash() -> str:
     """Of all that makes a cost: results of other code are not mixed with these."""
     root, digest = Path(__file__).parents[2], hashlib.sha256()
@@ -42,9 +45,14 @@ def code_hash() -> str:
     return digest.hexdigest()[:12]
 
 
-def measure(loads: Sequence[CrowdLoad]) -> Iterator[CrowdedCell]:
+def other_load() -> float:
+    """Runnable threads on this machine before anything of ours runs, by the last minute's mean."""
+    return os.getloadavg()[0]
+
+
+def measure(loads: Sequence[CrowdLoad], first: bool) -> Iterator[CrowdedCell]:
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as containerd:
-        crowd = Crowd(containerd)
+        crowd = Crowd(containerd, first)
         for number, load in enumerate(loads, start=1):
             print(f"{number} of {len(loads)}: {load.name}", file=sys.stderr, flush=True)
             yield from crowd.cells(load)
@@ -68,13 +76,14 @@ def table(cells: Sequence[CrowdedCell]) -> list[str]:
     return lines
 
 
-def page(cells: Sequence[CrowdedCell], code: str) -> str:
+def page(cells: Sequence[CrowdedCell], code: str, load: float = 0.0) -> str:
     held = sum(cell.within for cell in cells)
     text = [
         "# What Pods cost on a crowded node",
         "",
         f"`python -m lab.crowded`, {os.cpu_count()} CPUs, code {code}. In cores. {held} of {len(cells)} cells hold.",
         "`used + waited` is how demand was made before: right for busy loops alone.",
+        *_loaded(load),
         "",
         *table(cells),
         "",
@@ -82,16 +91,28 @@ def page(cells: Sequence[CrowdedCell], code: str) -> str:
     return "\n".join(text)
 
 
+def _loaded(load: float) -> list[str]:
+    if load < QUIET_LOAD:
+        return []
+    return [
+        "",
+        f"**The machine was loaded**: up to {load:.0f} other threads were runnable when workloads began, and cells are",
+        "more crowded than they say. Where a Pod did not get what it wants before its neighbours came (*not quiet*),",
+        "open is judged by its interval.",
+    ]
+
+
 def _key(state: dict[str, Any]) -> tuple[Any, ...]:
     return tuple(state[name] for name in ("quota", "workload", "threads", "seen_as", "started_crowded", "neighbours"))
 
 
-def kept(file: Path, code: str) -> list[dict[str, Any]]:
+def kept(file: Path, code: str) -> tuple[list[dict[str, Any]], float]:
+    """Cells of this code, and the most other load that was there meanwhile."""
     try:
         found = json.loads(file.read_text())
     except FileNotFoundError:
-        return []
-    return list(found["cells"]) if found["code"] == code else []
+        return [], 0.0
+    return (list(found["cells"]), float(found["load"])) if found["code"] == code else ([], 0.0)
 
 
 def main() -> int:
@@ -99,26 +120,31 @@ def main() -> int:
     parser.add_argument("--loads", nargs="+", choices=[load.name for load in LOADS], help="only these")
     parser.add_argument("--part", default="1/1", help="2/4: the second quarter of them")
     parser.add_argument("--out", type=Path, default=Path("lab/results"))
+    parser.add_argument("--first", action="store_true", help="before all other users of this machine, who agree")
     parser.add_argument("--table", action="store_true", help="print what is there")
     given = parser.parse_args()
     part, parts = map(int, given.part.split("/"))
     loads = [load for load in LOADS if not given.loads or load.name in given.loads][part - 1 :: parts]
     file, code = given.out / "crowded.json", code_hash()
-    states = {_key(state): state for state in kept(file, code)}
+    before, load = kept(file, code)
+    states = {_key(state): state for state in before}
     if not given.table:
         if reason := missing():
             print(f"lab.crowded: cannot run here: {reason}")
             return 1
+        load = max(load, other_load())
         try:
-            for cell in measure(loads):
+            for cell in measure(loads, given.first):
                 states[_key(cell.state())] = cell.state()
                 given.out.mkdir(parents=True, exist_ok=True)
-                file.write_text(json.dumps({"code": code, "cells": list(states.values())}, indent=0) + "\n")
+                file.write_text(
+                    json.dumps({"code": code, "load": load, "cells": list(states.values())}, indent=0) + "\n"
+                )
         except NoCompiler as error:
             print(f"lab.crowded: cannot run here: {error}")
             return 1
     cells = [CrowdedCell(**states[key]) for key in sorted(states)]
-    text = page(cells, code)
+    text = page(cells, code, load)
     (given.out / "crowded.md").write_text(text)
     print(text)
     return 0 if cells and all(cell.within for cell in cells) else 1

@@ -40,8 +40,9 @@ def build(binary: Path) -> None:
 class Crowd:
     """One private containerd: a workload, and neighbours that are always runnable."""
 
-    def __init__(self, containerd: PrivateContainerd) -> None:
-        self._containerd = containerd
+    def __init__(self, containerd: PrivateContainerd, first: bool = False) -> None:
+        """`first`: before all other users of this machine."""
+        self._containerd, self._first = containerd, first
         self._locator = Locator(Path("/"))
         self._neighbours = 0
         self._serial = 0
@@ -53,7 +54,8 @@ class Crowd:
         for number in range(count, self._neighbours):
             self._containerd.remove(f"n{number}")
         self._neighbours = count
-        prefer(self._containerd.cgroup)
+        if self._first:
+            prefer(self._containerd.cgroup)
 
     def start(self, load: CrowdLoad) -> "CrowdedPod":
         name = f"{load.name}-{self._serial}"
@@ -61,7 +63,8 @@ class Crowd:
         quota = ("--cpu-quota", str(int(load.quota_cores * PERIOD_USEC)), "--cpu-period", str(PERIOD_USEC))
         command = ("/bin/load", load.workload, str(load.threads))
         self._containerd.run(name, *command, flags=quota if load.quota else ())
-        prefer(self._containerd.cgroup)
+        if self._first:
+            prefer(self._containerd.cgroup)
         (pod,) = pods_of(self._locator, self._containerd.cgroup, [name]).values()
         return CrowdedPod(name, pod, self._locator, self._pid(name))
 
@@ -81,7 +84,7 @@ class Crowd:
         try:
             alone = pod.alone()
             truth = truth_of(load, alone)
-            seen_quiet = alone >= QUIET_RATIO * min(truth, CORES)
+            seen_quiet = pod.was_quiet() and alone >= QUIET_RATIO * min(truth, CORES)
             for count in beside:
                 self.neighbours(count)
                 yield from pod.found(load, truth, count, seen_quiet, 0.0 if count == 0 else AGED_S)
@@ -122,6 +125,11 @@ class CrowdedPod:
         follow(watches, ALONE_S)
         return _mean([one.cpu_usage_cores for one in self._watches["container"].demands[2:]])
 
+    def was_quiet(self) -> bool:
+        """It hardly waited until now for a CPU that others had."""
+        found = self._watches["container"].demands[2:]
+        return _mean([one.waited_cores for one in found]) <= (1 - QUIET_RATIO) * _mean([one.cpu_cores for one in found])
+
     def found(
         self, load: CrowdLoad, truth: float, neighbours: int, seen_quiet: bool | None, seconds: float
     ) -> Iterator[CrowdedCell]:
@@ -149,9 +157,9 @@ def _mean(values: list[float]) -> float:
 def truth_of(load: CrowdLoad, alone: float) -> float:
     """What it would use on an empty machine with CPUs enough for its threads.
 
-    By construction, except for a workload that sleeps and has a quota: its quota stops it in bursts.
+    By construction, except for think with a quota, which stops it in bursts (that of open never does).
     """
     wanted = WORKLOADS[load.workload] * load.threads
     if not load.quota:
         return wanted
-    return min(wanted, load.quota_cores) if load.workload == "busy" else alone
+    return alone if load.workload == "think" else min(wanted, load.quota_cores)

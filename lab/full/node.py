@@ -18,7 +18,9 @@ USUAL_SHARES = 1024
 class CgroupPods:
     """Use as a context manager. Each Pod is one process in one group below a directory of our own."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, first: bool = False) -> None:
+        """`first`: before all other users of this machine."""
+        self._first = first
         self.locator = Locator(Path("/"))
         layout = self.locator.layout
         self._v2 = not layout.controllers
@@ -42,7 +44,8 @@ class CgroupPods:
             folder.mkdir(parents=True, exist_ok=True)
             self._set_shares(folder, shares)
             (folder / "cgroup.procs").write_text(str(process.pid))
-        prefer(self._top)
+        if self._first:
+            prefer(self._top)
         assert process.stdin is not None
         process.stdin.write(b"\n")
         process.stdin.close()

@@ -1,6 +1,7 @@
-"""A measurement on a machine that others use: its cgroup comes first.
+"""A measurement that comes first on its machine, where its user asks for that (`--first`).
 
-What runs in it competes among itself as ever; what runs outside gets some 4 % of the CPUs while it wants them.
+What runs in its cgroup competes among itself as ever; what runs outside gets some 4 % of the CPUs while it wants them.
+So this is for a machine whose other users have agreed, and never the default.
 """
 
 import os

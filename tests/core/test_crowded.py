@@ -101,6 +101,14 @@ def test_a_new_version_that_got_more_than_the_old_one_cost_overrules_it():
     assert cost_of(m, "web")[0] > 0.15
 
 
+def test_a_crowded_node_tells_others_how_little_it_knows():
+    m = model()
+    t = observe(m, 0, 10, lambda t: [])
+    observe(m, t, 60, one("open", 4.1 * WANTS, 0.19))
+    (told,) = m.local_workloads()
+    assert told.cost[0] - 1.645 * told.spread[0] <= WANTS
+
+
 def test_memory_is_not_weighed_by_waiting():
     pod = PodReadings("web", float("-inf"), 2)
     for step in range(30):

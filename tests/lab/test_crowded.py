@@ -41,8 +41,9 @@ def test_every_cell_is_measured():
 
 def test_results_of_other_code_are_not_mixed(tmp_path):
     file = tmp_path / "crowded.json"
-    file.write_text('{"code": "other", "cells": [1]}')
-    assert kept(file, code_hash()) == [] and kept(file, "other") == [1]
+    file.write_text('{"code": "other", "load": 3, "cells": [1]}')
+    assert kept(file, code_hash()) == ([], 0.0) and kept(file, "other") == ([1], 3.0)
+    assert "machine was loaded" in page([THINK], "abc", 3.0) and "machine was loaded" not in page([THINK], "abc", 0.1)
 
 
 @pytest.mark.alone

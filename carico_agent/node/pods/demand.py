@@ -7,7 +7,7 @@ in the time it would have slept. A backlog looks like a busy loop, and only memo
 share of its demand that the Pod got, used/demand, goes with the number.
 
 - A Pod that hardly waits (`cpu.pressure` some − time throttled, below `WAITS_RATIO`) wants what it uses.
-- Of one that waits the threads are read (schedstat, `run_delay.py`): demand = used × Σ u/(1 − w) / Σ u over those read.
+- Of one that waits the threads are read (schedstat, `run_delay.py`): demand = Σ u/(1 − w) × used / Σ u of those read.
 - Where its threads cannot be read: min(used + waited, used/(1 − waited)), with `waited` from the pressure. Pressure
   counts a Pod once however many of its threads wait.
 
@@ -43,6 +43,8 @@ class ThreadTimes(NamedTuple):
     runs: int
     """How often it got a CPU."""
     elapsed_s: float
+    ran_now: float
+    """Share of the time in which it ran since the look before: how much of the Pod is seen."""
 
     def alone_s(self, contended_ratio: float = 1.0) -> float:
         """What it would have run on an empty machine; `contended_ratio`: part of its wait that was no quota's.
@@ -50,9 +52,9 @@ class ThreadTimes(NamedTuple):
         The kernel adds a wait when it ends. So the rest that looks like sleep may be a wait that has not ended, which
         takes about as long as its others: without that term a busy loop beside eight reads 0.90.
 
-        >>> round(ThreadTimes(0.45, 2.5, 150, 10.0).alone_s(), 2)  # works 30 ms, sleeps 470 ms, in a crowd
+        >>> round(ThreadTimes(0.45, 2.5, 150, 10.0, 0.045).alone_s(), 2)  # works 30 ms, sleeps 470 ms, in a crowd
         0.6
-        >>> ThreadTimes(1.3, 8.6, 86, 10.0).alone_s()  # a busy loop in the same
+        >>> ThreadTimes(1.3, 8.6, 86, 10.0, 0.13).alone_s()  # a busy loop in the same
         10.0
         """
         waited_s = self.waited_s * contended_ratio
@@ -171,13 +173,15 @@ def _by_threads(
     """The same from its threads; None: those that were read are too small a part of it."""
     if not threads:
         return None
-    # as rates: a look covers more time than a reading does
-    ran = sum([one.ran_s / one.elapsed_s for one in threads])
-    if not ran > SEEN_RATIO * usage_s / elapsed_s:
+    # as rates, since a look covers more time than a reading does: neighbours that came a moment ago change what the Pod
+    # uses at once, and what its threads would use alone not at all
+    seen, used = sum([one.ran_now for one in threads]), usage_s / elapsed_s
+    if not seen > SEEN_RATIO * used:
         return None
+    for_all = max(used / seen, 1.0) * elapsed_s
     alone = sum([one.alone_s(contended_ratio) / one.elapsed_s for one in threads])
     waited = sum([one.waited_s / one.elapsed_s for one in threads]) * contended_ratio
-    return usage_s * max(alone / ran, 1.0), usage_s * waited / ran
+    return for_all * alone, for_all * waited
 
 
 def _increase_s(before: int | None, after: int | None) -> float:

@@ -68,7 +68,8 @@ class RunDelay:
             except (OSError, ValueError):  # the thread has ended
                 self._forget(tid)
                 continue
-            if now == looks[-1][1]:
+            last_s, last = looks[-1]
+            if now == last:
                 idle.append(tid)
             looks.append((now_s, now))
             while len(looks) > 2 and looks[1][0] <= now_s - WINDOW_S:
@@ -76,7 +77,8 @@ class RunDelay:
             before_s, before = looks[0]
             if now != before and now_s > before_s:
                 ran_s, waited_s = max(now[0] - before[0], 0) / 1e9, max(now[1] - before[1], 0) / 1e9
-                found.append(ThreadTimes(ran_s, waited_s, max(now[2] - before[2], 0), now_s - before_s))
+                ran_now = max(now[0] - last[0], 0) / 1e9 / (now_s - last_s) if now_s > last_s else 0.0
+                found.append(ThreadTimes(ran_s, waited_s, max(now[2] - before[2], 0), now_s - before_s, ran_now))
         self._looks += 1
         if self._looks <= FIRST_LOOKS or not self._known or self._unknown or now_s - self._listed_s >= LIST_AGAIN_S:
             self._listed_s = now_s

@@ -141,7 +141,7 @@ def test_threads_are_looked_at_while_the_pod_waits(pod, files):
     files.read(1.0)
     pod.run(1_000_000, pressure_usec=3_000_000)
     stat.write_text("500000001 4001000000 21\n")
-    assert files.read(6.0).threads == [ThreadTimes(0.5, 4.0, 20, 5.0)]
+    assert files.read(6.0).threads == [ThreadTimes(0.5, 4.0, 20, 5.0, 0.1)]
     for turn in range(counter_files.CALM):
         pod.run(5_000_000 + turn, pressure_usec=3_000_001)
         calm = files.read(11.0 + turn)

@@ -19,7 +19,7 @@ def after(seconds, usage, pressure=None, throttled=None, **more):
 
 def alike(count, ran, waited, runs=500, seconds=5.0):
     """`count` threads that did the same; shares of the time."""
-    return {"threads": [ThreadTimes(ran * seconds, waited * seconds, runs, seconds)] * count}
+    return {"threads": [ThreadTimes(ran * seconds, waited * seconds, runs, seconds, ran)] * count}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +86,9 @@ def test_disks():
 
 
 shares = st.floats(0, 1)
-looked = st.builds(ThreadTimes, st.floats(0, 10), st.floats(0, 10), st.integers(0, 1000), st.floats(1e-3, 10))
+looked = st.builds(
+    ThreadTimes, st.floats(0, 10), st.floats(0, 10), st.integers(0, 1000), st.floats(1e-3, 10), st.floats(0, 1)
+)
 counts = st.none() | st.integers(0, 1 << 50)
 
 
@@ -121,9 +123,16 @@ def test_more_throttling_never_means_more_demand(usage, pressure, throttled):
 
 @given(shares, shares, st.integers(0, 1000), shares)
 def test_a_thread_alone_uses_more_and_at_max_a_core(ran, waited, runs, contended):
-    thread = ThreadTimes(5 * ran, 5 * min(waited, 1 - ran), runs, 5.0)
+    thread = ThreadTimes(5 * ran, 5 * min(waited, 1 - ran), runs, 5.0, ran)
     alone_s = thread.alone_s(contended)
     assert thread.ran_s * (1 - 1e-9) <= alone_s <= 5.0 * (1 + 1e-9)
+
+
+def test_neighbours_that_came_a_moment_ago_change_what_it_uses_and_not_what_it_wants():
+    """A busy loop that had the CPU half of the last 15 s, and a fiftieth of the last 5."""
+    thread = ThreadTimes(7.5, 7.48, 900, 15.0, 0.02)
+    found = demand(START, after(5.0, 0.02, 0.98, 0.0, threads=[thread]))
+    assert found.cpu_cores == pytest.approx(1.0, abs=0.01)
 
 
 def test_what_it_got():

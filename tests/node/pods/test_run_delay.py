@@ -57,8 +57,8 @@ def test_waiting_of_all_threads_is_added_up(fake):
     assert delay.look(0.0) == []
     for tid in (10, 11, 12):
         fake.set(tid, 1, 3_000_000)
-    assert delay.look(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0)] * 3
-    assert delay.look(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0)] * 3
+    assert delay.look(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0, 1e-9)] * 3
+    assert delay.look(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0, 0.0)] * 3
     assert delay.look(1.0 + WINDOW_S) == []
     delay.close()
 
