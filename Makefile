@@ -7,7 +7,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-distros qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
+.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -20,8 +20,8 @@ demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
 
 test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them: two files at a time, then what must be alone
 	@failed=0; \
-	$(BIN)/python -m pytest -m "not kube and not alone" -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
-	$(BIN)/python -m pytest -m "alone and not kube" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
+	$(BIN)/python -m pytest -m "not kube and not cluster and not alone" -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "alone and not kube and not cluster" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
 	exit $$failed
 
 kube: $(VENV)/.dev ## build Kubernetes 1.36 and etcd from their Go modules into the cache, once (KUBE=1.33: another; needs Go)
@@ -45,12 +45,27 @@ test-plugins: $(VENV)/.dev qemu ## of that, only the plugins
 test-service: $(VENV)/.dev qemu ## of that, only a new user's first minutes and the hardened service
 	@$(BIN)/python -m tests.vm tests/vm/service/guest.py
 
+test-cluster: kube qemu tools ## virtual machines with kubelet 1.36 and containerd 2, kwok nodes, and `make cluster` itself (root for the machines)
+	@$(BIN)/python -m lab.support.kube_build kwok
+	@$(BIN)/python -m pytest -m cluster -rs tests/cluster
+
+test-daemonset: kube qemu tools ## of that, only the DaemonSet on one virtual machine, and a cluster of kwok nodes
+	@$(BIN)/python -m lab.support.kube_build kwok
+	@$(BIN)/python -m pytest -m cluster -rs tests/cluster -k "daemon_set or (kwok and not real)"
+
+cluster: kube qemu tools ## a whole cluster on this machine: control plane, kwok nodes, a virtual machine as a real node, carico, its page
+	@$(BIN)/python -m lab.support.kube_build kwok
+	@$(BIN)/python -m lab.cluster up
+
+cluster-down: $(VENV)/.dev ## end it; nothing stays
+	@$(BIN)/python -m lab.cluster down
+
 test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12 and 13, Ubuntu 22.04 and 24.04 (root; four minutes)
 	@PYTHON=$(BIN)/python ./tests/distros.sh
 
 qemu:
-	@command -v qemu-system-x86_64 mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
-		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 mmdebstrap e2fsprogs; } >/dev/null
+	@command -v qemu-system-x86_64 qemu-img mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \
+		{ apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq qemu-system-x86 qemu-utils mmdebstrap e2fsprogs; } >/dev/null
 
 browser: ## a real Chromium for the tests of the page, and axe-core for its accessibility (Debian packages, npm)
 	@command -v chromium chromedriver >/dev/null || [ "$$(id -u)" -ne 0 ] || \

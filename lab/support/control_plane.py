@@ -48,6 +48,15 @@ def binaries() -> Path:
 class Plane:
     """etcd + kube-apiserver, and a scheduler when asked for."""
 
+    SERVER_NAMES: tuple[str, ...] = ("IP:127.0.0.1", "DNS:localhost")
+    """What clients call the server: subject alternative names of its certificate."""
+    ACCESS: tuple[str, ...] = (
+        "--authorization-mode=RBAC",
+        "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
+        "--endpoint-reconciler-type=none",
+    )
+    """Flags of kube-apiserver that differ where real kubelets run Pods with service accounts."""
+
     def __init__(self, folder: Path) -> None:
         self.folder, self.bin = folder, binaries()
         self.port, self._etcd_port = free_port(), free_port()
@@ -103,18 +112,16 @@ class Plane:
             f"--proxy-client-cert-file={f}/front-proxy.crt",
             f"--proxy-client-key-file={f}/front-proxy.key",
             f"--token-auth-file={f}/tokens.csv",
-            "--authorization-mode=RBAC",
+            *self.ACCESS,
             f"--cert-dir={f}/apiserver",
             f"--service-account-key-file={f}/sa.key",
             f"--service-account-signing-key-file={f}/sa.key",
             "--service-account-issuer=https://kubernetes.default.svc",
-            "--disable-admission-plugins=ServiceAccount,TaintNodesByCondition",
             "--service-cluster-ip-range=10.0.0.0/24",
             f"--audit-policy-file={f}/audit.json",
             f"--audit-log-path={f}/audit.log",
             "--profiling=false",
             "--allow-privileged=true",
-            "--endpoint-reconciler-type=none",
             *_beta_flags(self.version),
         )
         admin = Admin(self.server, self.ca)
@@ -274,7 +281,7 @@ class Plane:
 
     def _certificates(self) -> None:
         (self.folder / "server.ext").write_text(
-            "subjectAltName=IP:127.0.0.1,DNS:localhost\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n"
+            f"subjectAltName={','.join(self.SERVER_NAMES)}\nextendedKeyUsage=serverAuth\nauthorityKeyIdentifier=keyid\n"
         )
         new = "-newkey rsa:2048 -nodes"
         for name in ("ca", "front-proxy-ca"):  # the aggregation layer has an authority of its own, as in a cluster

@@ -170,6 +170,7 @@ def test_again_without_tuning_takes_the_right_back(opt: None, tmp_path: Path) ->
     "text",
     [
         "[kubernetes]\nenabled = true\n",
+        '[kubernetes]\nkubeconfig = "/etc/carico/kubeconfig"\n',
         '[federation]\naggregators = ["127.0.0.1:7420"]\n',
         '[listen]\naddress = "127.0.0.1:9740"\n',
     ],

@@ -7,8 +7,6 @@ place; each run starts from the same disk. No KVM, no network in the guest. With
 what is missing and ends with 0: nothing was proven, nothing has failed.
 """
 
-import configparser
-import hashlib
 import os
 import selectors
 import shutil
@@ -17,6 +15,8 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+
+from lab.support.wheels import needed_by
 
 HERE, ROOT = Path(__file__).parent, Path(__file__).parents[2]
 NEEDED = ("qemu-system-x86_64", "mmdebstrap", "mke2fs")
@@ -37,36 +37,6 @@ def run(*command: str, cwd: Path = ROOT) -> str:
     return subprocess.run(command, cwd=cwd, check=True, stdout=subprocess.PIPE, text=True).stdout.strip()
 
 
-def wheels(cache: Path, wheel: Path) -> Path:
-    """What the wheel needs, fetched once for the guest's Python (Debian 12: 3.11)."""
-    wanted = configparser.ConfigParser()
-    wanted.read(ROOT / "setup.cfg")
-    needs = wanted["options"]["install_requires"].encode()
-    folder = cache / f"wheels-{hashlib.sha256(needs).hexdigest()[:12]}"  # other dependencies, other wheels
-    if not folder.exists():
-        fresh = Path(tempfile.mkdtemp(dir=cache))
-        platforms = [
-            part for version in ("2014", "_2_17", "_2_28") for part in ("--platform", f"manylinux{version}_x86_64")
-        ]
-        run(
-            sys.executable,
-            "-m",
-            "pip",
-            "download",
-            "-q",
-            "--only-binary",
-            ":all:",
-            "--python-version",
-            "3.11",
-            *platforms,
-            "-d",
-            str(fresh),
-            str(wheel),
-        )
-        fresh.rename(folder)
-    return folder
-
-
 def payload(cache: Path, work: Path, guests: tuple[Path, ...]) -> Path:
     """The second disk: the wheel of this tree, its dependencies, and the scripts that run there."""
     folder = work / "payload"
@@ -76,7 +46,7 @@ def payload(cache: Path, work: Path, guests: tuple[Path, ...]) -> Path:
     shutil.copytree(ROOT, copy, ignore=skip)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "-w", str(folder), str(copy))
     shutil.copytree(
-        wheels(cache, next(folder.glob("*.whl"))), folder / "wheels", ignore=shutil.ignore_patterns("carico*")
+        needed_by(next(folder.glob("*.whl")), cache), folder / "wheels", ignore=shutil.ignore_patterns("carico*")
     )
     for path in (HERE / "write.conf", ROOT / "systemd/carico-agent.service"):
         shutil.copy(path, folder)
@@ -111,7 +81,7 @@ def boot(image: Path, disk: Path, work: Path, guests: int) -> int:
             "-initrd",
             str(image / "initrd"),
             "-append",
-            "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3 oops=panic panic=-1",
+            "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=0 loglevel=3 oops=panic panic=-1 no_timer_check",
             "-drive",
             f"file={image}/disk.ext4,if=virtio,format=raw,snapshot=on",
             "-drive",

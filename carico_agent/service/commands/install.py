@@ -96,7 +96,8 @@ def run(given: argparse.Namespace) -> int:
 def alone(settings: Settings) -> bool:
     """Whether the agent has nobody to talk to beyond this machine. The shipped plugins have nobody, either;
     others may have."""
-    beyond = settings.kubernetes.enabled, settings.federation.aggregators, settings.listen.address, settings.page.listen
+    kubernetes = settings.kubernetes.enabled or settings.kubernetes.kubeconfig  # a kubeconfig switches it on
+    beyond = kubernetes, settings.federation.aggregators, settings.listen.address, settings.page.listen
     if any(beyond) or not settings.plugins.enabled:
         return not any(beyond)
     from carico_agent.node.plugin_host.load import find
