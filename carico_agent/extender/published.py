@@ -69,8 +69,9 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         published_s = parse_rfc3339(status["time"])
         counted = status.get("places")
         places = float(annotations[SLOTS] if counted is None else counted)
-        ttl_s = min(float(status["ttl_s"]), MAX_TTL_S)
-        if not isfinite(places) or not isfinite(ttl_s):
+        said_s = float(status["ttl_s"])
+        ttl_s = min(said_s, MAX_TTL_S)
+        if not isfinite(places) or not isfinite(said_s):
             raise ValueError
     except MALFORMED:  # somebody else wrote it
         return unpublished
