@@ -3,6 +3,7 @@
 `kind` is a Kubernetes word. What it meant here, the Pods of one template, is a *workload*.
 """
 
+import ast
 import re
 
 import pytest
@@ -27,6 +28,7 @@ GENERATED = {"mutations.md"}
 def texts() -> dict[str, str]:
     """Everything that a user reads, by where it stands; README.md has its own test of length and links."""
     pages = [*(TREE / "docs").rglob("*.md"), *(TREE / "carico_agent").glob("*/README.md")]
+    pages += [*(TREE / "plugins").glob("*/README.md"), *(TREE / "carico_agent/lib/page/static").glob("*.html")]
     pages += [TREE / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md", "config.example.toml")]
     return {str(path.relative_to(TREE)): path.read_text() for path in pages if path.name not in GENERATED}
 
@@ -60,6 +62,22 @@ def test_a_help_text_names_its_actors_and_says_workload(command: str, capsys: py
     assert printed.startswith("usage: carico")
     assert not hidden_actors(printed)
     assert not wrong_kinds(printed)
+
+
+def messages(code: str) -> list[str]:
+    """The strings of a module without its docstrings: errors, log lines, what a command prints."""
+    tree = ast.parse(code)
+    said = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    found = (node for node in ast.walk(tree) if isinstance(node, ast.Constant) and id(node) not in said)
+    return [node.value for node in found if isinstance(node.value, str)]
+
+
+def test_every_message_names_its_actor() -> None:
+    modules = [path for folder in ("carico_agent", "plugins") for path in (TREE / folder).rglob("*.py")]
+    assert len(modules) > 300
+    shown = {path: messages(path.read_text()) for path in modules if not path.name.startswith("test_")}
+    assert [f"{path}: {text}" for path, texts in shown.items() for text in texts if hidden_actors(text)] == []
+    assert messages('def f():\n    """nobody"""\n    return "somebody"') == ["somebody"]
 
 
 def test_all_settings_name_their_actors_and_say_workload(capsys: pytest.CaptureFixture[str]) -> None:
