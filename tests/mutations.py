@@ -1,7 +1,7 @@
 """Lines that matter, each changed for the worse in a copy of the tree: the test named beside it must fail.
 
 `make mutations` runs them all; `python -m tests.mutations 3` only the third; `python -m tests.mutations --page` prints
-docs/mutations.md. A mutation that survives means a line that no test guards.
+docs/development/mutations.md. A mutation that survives means a line that no test guards.
 
 Why a list by hand and no mutation tool: a tool changes thousands of lines, most of which do not matter, and runs for
 days; these are the lines whose loss would overfill a node, lose a value or let somebody in.
@@ -701,7 +701,7 @@ MUTATIONS = (
 
 
 def page() -> str:
-    """docs/mutations.md."""
+    """docs/development/mutations.md."""
     rows = [f"| {n} | `{m.path}` | {m.harm} | `{m.test}` |" for n, m in enumerate(MUTATIONS, 1)]
     return "\n".join(
         [

@@ -16,7 +16,8 @@ from lab.support.commands_page import page
 from tests.conftest import TREE, AgentProcess
 
 README = (TREE / "README.md").read_text()
-PAGES = {path.name: path.read_text() for path in [TREE / "README.md", *sorted((TREE / "docs").glob("*.md"))]}
+PATHS = {path.name: path for path in [TREE / "README.md", *sorted((TREE / "docs").rglob("*.md"))]}
+PAGES = {name: path.read_text() for name, path in PATHS.items()}
 ALL = "\n".join(PAGES.values())
 BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", ALL, re.MULTILINE | re.DOTALL)
 STAND_INS = {
@@ -146,15 +147,14 @@ def test_every_file_it_names_exists() -> None:
 def test_the_readme_is_short_and_leads_to_every_page() -> None:
     assert len(README.splitlines()) <= 120
     for name in PAGES.keys() - {"README.md"}:
-        assert f"(docs/{name})" in README, name
+        assert f"({PATHS[name].relative_to(TREE)})" in README, name
 
 
 def test_every_link_leads_somewhere() -> None:
     links = [(name, target) for name, text in PAGES.items() for target in re.findall(r"\]\(([^)#:]+)\)", text)]
     assert len(links) > 20
     for name, target in links:
-        folder = TREE if name == "README.md" else TREE / "docs"
-        assert (folder / target).exists(), f"{name}: {target}"
+        assert (PATHS[name].parent / target).exists(), f"{name}: {target}"
 
 
 def test_every_command_and_package_is_listed() -> None:

@@ -18,7 +18,7 @@ def test_the_line_is_there_and_its_test_too(mutation: Mutation) -> None:
 
 
 def test_the_page_shows_the_list() -> None:
-    assert (TREE / "docs/mutations.md").read_text() == page(), "python -m tests.mutations --page renews it"
+    assert (TREE / "docs/development/mutations.md").read_text() == page(), "python -m tests.mutations --page renews it"
 
 
 @pytest.mark.parametrize("package", products())

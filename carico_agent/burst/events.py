@@ -27,7 +27,7 @@ WORDS = {
     "BurstFinished": "has ended at {to}",
     "BurstReturned": "is back from {to}",
     "BurstForgotten": "starts at home again: {to} is fenced",
-    "BurstHeldAgain": "is at {to} and was started here by somebody: held again",
+    "BurstHeldAgain": "is at {to}, and another client started it here: held again",
     "BurstRecallRefused": "stays at {to}: {why}",
     "BurstRefused": "stays at home, not {to}: {why}",
 }

@@ -174,7 +174,7 @@ def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
     if home.succeeded or home.failed:
         return "some of its Pods have ended already"
     if home.parallelism == 0 or home.suspended:
-        return "it is held by somebody else"
+        return "another controller or user holds it"
     if not home.counted(by_suspend):
         return "its controller has not counted its Pods yet"
     if pods is not None and pods.bound:
@@ -216,7 +216,7 @@ def _holding(seen: Observed, wish: Intent) -> Verdict:
     if home.finished or home.succeeded or home.failed:
         return Verdict(Action.UNDO, "a Pod ended at home while the Job was being held")
     if not home.held(ledger.suspend):
-        return Verdict(Action.UNDO, "somebody started it while it was being held")
+        return Verdict(Action.UNDO, "another client started it while it was being held")
     committed = released(seen)
     if wish in (Intent.STAY, Intent.RECALL, Intent.FORGET) and not committed:
         return Verdict(Action.UNDO, "it shall stay at home")
@@ -253,16 +253,18 @@ def released(seen: Observed) -> bool:
 def _away(seen: Observed, wish: Intent) -> Verdict:
     home, ledger, copy = seen.home, seen.home.ledger, seen.copy
     if not home.held(ledger.suspend):
-        return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")
+        return Verdict(Action.HOLD_AGAIN, "another client started it at home while it is away")
     if copy is UNREAD:
         return Verdict(Action.READ_COPY)
     if copy is None or not _ours(seen):
         if wish == Intent.RECALL:
             return Verdict(Action.BEGIN_RECALL, f"{RECALLED}: the copy was gone")
-        return Verdict(Action.NOTHING, f"its copy at {ledger.to} was deleted by somebody; recall it to start it here")
+        return Verdict(
+            Action.NOTHING, f"its copy at {ledger.to} was deleted by another client; recall it to start it here"
+        )
     assert isinstance(copy, CopyJob)
     if copy.deleting:
-        return Verdict(Action.WAIT, f"its copy at {ledger.to} is being deleted by somebody")
+        return Verdict(Action.WAIT, f"its copy at {ledger.to} is being deleted by another client")
     if copy.epoch != ledger.epoch or ledger.copy not in ("", copy.uid):
         return Verdict(Action.DELETE_COPY, "a copy of an earlier move")
     if copy.finished:
@@ -277,7 +279,7 @@ def _away(seen: Observed, wish: Intent) -> Verdict:
 def _recalling(seen: Observed, by_suspend: bool) -> Verdict:
     copy = seen.copy
     if not seen.home.held(seen.home.ledger.suspend):
-        return Verdict(Action.HOLD_AGAIN, "somebody started it at home while it is away")
+        return Verdict(Action.HOLD_AGAIN, "another client started it at home while it is away")
     if copy is UNREAD:
         return Verdict(Action.READ_COPY)
     if isinstance(copy, CopyJob) and _ours(seen):

@@ -130,7 +130,7 @@ class Provisioner:
             values = json.loads((found.get("data") or {}).get("order") or "{}")
             self.order = Order(**values)
         except (ValueError, TypeError) as error:
-            raise ProvisionerError(f"ConfigMap {self._name} was changed by somebody else") from error
+            raise ProvisionerError(f"ConfigMap {self._name} was changed by another client") from error
         self.loaded = True
 
     async def ask(self, verb: str, nodes: int = 0) -> None:

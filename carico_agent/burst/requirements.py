@@ -142,7 +142,7 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
     """Why this Job must stay at home wherever it could go, or nothing. `host_paths`: folders the target's nodes have.
 
     >>> cannot_leave({"metadata": {}, "spec": {"template": {"spec": {"containers": [{"name": "c"}]}}}})
-    'container c has no requests: nobody knows how much room it needs'
+    'container c has no requests: the room it needs is unknown'
     >>> whole = {"containers": [{"name": "c"}], "resources": {"requests": {"cpu": "1"}}}
     >>> cannot_leave({"metadata": {}, "spec": {"template": {"spec": whole}}})
     ''
@@ -151,7 +151,7 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
     whole = (spec.get("resources") or {}).get("requests")  # of all containers together (1.34 and newer)
     for container in () if whole else spec.get("containers") or ():
         if not (container.get("resources") or {}).get("requests"):
-            return f"container {container['name']} has no requests: nobody knows how much room it needs"
+            return f"container {container['name']} has no requests: the room it needs is unknown"
     for volume in spec.get("volumes") or ():
         path = (volume.get("hostPath") or {}).get("path")
         if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):

@@ -44,7 +44,7 @@ def decide(
     if yielded:
         return Step("yield", why=yielded)
     if held and ours is None and leading:
-        return Step("yield", why="somebody deleted it; left to them until the next start")
+        return Step("yield", why="another client deleted it: carico does not create it again until its next start")
     if not leading:
         return Step("hold", why="another instance holds the Lease")
     if mode != "write":

@@ -91,7 +91,7 @@ def _ours(item: Object, version: str, shares: int) -> ReserveObject:
     if noted is None:
         edited = "it was not made by carico"
     elif not str(noted).isdecimal() or spec != spec_of(version, int(noted)):
-        edited = f"somebody changed it ({noted} shares were ours, now it has {shares})"
+        edited = f"another client changed it ({noted} shares were ours, now it has {shares})"
     return ReserveObject(str(meta.get("resourceVersion", "")), shares, edited)
 
 
@@ -166,7 +166,7 @@ class Reserve:
                     return f"{NAME} is not there"
                 if refused.status != 409:
                     raise
-        return f"{NAME} is changed by somebody all the time; left alone"
+        return f"another client keeps changing {NAME}: left alone"
 
     def _path(self, version: str) -> str:
         return f"/apis/{GROUP}/{version}/prioritylevelconfigurations"

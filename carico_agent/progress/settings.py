@@ -22,7 +22,7 @@ class ProgressSettings:
     second. One costs about 0.4 ms, so that this is 0.2 % of a core."""
 
     pod_reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 5.0
-    """What one Pod may send; beyond it gets 429, and nobody else notices."""
+    """Reports that one Pod may send. Beyond that the agent answers 429 to this Pod only."""
 
     pod_connections: Annotated[int, Range(1, 1000)] = 16
     """Connections of one Pod at once."""

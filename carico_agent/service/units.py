@@ -57,7 +57,7 @@ def plan(wish: ServiceOptions) -> dict[Path, str]:
         )
     if at_home and (wish.tuning or wish.containerd):
         raise CannotInstall(
-            f"{prefix} is in somebody's home folder: whoever may write there would be as good as root in a service "
+            f"{prefix} is in a user's home folder: a user who may write there would be as good as root in a service "
             "with --tuning or --containerd. Install carico elsewhere, as with `python3 -m venv /opt/carico`"
         )
     wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}

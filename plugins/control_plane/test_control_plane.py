@@ -98,7 +98,7 @@ def test_somebody_elses_value_is_left_alone(node, unit):
     waits(unit, 0.9)
     run(plugin, node, 120)
     assert weight_of(unit) == "77"
-    assert "somebody else" in plugin.report()["components"]["etcd"]["says"]
+    assert "another program" in plugin.report()["components"]["etcd"]["says"]
 
 
 @pytest.mark.parametrize(

@@ -200,8 +200,10 @@ class Plugin(plugin_api.Plugin):
             )
         for member in [] if pinned else rest:  # nobody is pinned any more: everything as it was
             if writer.original(member.container.cgroup, member.container.inode, "cpuset.cpus") is not None:
-                undone = writer.undo(member.container.cgroup, member.container.inode, "cpuset.cpus", "nobody is pinned")
-                self._say(member.pod, member.container, "", "nobody is pinned", undone.state)
+                undone = writer.undo(
+                    member.container.cgroup, member.container.inode, "cpuset.cpus", "no container is pinned"
+                )
+                self._say(member.pod, member.container, "", "no container is pinned", undone.state)
 
     def _pool(self, rest: list[_Member]) -> Iterator[tuple[_Member, str]]:
         """The shared pool for each of the rest, but never a CPU that it did not have before."""

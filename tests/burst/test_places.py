@@ -96,7 +96,7 @@ def test_a_copy_that_is_created_late_is_deleted_and_not_released() -> None:
     assert outcome is not None
     assert not any(one.method == "PATCH" and not one.home for one in world.requests[-4:])
     assert outcome.done == (Action.DELETE_COPY,)
-    assert outcome.verdict == Verdict(Action.WAIT, "its copy at cloud is being deleted by somebody")
+    assert outcome.verdict == Verdict(Action.WAIT, "its copy at cloud is being deleted by another client")
 
 
 def test_a_server_that_drops_suspend_holds_the_copy_all_the_same() -> None:

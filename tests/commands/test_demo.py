@@ -158,6 +158,6 @@ def test_summary() -> None:
     assert found == DemoResult(2, 1.0, 1.5, 0.333, 1.0)  # one of three lines with a number, the early one too
     assert "Off by 1.00 Pods in the mean, 1.50 at most, over 2 s" in conclusion(found)
     assert "Others wanted 1.0 cores" in conclusion(found)
-    assert "Nothing could be compared" in conclusion(summarize([moving]))
+    assert "There was nothing to compare" in conclusion(summarize([moving]))
     assert line(unknown).endswith("not known yet")
     assert line(moving).endswith("9.0 [9.0–∞] predicted             (too early)")

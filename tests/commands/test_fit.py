@@ -42,7 +42,7 @@ def test_a_manifest_of_a_workload_that_has_not_run_here(tmp_path: Path, capsys: 
     found = json.loads(capsys.readouterr().out)
     assert (found["workload"], found["fit"], found["fits"], found["basis"]) == ("shop/new", False, 2.6, "requests")
     assert main(["fit", "-f", str(file)]) == 0
-    assert "counted by its requests" in capsys.readouterr().out
+    assert "the answer uses its requests" in capsys.readouterr().out
 
 
 def test_neither_or_both(tmp_path: Path) -> None:

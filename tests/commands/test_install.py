@@ -127,10 +127,10 @@ def test_purge_removes_the_user_that_is_there(known: bool, monkeypatch: pytest.M
     [
         ([], []),
         (["--tuning"], ["--tuning: CAP_DAC_OVERRIDE opens every file"]),
-        (["--containerd"], ["--containerd: whoever may write"]),
+        (["--containerd"], ["--containerd: a process that may write"]),
         (
             ["--tuning", "--containerd"],
-            ["--tuning: CAP_DAC_OVERRIDE opens every file", "--containerd: whoever may write"],
+            ["--tuning: CAP_DAC_OVERRIDE opens every file", "--containerd: a process that may write"],
         ),
     ],
 )

@@ -396,9 +396,8 @@ def test_carico_fit_with_the_api_server(
     api.lists["/api/v1/pods"] = api.lists["/api/v1/pods"][:2]
     assert carico([*command, "a"]) == 0
     out = capsys.readouterr().out
-    assert (
-        "1 × shop/x fits: room for 8.0, limited by cpu (this workload has not run here: counted by its requests)" in out
-    )
+    assert "1 × shop/x fits: room for 8.0, limited by cpu" in out
+    assert "(this workload has not run here: the answer uses its requests)" in out
     assert "by requests alone: 4, limited by cpu" in out
     assert carico([*command, "gone"]) == 1  # and no traceback
     assert "carico: /api/v1/nodes/gone not found" in capsys.readouterr().err

@@ -37,7 +37,7 @@ def test_without_jobs_it_says_where_they_report(start_agent: Any, roomy: list[st
     process.wait()
     assert main(["progress", "--socket", process.socket]) == 0
     folder = Path(process.socket).parent
-    assert f"no job reports; they do so at {folder}/progress/progress.sock" in capsys.readouterr().out
+    assert f"no job reports its progress; jobs report at {folder}/progress/progress.sock" in capsys.readouterr().out
     assert main(["progress", "--json", "--socket", process.socket]) == 0
     assert json.loads(capsys.readouterr().out)["jobs"] == []
 

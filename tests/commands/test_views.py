@@ -97,9 +97,9 @@ def test_a_fresh_node_says_that_it_learns() -> None:
     fresh = Status(node="n1", ttl_s=5.0, pod_capacity=4.0, low=1.3, high=110.0, mode="learning", limiting="cpu")
     result = describe(fresh, 0.5)
     assert "n1: Pod-Capacity 4.0 [1.3–110.0] learning, limited by cpu\n" in result
-    assert "the number is a guess" in result
-    assert "the number is a guess" not in describe(MEASURED, 0.5)
-    assert "memory cannot be read now: the number is a guess" in describe(
+    assert "no busy Pod has been observed yet: the number assumes that one Pod keeps one core busy" in result
+    assert "the number assumes" not in describe(MEASURED, 0.5)
+    assert "the agent cannot read memory now: the number assumes" in describe(
         replace(fresh, usage={"cpu": 0.1, "memory": None}), 0.5
     )
 
@@ -111,9 +111,11 @@ def test_a_node_on_which_max_pods_only_slept_says_so() -> None:
     )
     learns = replace(MEASURED, mode="learning", workloads=workloads)
     result = describe(learns, 0.5)
-    assert "learning 60% of the Pods that come here have not worked yet" in result
-    assert "nothing that works" not in result
-    assert "learning Pods are not measured one by one" in describe(replace(learns, measured=False, workloads=()), 0.5)
+    assert "learning 60% of recent arrivals have not been busy yet, so each is assumed to need one core" in result
+    assert "no busy Pod" not in result
+    assert "learning the agent does not measure Pods one by one" in describe(
+        replace(learns, measured=False, workloads=()), 0.5
+    )
 
 
 PODS = [ScreenPod("shop/web-1", "shop/web", 0.25, 9e6), ScreenPod("shop/a\x1b[2J", "shop/cache", None, None)]

@@ -56,7 +56,7 @@ def test_the_agent_learns_keeps_and_says_what_holds(start_agent: Callable[..., A
     status = agent.status()
     assert status["horizon_s"] == 86400.0
     assert 0 <= status["pod_capacity_held"] <= status["pod_capacity"]
-    assert "by a guess: no whole day was seen yet" in ahead_sentence(from_json(status))
+    assert "(estimated: less than one day observed)" in ahead_sentence(from_json(status))
     (name,) = [workload["workload"] for workload in status["workloads"]]
     assert process.stop() == 0
     kept = json.loads(json.loads((tmp_path / "state/outlook.json").read_bytes())["model"])

@@ -93,7 +93,7 @@ def test_shares_not_applied_yet_say_nothing() -> None:
 
 OURS = ReserveObject("7", reserve_for(600, DEFAULTS, 20))
 FEW = ReserveObject("7", 10)
-EDITED = ReserveObject("7", 5, "somebody changed it")
+EDITED = ReserveObject("7", 5, "another client changed it")
 
 
 @pytest.mark.parametrize(
@@ -155,6 +155,6 @@ def test_the_object_is_its_own_record(version: str) -> None:
     assert found.all_shares == {"system": 30, NAME: 99}
     changed = item(99)
     changed["spec"]["limited"][key] = 7  # type: ignore[index]
-    assert "somebody changed it" in read_levels([changed], version).ours.edited  # type: ignore[union-attr]
+    assert "another client changed it" in read_levels([changed], version).ours.edited  # type: ignore[union-attr]
     foreign = {"metadata": {"name": NAME}, "spec": spec_of(version, 3)}
     assert "not made by carico" in read_levels([foreign], version).ours.edited  # type: ignore[union-attr]

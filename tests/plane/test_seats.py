@@ -250,7 +250,7 @@ def test_an_edited_object_is_left_to_whoever_edited_it(plane: Plane, service: Ca
     one.wrote()
     plane.admin.merge(reserve(plane), {"spec": {"limited": {SHARES: 17}}})
     seen = wait_for(lambda: (now := one.shown()) and now["seats"]["state"] == "yield" and now, "it yields")
-    assert "somebody changed it" in seen["seats"]["why"]
+    assert "another client changed it" in seen["seats"]["why"]
     assert one.end() == 0
     assert shares_of(plane) == 17
 

@@ -209,7 +209,7 @@ def test_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"containers": [container(current={"colour": 1})]}, 200, "colour"),
         ({"containers": [container(current={"request_cores": "all"})]}, 200, "request_cores"),
         ({"containers": [container(current={"request_cores": -1})]}, 200, "request_cores"),
-        ({"containers": []}, 200, "no container was seen"),
+        ({"containers": []}, 200, "no container has been observed"),
         ({}, 200, "containers"),
     ],
 )

@@ -1,7 +1,7 @@
-"""run Jobs that do not fit at home elsewhere, exactly once
+"""run Jobs that do not fit at home in another cluster, exactly once
 
-Without a verb: the service. `status` and `plan` look at the clusters and write nothing; `recall` brings a Job home;
-`forget --fenced` starts a Job at home whose target is gone for good: say it only when nothing can run there any more.
+Without a verb it runs the service. `status` and `plan` read the clusters and write nothing; `recall` brings a Job home;
+`forget --fenced` starts a Job at home whose target is lost: use it only when nothing can run there any more.
 
 A target is a table [burst.targets.NAME] with kubeconfig, context, region, machine, namespaces, host_paths, image_s,
 data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu, node_memory_gb and node_pods.
@@ -31,10 +31,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     parser.add_argument("verb", nargs="?", choices=VERBS, help="default: run the service")
     parser.add_argument("job", nargs="?", metavar="JOB", help="NAMESPACE/NAME, or a name in namespace default")
-    parser.add_argument("--fenced", action="store_true", help="forget: it is certain that nothing runs at the target")
+    parser.add_argument("--fenced", action="store_true", help="forget: confirm that nothing can run at the target")
     parser.add_argument("--json", action="store_true", help="status, plan: everything as JSON")
     parser.add_argument("--kubeconfig", metavar="FILE", help="of the home cluster; default: the Pod's own account")
-    parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured place")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of at the configured address")
     parser.add_argument("--verbose", action="store_true", help="log more")
 
 

@@ -1,4 +1,4 @@
-"""let kube-scheduler ask for nodes with room
+"""answer kube-scheduler's questions for nodes with room
 
 Answers filter, prioritize and bind from what the agents publish on their nodes. deploy/ has configurations of
 kube-scheduler that use it.
@@ -20,7 +20,7 @@ from carico_agent.settings import BadSettings, override
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of the configured place")
+    parser.add_argument("--listen", metavar="HOST:PORT", help="listen here instead of at the configured address")
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
     parser.add_argument("--page", metavar="HOST:PORT", help="serve the cluster's page here")
     parser.add_argument("--policies", action="store_true", help="list the policies and their settings, and stop")

@@ -38,7 +38,7 @@ class PodEvent(Enum):
     """What happens to a Pod."""
 
     ASSUME = "a place is taken for it"
-    RELEASE = "it will not be bound there after all, or nobody confirmed it in time"
+    RELEASE = "it will not be bound there after all, or the watch did not confirm it in time"
     ACCEPT = "the API server accepted our binding"
     SEEN_BOUND = "the watch or a list shows it on a node"
     SEEN_RUNNING = "the watch or a list shows it running"

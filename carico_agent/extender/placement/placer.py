@@ -63,7 +63,7 @@ class Placer:
         if not self._cluster.synced:
             raise KubeError("nodes and Pods are not known yet")
         if self._cluster.blind_s() > self._bound_within_s / 2:
-            raise KubeError("the watch of Pods is interrupted, so nobody knows what others bound")
+            raise KubeError("the watch of Pods is interrupted, so bindings of other schedulers are unknown")
 
     def expire(self) -> None:
         """What ends by time. Called ten times a second."""

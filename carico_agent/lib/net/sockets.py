@@ -44,7 +44,7 @@ def _check_folder(folder: Path) -> None:
         if owner not in (0, os.geteuid()):
             raise PermissionError(f"{folder} belongs to user {owner}, not to this one; choose another --socket")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
-        raise PermissionError(f"{folder} can be written by everybody; chmod o-w {folder}, or choose another --socket")
+        raise PermissionError(f"{folder} can be written by every user; chmod o-w {folder}, or choose another --socket")
 
 
 def clear_stale(path: Path) -> None:

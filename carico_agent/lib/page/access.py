@@ -25,7 +25,7 @@ def read_token(path: str) -> str:
     """The token in a file; OSError if it cannot be read, is too short or readable by everybody."""
     file = Path(path)
     if file.stat().st_mode & stat.S_IROTH:
-        raise PermissionError(f"{path} can be read by everybody; chmod o-r {path}")
+        raise PermissionError(f"{path} can be read by every user; chmod o-r {path}")
     token = file.read_text().strip()
     if len(token) < MIN_TOKEN_CHARS or not token.isascii() or any(c.isspace() for c in token):
         raise OSError(f"{path}: a token is one word of at least {MIN_TOKEN_CHARS} ASCII characters")

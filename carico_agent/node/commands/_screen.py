@@ -82,7 +82,7 @@ def _work(status: Status) -> list[str]:
     work = status.work
     if not work.jobs:
         return []
-    unknown = f", {work.unknown} more of which nothing is known" if work.unknown else ""
+    unknown = f", {work.unknown} more without an estimate" if work.unknown else ""
     return [f"work left: {work.total_s:.0f} s of CPU in {work.jobs} jobs, longest {work.longest_s:.0f} s{unknown}"]
 
 

@@ -1,7 +1,7 @@
 """run the agent on this node, in the foreground
 
-Samples the kernel ten times a second, answers on a unix socket, and prints one line a second (not under systemd).
-Needs no root, no containerd and no Kubernetes; uses what it finds.
+Samples the kernel ten times a second, answers on a unix socket, and prints one line per second (not under systemd).
+Needs no root, no containerd and no Kubernetes, and uses them where they are available.
 
 examples:
   carico agent
@@ -23,8 +23,8 @@ from carico_agent.settings import BadSettings, Settings, load, override
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--socket", metavar="PATH", help="listen here instead of the configured place")
-    parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual places)")
+    parser.add_argument("--socket", metavar="PATH", help="listen here instead of at the configured path")
+    parser.add_argument("--containerd", metavar="SOCKET", help="containerd's socket (default: the usual paths)")
     parser.add_argument(
         "--aggregator",
         metavar="ADDR",
@@ -33,10 +33,10 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--node", metavar="NAME", help="publish under this name")
     parser.add_argument("--kubeconfig", metavar="FILE", help="publish on the Kubernetes node of that name, too")
-    parser.add_argument("--record", metavar="FILE", help="keep all that is read (.gz to compress) for `carico replay`")
-    parser.add_argument("--replay", metavar="FILE", help="take a recorded trace for the kernel")
+    parser.add_argument("--record", metavar="FILE", help="record all readings (.gz to compress) for `carico replay`")
+    parser.add_argument("--replay", metavar="FILE", help="read a recorded trace instead of the kernel")
     parser.add_argument("--speed", metavar="X", type=float, default=1.0, help="replay this many times faster")
-    parser.add_argument("--repeat", action="store_true", help="replay again and again")
+    parser.add_argument("--repeat", action="store_true", help="start the trace again when it ends")
     parser.add_argument("--quiet", action="store_true", help="print no line per second")
     parser.add_argument("--verbose", action="store_true", help="log more")
 

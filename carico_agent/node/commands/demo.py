@@ -1,8 +1,8 @@
-"""see the number beside the truth, on this machine, in a minute
+"""compare the number with the truth, on this machine, in a minute
 
 Starts and stops busy child processes in bursts, counts each as a Pod, measures it as the agent measures containers, and
-prints one line a second: what carico says, and what is true. Needs no root, no containers and no Kubernetes, writes
-nothing, and keeps all cores busy meanwhile. Ctrl-C ends it early; no child stays behind.
+prints one line per second: carico's number and the true one. Needs no root, no containers and no Kubernetes, writes
+nothing, and keeps all cores busy while it runs. Ctrl-C ends it early; it ends all its child processes.
 
 Exit code 1 when there was nothing to compare: it was ended too early, or this machine cannot be measured.
 
@@ -68,7 +68,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         seen = asyncio.run(show(given))
     except (OSError, ValueError) as error:
-        complain(f"this machine cannot be shown: {error}; `carico doctor` says what is missing")
+        complain(f"carico cannot measure this machine: {error}; `carico doctor` says what is missing")
         return 1
     summary = summarize(seen)
     print(json.dumps({"summary": asdict(summary)}) if given.json else conclusion(summary), flush=True)
@@ -127,11 +127,11 @@ def line(second: "Second") -> str:
 
 def conclusion(summary: "DemoResult") -> str:
     if not summary.compared:
-        return "\nNothing could be compared: give it a few more seconds."
+        return "\nThere was nothing to compare: run it for a few more seconds."
     busy = f"\n{BUSY.format(summary.others)}" if (summary.others or 0.0) >= 1 else ""
     return (
         f"\nOff by {summary.mean_absolute_error:.2f} Pods in the mean, {summary.largest_error:.2f} at most, over"
-        f" {summary.compared} s. The interval held the truth in {summary.inside_ratio:.0%} of all lines.\n"
+        f" {summary.compared} s. The interval contained the truth in {summary.inside_ratio:.0%} of all lines.\n"
         f'(Not counted as off, "too early": the first two seconds after loops came or went.){busy}\n'
         f"{NEXT}"
     )

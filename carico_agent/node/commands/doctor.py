@@ -1,6 +1,6 @@
-"""what this node offers, what is missing, and what to do about it
+"""check what this node offers, what is missing, and what to do about it
 
-Exit code 1 when something needed is missing; what is only useful does not change it.
+Exit code 1 when a required part is missing; optional parts do not change the exit code.
 
 examples:
   carico doctor
@@ -33,7 +33,7 @@ class Finding:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--kubeconfig", metavar="FILE", help="also look whether publishing to Kubernetes would work")
+    parser.add_argument("--kubeconfig", metavar="FILE", help="also check whether publishing to Kubernetes would work")
     parser.add_argument("--node", metavar="NAME", help="name of this node there")
     parser.add_argument("--json", action="store_true", help="for machines")
 
@@ -97,20 +97,20 @@ def _containerd(settings: Settings) -> Finding:
     from carico_agent.node.pods.watch import find_socket
 
     if settings.processes.units or settings.processes.commands:
-        return Finding("containerd", "ok", "not asked: Pods are the processes named in [processes]")
+        return Finding("containerd", "ok", "not used: Pods are the processes named in [processes]")
     found = find_socket(settings) if settings.containerd.enabled else ""
     if not found:
         return Finding(
             "containerd",
             "optional",
-            "no socket found: Pods are looked for in the cgroup tree",
-            "set containerd.socket if it is in an unusual place; without containers, name commands in [processes]",
+            "no socket found: the agent looks for Pods in the cgroup tree",
+            "set containerd.socket if it is at another path; without containers, name commands in [processes]",
         )
     if not os.access(found, os.R_OK | os.W_OK):
         return Finding(
             "containerd",
             "optional",
-            f"{found} is not for this user: Pods are found in the cgroup tree",
+            f"this user may not open {found}: the agent finds Pods in the cgroup tree",
             "run as root, or `carico install --systemd --containerd`",
         )
     return Finding("containerd", "ok", found)
@@ -134,10 +134,10 @@ def _niceness() -> Finding:
         return Finding(
             "niceness",
             "optional",
-            "the sampling thread cannot be preferred",
+            "the sampling thread cannot get priority over other threads",
             "give CAP_SYS_NICE if ticks are late on an overloaded node",
         )
-    return Finding("niceness", "ok", "the sampling thread can be preferred")
+    return Finding("niceness", "ok", "the sampling thread can get priority over other threads")
 
 
 def _kubernetes(settings: Settings) -> Iterator[Finding]:

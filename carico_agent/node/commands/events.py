@@ -1,4 +1,4 @@
-"""container events as they happen
+"""print container events as they happen
 
 One line per event: time, topic, Pod, and the number of Pods after it. --json prints what the agent sends.
 

@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 BASIS = {
     "measured": "measured",
-    "requests": "this workload has not run here: counted by its requests",
-    "prior": "this workload has not run here: one Pod is taken to keep one core busy",
+    "requests": "this workload has not run here: the answer uses its requests",
+    "prior": "this workload has not run here: the answer assumes that one Pod keeps one core busy",
 }
 
 

@@ -1,4 +1,4 @@
-"""every cgroup value the agent has changed, and what became of it
+"""list every cgroup value that the agent has changed, and what happened to it
 
 examples:
   carico journal
@@ -29,11 +29,11 @@ def run(given: argparse.Namespace) -> int:
     try:
         for record in read_records(path):
             if record is None:
-                complain(f"{path}: a damaged line")
+                complain(f"{path}: skipped a damaged line")
             else:
                 print(json.dumps(record) if given.json else describe(record))
     except FileNotFoundError:
-        print(f"{path}: no journal, nothing was ever changed")
+        print(f"{path}: no journal, the agent has changed no value")
     except OSError as error:
         complain(str(error))
         return 1
@@ -42,5 +42,5 @@ def run(given: argparse.Namespace) -> int:
 
 def describe(record: dict[str, Any]) -> str:
     when = datetime.fromtimestamp(record.get("time", 0), UTC).strftime("%Y-%m-%d %H:%M:%S")
-    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "workload"))
-    return f"{when}  {record.get('workload', '?'):8} {rest}"
+    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "kind"))
+    return f"{when}  {record.get('kind', '?'):8} {rest}"

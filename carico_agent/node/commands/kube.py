@@ -1,7 +1,7 @@
-"""what carico has on Kubernetes nodes: `remove` takes it off
+"""remove what carico wrote on Kubernetes nodes
 
 `carico kube remove NODE …` (or --all) deletes carico's annotations and its extended resource. Stop the agents first:
-they would write them again. Where Pods still hold the resource, exactly what they hold is left until they are gone.
+they would write them again. Where Pods still hold the resource, exactly what they hold stays until they end.
 
 examples:
   carico kube remove worker-1 --kubeconfig ~/.kube/config
@@ -18,7 +18,7 @@ from carico_agent.settings import KubernetesSettings, override
 def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("action", choices=["remove"])
     parser.add_argument("nodes", metavar="NODE", nargs="*")
-    parser.add_argument("--all", action="store_true", help="every node that carries something of carico")
+    parser.add_argument("--all", action="store_true", help="every node that has carico's annotations or resource")
     add_config(parser)
     parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
 

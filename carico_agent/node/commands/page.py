@@ -1,12 +1,12 @@
-"""the node's page in a browser: the number, why it is not larger, and who uses what
+"""open the node's page in a browser: the number, why it is not larger, and what uses the node
 
-Serves the page on loopback for as long as it runs, and forwards what the page reads to the agent's socket. The address
-has a token: other users of this machine cannot read along. Press Ctrl-C to leave.
+Serves the page on loopback while it runs, and forwards the page's requests to the agent's socket. The address
+has a token: other users of this machine cannot read the page. Press Ctrl-C to leave.
 
 examples:
   carico page
   carico page --no-browser --port 9751
-  carico page --no-token --no-browser    also without scripts, for everybody on this machine
+  carico page --no-token --no-browser    also without scripts, for every user of this machine
 """
 
 import argparse
@@ -23,7 +23,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
     parser.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: any that is free)")
     parser.add_argument("--no-browser", action="store_true", help="print the address only")
-    parser.add_argument("--no-token", action="store_true", help="every user of this machine may look")
+    parser.add_argument("--no-token", action="store_true", help="let every user of this machine read the page")
 
 
 def run(given: argparse.Namespace) -> int:
@@ -48,5 +48,5 @@ async def serve(given: argparse.Namespace) -> None:
         address = f"http://127.0.0.1:{port}/" + (f"#token={token}" if token else "")
         print(address, flush=True)
         if not given.no_browser and not await asyncio.to_thread(webbrowser.open, address):
-            print("no browser was found here; open the address in one", file=sys.stderr)
+            print("carico found no browser here; open the address in one", file=sys.stderr)
         await asyncio.Event().wait()

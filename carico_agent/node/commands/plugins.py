@@ -1,6 +1,6 @@
 """list plugins: installed, running, refused
 
-Asks the agent on this node; without one it lists what is installed.
+Asks the agent on this node. Without an agent it lists the installed plugins.
 
 examples:
   carico plugins
@@ -46,5 +46,5 @@ def describe(overview: dict[str, Any]) -> str:
     for row in overview["recent"][-10:]:
         lines.append(f"{row['state']:10} {row['cgroup']}/{row['key']}: {row['old']} → {row['new']}  {row['detail']}")
     if overview["dry_run"]:
-        lines.append("dry-run: nothing is written (plugins.dry_run = false changes that)")
+        lines.append("dry-run: plugins write nothing (set plugins.dry_run = false to let them write)")
     return "\n".join(lines)

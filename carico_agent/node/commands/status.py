@@ -1,4 +1,4 @@
-"""how many more Pods fit, now
+"""print how many more Pods fit now
 
 Asks the agent on this node. Exit code 1 when no agent answers or its number has expired.
 
@@ -60,7 +60,7 @@ def describe(status: Status, age_s: float) -> str:
 
 def headline(status: Status, age_s: float) -> str:
     if age_s > status.ttl_s:
-        return f"no valid number: the last one is {age_s:.0f} s old (it is void after {status.ttl_s:g} s)"
+        return f"no valid number: the last one is {age_s:.0f} s old (it expires after {status.ttl_s:g} s)"
     return "Pod-Capacity unknown" if status.pod_capacity is None else room_sentence(status)
 
 

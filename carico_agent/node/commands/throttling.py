@@ -1,4 +1,4 @@
-"""which Pods are throttled, why, and the one thing to do about it
+"""list which Pods are throttled, why, and the one thing to do about it
 
 Needs the throttling plugin: plugins.enabled = ["throttling"].
 
@@ -52,4 +52,4 @@ def describe(report: dict[str, Any]) -> str:
             if len(serial) > 1:
                 times = ", ".join(f"{value:g}" for value in serial)
                 lines.append(f"    one after the other they would take {times} ms")
-    return "\n".join(lines) or "no Pod to look at yet"
+    return "\n".join(lines) or "no Pod has been measured yet"

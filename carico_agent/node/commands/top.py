@@ -1,4 +1,4 @@
-"""live view of this node: what fits, workloads, Pods, the last minutes
+"""show a live view of this node: what fits, workloads, Pods, the last minutes
 
 Keys: q quits; a, c, m and n sort by arrivals, cpu, memory and name. Without a terminal: one line per update.
 
@@ -32,7 +32,7 @@ ONCE_COLUMNS, ONCE_UPDATES = 120, 3
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
-    parser.add_argument("--once", action="store_true", help="print one view and leave")
+    parser.add_argument("--once", action="store_true", help="print one view and exit")
 
 
 def run(given: argparse.Namespace) -> int:

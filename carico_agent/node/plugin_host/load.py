@@ -76,7 +76,7 @@ def unsafe(path: Path) -> str | None:
             return f"{item} belongs to user {found.st_uid}, not to root or the agent"
         if stat.S_ISLNK(found.st_mode):
             return f"{item} is a link; put the plugin itself there"
-        for bit, who in ((stat.S_IWOTH, "everybody"), (stat.S_IWGRP, f"group {found.st_gid}")):
+        for bit, who in ((stat.S_IWOTH, "every user"), (stat.S_IWGRP, f"group {found.st_gid}")):
             if found.st_mode & bit and not (found.st_mode & stat.S_ISVTX and item.is_dir()):
                 return f"{item} can be written by {who}: chmod go-w"
     return None

@@ -78,7 +78,7 @@ def put_back(entry: Entry, files: CgroupFiles, boot: str) -> Restored:
         if now == entry.original:
             return Restored(entry, "already")
         if now not in entry.ours:
-            return Restored(entry, "foreign", f"somebody else wrote {now!r}")
+            return Restored(entry, "foreign", f"another program wrote {now!r}")
         _write_original(entry, files)
         now = spelled(knob.key, files.read(knob.cgroup, knob.inode, knob.key))
     except Gone as gone:

@@ -136,7 +136,7 @@ class CgroupWriter:
         entry = self._entry(knob)
         expected = [] if entry is None else entry.ours if entry.applied else [*entry.ours, entry.original]
         if entry is not None and knob not in self._flying and now not in expected:
-            self._yielded[knob] = f"somebody else wrote {now!r} over ours: left to them"
+            self._yielded[knob] = f"another program wrote {now!r} over ours: left to it"
         if entry is not None and knob in self._yielded:
             log.warning("%s/%s: %s", knob.cgroup, knob.key, self._yielded[knob])
             self._close_entry(Restored(entry, "foreign", self._yielded[knob]))

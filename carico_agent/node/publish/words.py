@@ -45,12 +45,12 @@ def room_sentence(status: Status) -> str:
 
 
 def ahead_sentence(status: Status) -> str:
-    """What still fits when those that run have had their peak; the time of day is the reader's.
+    """How many still fit at the peak of the running Pods; the time of day is in the reader's time zone.
 
     >>> from dataclasses import replace
     >>> status = Status(time="2026-11-18T20:00:00Z", pod_capacity=5.2, pod_capacity_held=3.1, horizon_s=86400.0)
     >>> ahead_sentence(replace(status, outlook="first day"))
-    'room for 5 now, 3 for the next day by a guess: no whole day was seen yet'
+    'room for 5 now, 3 for the next day (estimated: less than one day observed)'
     >>> ahead_sentence(replace(status, outlook="known", horizon_s=120.0))
     'room for 5 now, 3 for the next 2 min'
     """
@@ -58,10 +58,10 @@ def ahead_sentence(status: Status) -> str:
         return ""
     now = f"room for {int(status.pod_capacity)} now"
     if status.pod_capacity_held is None or status.horizon_s is None:
-        return f"{now}; nothing is known about the coming hours yet"
+        return f"{now}; no forecast for the coming hours yet"
     for_s = f"{now}, {int(status.pod_capacity_held)} for the next {duration(status.horizon_s)}"
     if status.outlook != "known":
-        return f"{for_s} by a guess: no whole day was seen yet"
+        return f"{for_s} (estimated: less than one day observed)"
     if status.peak_time is None or status.horizon_s < LONG_S:
         return for_s
     peak, today = (datetime.fromisoformat(text).astimezone() for text in (status.peak_time, status.time))
@@ -84,25 +84,24 @@ def duration(seconds: float) -> str:
 
 
 def why_learning(status: Status) -> str:
-    """Why the number is not trusted yet, and what it is then.
+    """Why the mode is `learning`, and what the number assumes meanwhile.
 
     >>> why_learning(Status(usage={"cpu": 0.1}))
-    'nothing that works was seen here yet: the number is a guess, one Pod keeps one core busy'
+    'no busy Pod has been observed yet: the number assumes that one Pod keeps one core busy'
     >>> web = WorkloadStatus("shop/web", 2, {}, 5.0, "cpu", arrivals=0.4, trusted=True)
     >>> why_learning(Status(workloads=(web, WorkloadStatus("shop/waits", 3, {}, 4.0, "cpu", arrivals=0.6))))
-    '60% of the Pods that come here have not worked yet: no more are promised than if each kept one core busy'
+    '60% of recent arrivals have not been busy yet, so each is assumed to need one core'
     """
-    guess = "the number is a guess, one Pod keeps one core busy"
+    assumed = "the number assumes that one Pod keeps one core busy"
     if unknown := [name for name, value in status.usage.items() if value is None]:
-        return f"{', '.join(unknown)} cannot be read now: {guess}"
+        return f"the agent cannot read {', '.join(unknown)} now: {assumed}"
     if status.pods and not status.measured:
-        return f"Pods are not measured one by one here, and what one takes is not clear: {guess}"
+        return f"the agent does not measure Pods one by one here, and cannot tell what one takes: {assumed}"
     workloads = next_workloads(status)
     asleep = sum(workload.arrivals for workload in workloads if not workload.trusted)
     if asleep and any(workload.trusted for workload in workloads):
-        of = f"{asleep:.0%} of the Pods that come here have not worked yet"
-        return f"{of}: no more are promised than if each kept one core busy"
-    return f"nothing that works was seen here yet: {guess}"
+        return f"{asleep:.0%} of recent arrivals have not been busy yet, so each is assumed to need one core"
+    return f"no busy Pod has been observed yet: {assumed}"
 
 
 def how(status: Status) -> str:

@@ -26,8 +26,8 @@ class ClientsSettings:
 
 @dataclass(frozen=True)
 class ListenSettings:
-    """The local API on TCP as well. Nobody is root there: it answers what may be read, and takes reservations only
-    from clients with a certificate."""
+    """The local API on TCP as well. No client is root there: every client may read, and only clients with a
+    certificate may reserve."""
 
     address: str = ""
     """"host:port"; empty: none. Without TLS only a loopback address is taken."""

@@ -152,7 +152,7 @@ class PodsSettings:
     """Read CPU, throttling, memory and pressure of every Pod from its cgroup, while a plugin or a client looks."""
 
     usage_period_s: Annotated[float, Range(0.5, 60.0)] = 1.0
-    """Whoever looks sees numbers at most this old [s]. A reading costs about 40 microseconds per Pod."""
+    """Readers get values at most this old [s]. A reading costs about 40 microseconds per Pod."""
 
 
 @dataclass(frozen=True)

@@ -1,7 +1,7 @@
-"""the control plane: how busy each part is, who costs most, and how many seats it needs
+"""diagnose the control plane: how busy each part is, which clients cost most, and how many seats it needs
 
-Without an action it asks an API server for its metrics, twice, and says what it found. `solve` sizes by hand, from a
-table. As a service (--serve) it also keeps seats back, if the settings ask for it: see [plane] in the configuration.
+Without an action it reads an API server's metrics twice and prints a diagnosis. `solve` sizes by hand, from a
+table. As a service (--serve) it also holds seats back, if the settings ask for it: see [plane] in the configuration.
 
 examples:
   carico plane --kubeconfig ~/.kube/config
@@ -42,7 +42,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--audit", metavar="FILE", help="an audit log of the API server: the costliest users")
     parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
-    parser.add_argument("--watch", action="store_true", help="go on, one look per interval")
+    parser.add_argument("--watch", action="store_true", help="continue, with one diagnosis per interval")
     parser.add_argument("--json", action="store_true", help="for machines")
     parser.add_argument("--serve", action="store_true", help="run as a service")
     parser.add_argument("--seats", choices=["off", "recommend", "write"], help="with --serve: what to do with seats")

@@ -1,7 +1,7 @@
-"""jobs of this node: how far they are, the work left, when they end
+"""list the jobs of this node: progress, work left, expected end
 
-A job with ~ is estimated from few reports or from how long its workload runs; stale ones have been silent for ten of
-their intervals. How jobs report: docs/progress.md.
+A value with ~ is an estimate from few reports or from how long Pods of its workload ran. A stale job has been silent
+for ten of its intervals. docs/progress.md says how jobs report.
 
 examples:
   carico progress
@@ -36,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
 def view(found: dict[str, Any]) -> list[str]:
     """The jobs as lines, the one with most work left first."""
     if not found["jobs"]:
-        return [f"no job reports; they do so at {found['socket']} (docs/progress.md)"]
+        return [f"no job reports its progress; jobs report at {found['socket']} (docs/progress.md)"]
     jobs = sorted(found["jobs"], key=lambda job: -(job["left_cpu_s"] or 0.0))
     known = [job["left_cpu_s"] for job in jobs if job["left_cpu_s"] is not None]
     total = f"{len(known)} of {len(jobs)} jobs known, {duration(sum(known))} of CPU left in all"

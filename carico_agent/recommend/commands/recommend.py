@@ -1,7 +1,7 @@
-"""what each container should request, and why
+"""print what each container should request, and why
 
 Prints recommendations and never applies one. Sources: the agent on this node (default), traces of several nodes,
-Prometheus, or a checkpoint of the Vertical Pod Autoscaler. "?" means that there is too little to judge by.
+Prometheus, or a checkpoint of the Vertical Pod Autoscaler. "?" means that there are too few samples.
 
 examples:
   carico recommend
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
 
 OUTPUTS = ("table", "json", "vpa", "patch", "resize", "checkpoint")
 HALF_LIFE_S = 86_400.0
-NOTHING_SEEN = "no container was seen (an agent that has just started: in a minute)"
+NOTHING_SEEN = "no container has been observed (after the agent starts, wait a minute)"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     one.add_argument("--prometheus", metavar="URL", help="a Prometheus server, such as http://localhost:9090")
     one.add_argument("--checkpoint", metavar="FILE", help="VerticalPodAutoscalerCheckpoints, JSON or YAML; - is stdin")
     add_socket(parser)
-    source.add_argument("--since", metavar="TIME", type=duration, help="Prometheus: so far back (default 8d)")
+    source.add_argument("--since", metavar="TIME", type=duration, help="Prometheus: length of the history (default 8d)")
     source.add_argument("--step", metavar="TIME", type=duration, default=60.0, help="Prometheus: a point every (60s)")
     source.add_argument("--timeout", metavar="TIME", type=duration, default=30.0, help="Prometheus: per query (30s)")
     source.add_argument("--token-file", metavar="FILE", help="Prometheus: a bearer token")
@@ -48,7 +48,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--method", default="vpa", help="vpa (default), peak, walk or arima")
     how.add_argument("--percentile", type=share, default=0.9, help="of usage, 90 (default) or 0.9")
     how.add_argument("--margin", type=ratio, default=0.15, help="on top, 0.15 (default) or 15%%")
-    how.add_argument("--half-life", metavar="TIME", type=duration, help="after which a sample counts half (24h)")
+    how.add_argument("--half-life", metavar="TIME", type=duration, help="time after which a sample counts half (24h)")
     how.add_argument("--safety", metavar="N", type=float, default=3.0, help="steps of safety of walk and arima (3)")
     how.add_argument("--variance", choices=("exact", "thesis"), default="exact", help="of arima's forecast")
     how.add_argument("--guaranteed", action="store_true", help="limits equal to requests")
@@ -59,7 +59,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what = parser.add_argument_group("what to print")
     what.add_argument("--output", choices=OUTPUTS, default="table")
     what.add_argument("--json", action="store_const", const="json", dest="output", help="same as --output json")
-    what.add_argument("--backtest", action="store_true", help="which method would have been right so far")
+    what.add_argument("--backtest", action="store_true", help="compare the methods on the recorded history")
     what.add_argument("--picture", metavar="FILE", help="with --backtest: draw it (needs matplotlib)")
 
 
@@ -190,7 +190,7 @@ def _select(found: "Found", wanted: str | None) -> "Found":
             if fnmatchcase(key.workload.full_name if "/" in wanted else key.workload.name, wanted)
         }
     if not found.histories:
-        raise NoHistory(f"no container of {wanted} was seen" if wanted else NOTHING_SEEN)
+        raise NoHistory(f"no container of {wanted} has been observed" if wanted else NOTHING_SEEN)
     return found
 
 

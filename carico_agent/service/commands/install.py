@@ -1,8 +1,8 @@
-"""make a service of carico: user, units, configuration, started
+"""install carico as a service: user, units, configuration, started
 
-Needs root and systemd. Puts down the units of the agent and the servers (aggregator, extender, plane), the user carico
-and a configuration (an existing one is kept), and starts the agent. Every step is printed; --dry-run only prints them.
-`carico uninstall` takes it all back.
+Needs root and systemd. Installs the units of the agent and the servers (aggregator, extender, plane), the user carico
+and a configuration (an existing one is kept), and starts the agent. It prints every step; --dry-run only prints them.
+`carico uninstall` removes all of it.
 
 examples:
   carico install --systemd --dry-run
@@ -43,14 +43,16 @@ AFTERWARDS = (
 )
 SHIPPED = "carico_plugins."
 """Where the entry points of our own plugins lead."""
-TUNING_IS_ROOT = (
-    "--tuning: CAP_DAC_OVERRIDE opens every file of this machine to the agent: whoever takes it over is as good as root"
+TUNING_IS_ROOT = "--tuning: CAP_DAC_OVERRIDE opens every file to the agent: an attacker in it is as good as root"
+CONTAINERD_IS_ROOT = (
+    "--containerd: a process that may write to containerd's socket is as good as root, and so is the agent"
 )
-CONTAINERD_IS_ROOT = "--containerd: whoever may write to containerd's socket is as good as root, and so is the agent"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only workload)")
+    parser.add_argument(
+        "--systemd", action="store_true", required=True, help="install systemd services (the only choice)"
+    )
     parser.add_argument(
         "--tuning",
         action="store_true",
@@ -104,14 +106,14 @@ def run(given: argparse.Namespace) -> int:
     code = after(AFTERWARDS, given.dry_run)
     if code == 0 and not given.dry_run:
         if wish.loopback_only:
-            print("traffic beyond loopback is denied: the configuration asks for none; install again once it does")
+            print("systemd denies traffic beyond loopback: the configuration needs none; install again when it does")
         print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
     return code
 
 
 def alone(settings: Settings) -> bool:
-    """Whether the agent has nobody to talk to beyond this machine. The shipped plugins have nobody, either;
-    others may have."""
+    """Whether the agent opens no connection beyond this machine. The shipped plugins open none, either;
+    others may."""
     kubernetes = settings.kubernetes.enabled or settings.kubernetes.kubeconfig  # a kubeconfig switches it on
     beyond = kubernetes, settings.federation.aggregators, settings.listen.address, settings.page.listen
     if any(beyond) or not settings.plugins.enabled:

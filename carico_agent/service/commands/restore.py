@@ -1,7 +1,7 @@
-"""put back every cgroup value the agent has changed, and give back seats of the control plane
+"""restore every cgroup value that the agent has changed, and give back seats of the control plane
 
-Reads the journal; a value that somebody else has changed since is left alone. Refuses while an agent is using it. Seats
-that `carico plane` has left held back (it says so in a note) are given back, too.
+Reads the journal. Does not touch a value that another program has changed since. Refuses while an agent uses the
+journal. Also gives back seats that `carico plane` still holds back (it writes a note of them).
 
 examples:
   carico restore
@@ -41,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
     for line in seats:
         print(line)
     if not done and not seats and not failed:
-        print("nothing to put back")
+        print("nothing to restore")
     return int(failed or any(item.how == "failed" for item in done))
 
 
@@ -61,6 +61,6 @@ def give_seats_back(folders: Iterable[Path]) -> tuple[list[str], bool]:
         try:
             seats.append(as_owner(folder, work, (KubeError, OSError, ValueError)))
         except OSError as error:
-            complain(f"seats are not given back: {error}")
+            complain(f"could not give seats back: {error}")
             failed = True
     return seats, failed

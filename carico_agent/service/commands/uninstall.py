@@ -1,7 +1,7 @@
-"""take back what `carico install` did
+"""remove what `carico install` installed
 
-Stops the services (cgroup values and seats come back) and removes their units. The configuration, what was learned and
-the user stay, unless --purge is given.
+Stops the services (which restores cgroup values and seats) and removes their units. Keeps the configuration, what was
+learned and the user, unless --purge is given.
 
 examples:
   carico uninstall --dry-run

@@ -70,7 +70,7 @@ def test_a_link_to_nothing_is_replaced(tmp_path: Path, replace: bool) -> None:
 
 def test_everybodys_folder_is_refused_unless_it_is_sticky(tmp_path: Path) -> None:
     tmp_path.chmod(0o777)
-    with pytest.raises(PermissionError, match="can be written by everybody"):
+    with pytest.raises(PermissionError, match="can be written by every user"):
         bind_unix(tmp_path / "agent.sock")
     tmp_path.chmod(0o1777)
     bind_unix(tmp_path / "agent.sock").close()

@@ -60,13 +60,13 @@ import(app.replace("app.js", "explain.js")).then((module) => done(module.explain
 @pytest.mark.parametrize(
     "usage, workloads, why",
     [
-        ({"cpu": 0.1}, [], "nothing that works has been seen here yet"),
-        ({"cpu": 0.1, "memory": None}, [], "memory cannot be read now"),
-        ({"cpu": 0.2}, None, "Pods are not measured one by one here"),
+        ({"cpu": 0.1}, [], "no busy Pod has been observed yet"),
+        ({"cpu": 0.1, "memory": None}, [], "the agent cannot read memory now"),
+        ({"cpu": 0.2}, None, "the agent does not measure Pods one by one here"),
         (
             {"cpu": 0.1},
             [("shop/web", 0.4, True), ("shop/waits", 0.6, False)],
-            "60 % of the Pods that come here have not",
+            "60 % of recent arrivals have not been busy yet",
         ),
     ],
 )

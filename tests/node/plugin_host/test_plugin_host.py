@@ -296,7 +296,7 @@ def test_site_plugins_are_found_and_run(tmp_path):
 @pytest.mark.parametrize(
     ("code", "mode", "why"),
     [
-        (SITE, 0o777, "can be written by everybody"),
+        (SITE, 0o777, "can be written by every user"),
         (SITE, 0o775, "can be written by group"),
         ("x = 1", 0o755, "has no class Plugin"),
         ("import nothing_there", 0o755, "nothing_there"),
@@ -317,7 +317,7 @@ def test_a_site_plugin_below_somebody_elses_folder_is_refused(tmp_path):
     made = PluginHost(
         PluginsSettings(enabled=("mine",), site_folder=str(folder)), view_of, tmp_path / "j", str(tmp_path)
     )
-    assert made.refused["mine"] == f"{tmp_path}/shared can be written by everybody: chmod go-w"
+    assert made.refused["mine"] == f"{tmp_path}/shared can be written by every user: chmod go-w"
 
 
 def test_a_missing_site_folder_is_no_error(tmp_path):

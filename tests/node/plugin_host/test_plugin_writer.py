@@ -171,7 +171,7 @@ def test_what_somebody_else_wrote_is_theirs_from_then_on(bench, theirs):
     (pod / "memory.high").write_text(theirs + "\n")
     for _ in range(2):
         [(state, detail)] = bench.write(("pod", "memory.high", "16384"))
-        assert state == "refused" and "left to them" in detail
+        assert state == "refused" and "over ours: left to it" in detail
     bench.writer.stop()
     assert value_of(pod, "memory.high") == theirs
 

@@ -56,9 +56,7 @@ def test_the_sentence_names_the_peak(monkeypatch: pytest.MonkeyPatch) -> None:
         assert ahead_sentence(SEEN) == "room for 5 now, 3 through tomorrow's peak (10:40)"
         today = replace(SEEN, peak_time="2026-11-18T22:00:00Z")
         assert ahead_sentence(today) == "room for 5 now, 3 through today's peak (22:00)"
-        assert ahead_sentence(replace(SEEN, pod_capacity_held=None)).endswith(
-            "nothing is known about the coming hours yet"
-        )
+        assert ahead_sentence(replace(SEEN, pod_capacity_held=None)).endswith("no forecast for the coming hours yet")
     finally:
         monkeypatch.undo()
         time.tzset()

@@ -47,21 +47,21 @@ function mostly(status, resource) {
 function mode(status) {
   const wide = known(status.low) && known(status.high) ? `between ${number(status.low)} and ${number(status.high)}` : "unknown";
   if (status.mode === "learning")
-    return `This is a first guess: ${unseen(status)}, so one Pod is assumed to keep one core busy. The truth may lie anywhere ${wide}.`;
+    return `This is a first estimate: ${unseen(status)}, so each Pod is assumed to keep one core busy. The true number may lie anywhere ${wide}.`;
   if (status.mode === "predicted")
-    return `Containers come or go at this moment, so this is predicted from what was used just before. In nine cases of ten the truth lies ${wide}.`;
-  return `It is measured from what is used at this moment; in nine cases of ten the truth lies ${wide}.`;
+    return `Containers are starting or ending, so the number is predicted from the usage just before. The 90 % interval lies ${wide}.`;
+  return `It is measured from current usage. The 90 % interval lies ${wide}.`;
 }
 
 // Why nothing better than a guess is possible.
 function unseen(status) {
   const unknown = Object.keys(status.usage ?? {}).filter((name) => !known(status.usage[name]));
-  if (unknown.length) return `${unknown.map(resourceName).join(", ")} cannot be read now`;
-  if (status.pods && !status.measured) return "Pods are not measured one by one here, and what one takes is not clear";
+  if (unknown.length) return `the agent cannot read ${unknown.map(resourceName).join(", ")} now`;
+  if (status.pods && !status.measured) return "the agent does not measure Pods one by one here, and cannot tell what one takes";
   const workloads = (status.workloads ?? []).filter((workload) => !workload.per_node);
   const asleep = workloads.filter((workload) => !workload.trusted).reduce((sum, workload) => sum + workload.arrivals, 0);
-  if (asleep && workloads.some((workload) => workload.trusted)) return `${percent(asleep)} of the Pods that come here have not worked yet`;
-  return "nothing that works has been seen here yet";
+  if (asleep && workloads.some((workload) => workload.trusted)) return `${percent(asleep)} of recent arrivals have not been busy yet`;
+  return "no busy Pod has been observed yet";
 }
 
 function reserved(status) {
