@@ -23,7 +23,7 @@ def refusal(status: int, path: str) -> Object:
     """An API server's Status about the object of this path."""
     parts = path.removesuffix("/status").split("/")
     group = parts[2] if parts[1] == "apis" else ""
-    details = {"name": parts[-1], "workload": parts[-2], **({"group": group} if group else {})}
+    details = {"name": parts[-1], "kind": parts[-2], **({"group": group} if group else {})}
     reason = {404: "NotFound", 409: "Conflict"}[status]
     return {"kind": "Status", "apiVersion": "v1", "reason": reason, "details": details, "code": status}
 
@@ -72,7 +72,7 @@ class Cluster:
             return ServerAnswer(409)
         uid = f"{self.name}-{next(self.made)}"
         job = copy.deepcopy(body)
-        job["workload"], job["metadata"]["uid"] = "Job", uid
+        job["kind"], job["metadata"]["uid"] = "Job", uid
         if not self.suspends:
             job["spec"].pop("suspend", None)  # a server drops what it does not know
         job.setdefault("status", {})

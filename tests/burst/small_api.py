@@ -131,13 +131,13 @@ class SmallApi:
     # ---- HTTP
 
     def _collection(self, path: str, params: Any) -> dict[str, Object] | None:
-        workload = path.rpartition("/")[2]
-        if workload == "nodes":
+        kind = path.rpartition("/")[2]
+        if kind == "nodes":
             return self.nodes
-        if workload not in ("jobs", "pods"):
+        if kind not in ("jobs", "pods"):
             return None
-        found = dict(getattr(self.cluster, workload))
-        if workload == "pods" and params.get("fieldSelector") == PENDING:
+        found = dict(getattr(self.cluster, kind))
+        if kind == "pods" and params.get("fieldSelector") == PENDING:
             found = {name: pod for name, pod in found.items() if not _ended(pod)}
         if params.get("fieldSelector") == "status.phase=Failed":
             found = {}
@@ -163,10 +163,8 @@ class SmallApi:
         self.version += 1
         self._snapshots[path + str(sorted(_selectors(params))), self.version] = _texts(things)
         items = [copy.deepcopy(thing) for thing in things.values()]
-        workload = path.rpartition("/")[2].removesuffix("s").capitalize() + "List"
-        return web.json_response(
-            {"workload": workload, "metadata": {"resourceVersion": str(self.version)}, "items": items}
-        )
+        kind = path.rpartition("/")[2].removesuffix("s").capitalize() + "List"
+        return web.json_response({"kind": kind, "metadata": {"resourceVersion": str(self.version)}, "items": items})
 
     async def _watch(self, request: web.BaseRequest, path: str, params: Any) -> web.StreamResponse:
         known = self._snapshots.get((path + str(sorted(_selectors(params))), int(params["resourceVersion"])))

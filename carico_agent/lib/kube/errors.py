@@ -37,7 +37,7 @@ class Refused(KubeError):
         """Whether an API server itself says that the object of this path does not exist. A bare 404 proves nothing: a
         load balancer without a backend answers so, and so does an API server that does not serve the group yet.
 
-        >>> details = {"name": "a", "group": "batch", "workload": "jobs"}
+        >>> details = {"name": "a", "group": "batch", "kind": "jobs"}
         >>> refused = Refused(404, "", cause={"kind": "Status", "reason": "NotFound", "details": details})
         >>> [refused.says_absent(f"/apis/batch/v1/namespaces/x/jobs{end}") for end in ("/a", "/a/status", "/b", "")]
         [True, True, False, False]
@@ -47,7 +47,7 @@ class Refused(KubeError):
         named, details = _OBJECT.match(path), self.cause.get("details")
         if named is None or not isinstance(details, dict) or self.cause.get("reason") != "NotFound":
             return False
-        said = tuple(str(details.get(key) or "") for key in ("group", "workload", "name"))
+        said = tuple(str(details.get(key) or "") for key in ("group", "kind", "name"))
         return self.status == 404 and said == (named["group"] or "", named["resource"], named["name"])
 
 
