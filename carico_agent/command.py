@@ -1,7 +1,9 @@
 """What several commands share: complaints, and an agent to ask."""
 
 import argparse
+import shutil
 import sys
+from pathlib import Path
 
 from carico_agent import settings
 from carico_agent.client import AgentClient, default_path
@@ -9,6 +11,14 @@ from carico_agent.client import AgentClient, default_path
 
 def complain(text: str) -> None:
     print(f"carico: {text}", file=sys.stderr)
+
+
+def typed() -> str:
+    """How `carico` is called in the reader's shell: by its name where the PATH led here, else by its path.
+    (`make demo` runs `.venv/bin/carico` with a PATH of its own, which the reader's shell does not have.)"""
+    if Path(sys.argv[0]).name != "carico":
+        return f"{sys.executable} -m carico_agent"
+    return "carico" if shutil.which("carico") == sys.argv[0] else sys.argv[0]
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:

@@ -53,7 +53,7 @@ def plan(wish: ServiceOptions) -> dict[Path, str]:
     if wish.lasting and any(prefix.is_relative_to(folder) for folder in FLEETING):
         raise CannotInstall(
             f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
-            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`"
+            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install .` in carico's source tree"
         )
     if at_home and (wish.tuning or wish.containerd):
         raise CannotInstall(

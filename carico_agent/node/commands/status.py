@@ -28,9 +28,13 @@ from carico_agent.node.publish.words import (
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
     parser.add_argument("--json", action="store_true", help="the whole status as JSON")
+    parser.add_argument("--print-socket", action="store_true", help="only print which socket would be asked")
 
 
 def run(given: argparse.Namespace) -> int:
+    if given.print_socket:
+        print(ask(given).path)
+        return 0
     try:
         body = ask(given).status()
     except (AgentError, AgentUnavailable) as error:

@@ -50,7 +50,7 @@ CONTAINERD_IS_ROOT = "--containerd: whoever may write to containerd's socket is 
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only workload)")
+    parser.add_argument("--systemd", action="store_true", required=True, help="as systemd services (the only way yet)")
     parser.add_argument(
         "--tuning",
         action="store_true",
@@ -127,7 +127,7 @@ def own_command() -> Path:
     beside = Path(sys.executable).with_name("carico")
     found = str(beside) if beside.exists() else shutil.which("carico")
     if found is None:
-        raise CannotInstall("there is no `carico` command here: pip install carico-agent")
+        raise CannotInstall("there is no `carico` command here: run `pip install .` in carico's source tree")
     return Path(found).absolute()
 
 
