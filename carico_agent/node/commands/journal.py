@@ -8,6 +8,7 @@ examples:
 import argparse
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from carico_agent.command import add_config, complain, load_settings
@@ -25,22 +26,23 @@ def run(given: argparse.Namespace) -> int:
         return 2
     from carico_agent.node.plugin_host.journal import read_records
 
-    path = given.journal or settings.journal_path
+    path, lines = Path(given.journal or settings.journal_path), 0
     try:
         for record in read_records(path):
+            lines += 1
             if record is None:
                 complain(f"{path}: a damaged line")
             else:
                 print(json.dumps(record) if given.json else describe(record))
-    except FileNotFoundError:
-        print(f"{path}: no journal, nothing was ever changed")
     except OSError as error:
         complain(str(error))
         return 1
+    if not lines and not given.json:
+        print(f"{path}: " + ("empty, no value is changed now" if path.exists() else "no journal, nothing was changed"))
     return 0
 
 
 def describe(record: dict[str, Any]) -> str:
     when = datetime.fromtimestamp(record.get("time", 0), UTC).strftime("%Y-%m-%d %H:%M:%S")
-    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "workload"))
-    return f"{when}  {record.get('workload', '?'):8} {rest}"
+    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "kind"))
+    return f"{when}  {record.get('kind', '?'):8} {rest}"
