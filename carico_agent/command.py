@@ -1,12 +1,67 @@
 """What several commands share: complaints, and an agent to ask."""
 
 import argparse
+import codecs
+import errno
+import os
 import shutil
 import sys
+from collections.abc import Callable
+from io import TextIOWrapper
 from pathlib import Path
 
 from carico_agent import settings
 from carico_agent.client import AgentClient, default_path
+
+PLAIN = {
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "∞": "inf",
+    "→": "->",
+    "×": "x",
+    "…": "...",
+    "◄": "<",
+    "█": "#",
+    "▓": "=",
+    "░": ".",
+}
+"""What stands for our characters in a terminal whose locale has none of them; any other character becomes `?`."""
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
+def to_exit_code(run: Callable[[], int]) -> int:
+    """Run a whole command: its output is legible in any locale, and output that cannot be written is no traceback."""
+    codecs.register_error("carico.plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="carico.plain")
+    try:
+        code = run()
+        if sys.stdout is not None:  # `carico status >&-`
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `carico replay … | head`
+        _drop_output()
+        return 0
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        _drop_output()
+        complain(f"the output cannot be written: {error.strerror}")
+        return 1
+    return code
+
+
+def _drop_output() -> None:
+    """What is still in the buffer goes nowhere: Python would try to write it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def complain(text: str) -> None:

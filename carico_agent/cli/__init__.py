@@ -13,6 +13,7 @@ from pathlib import Path
 
 import carico_agent
 from carico_agent import __version__
+from carico_agent.command import to_exit_code
 
 
 def _find() -> dict[str, str]:
@@ -76,11 +77,4 @@ def main(argv: list[str] | None = None) -> int:
     name = words[0].replace("-", "_") if words else ""
     # a daemon does not keep the other thirty commands in memory
     given = parser((name,) if name in COMMANDS else COMMANDS).parse_args(words)
-    try:
-        code: int = given.run(given)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `carico replay … | head`
-        sys.stderr.close()
-        return 0
-    return code
+    return to_exit_code(lambda: int(given.run(given)))

@@ -1,13 +1,18 @@
-"""Issue 36: what made new users stumble: tracebacks, silence, and messages that name neither the cause nor the remedy."""
+"""Issue 36: what made new users stumble: tracebacks, silence, messages that name neither cause nor remedy."""
 
+import re
+import subprocess
+import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from carico_agent.cli import main
 from carico_agent.node.plugin_host.journal import Journal
-from tests.conftest import AgentProcess
+from tests.conftest import TREE, AgentProcess
 
 Start = Callable[..., AgentProcess]
 REFUSES = """
@@ -18,6 +23,46 @@ class Plugin(Shipped):
     def start(self, view):
         raise Refuse("no cgroup v2 at the root")
 """
+
+
+def carico(*words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, "-m", "carico_agent", *words]
+    return subprocess.run(command, cwd=TREE, text=True, timeout=60, **{"capture_output": True, **options})
+
+
+def test_a_locale_without_our_characters(start_agent: Start, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`status` and `top` ended with UnicodeEncodeError, and the agent printed no line."""
+    for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
+        monkeypatch.setenv(name, value)
+    process = start_agent()
+    process.wait(lambda agent: agent.status()["pod_capacity"] is not None)
+    shown = carico("status", "--socket", process.socket)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"Pod-Capacity \d+\.\d \[\d+\.\d-\d+\.\d\]", shown.stdout), shown.stdout
+    doctor = carico("doctor")
+    assert "Traceback" not in doctor.stderr
+    assert "-> " in doctor.stdout
+    deadline_s = time.monotonic() + 30
+    while "Pod-Capacity" not in process.log.read_text() and time.monotonic() < deadline_s:
+        time.sleep(0.1)
+    assert re.search(r"Pod-Capacity \d+\.\d \[", process.log.read_text())
+
+
+@pytest.mark.parametrize("words", [("print-config",), ("doctor",), ("completion", "bash")])
+def test_a_full_disk_is_no_traceback(words: tuple[str, ...]) -> None:
+    with open("/dev/full", "w") as full:
+        ended = carico(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
+    assert ended.returncode == 1
+    assert ended.stderr == "carico: the output cannot be written: No space left on device\n"
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    command = [sys.executable, "-m", "carico_agent", "print-config"]
+    with subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        assert process.stdout is not None and process.stderr is not None
+        process.stdout.close()
+        assert process.stderr.read() == b""
+        assert process.wait(60) == 0
 
 
 def test_throttling_says_why_its_plugin_refused(
