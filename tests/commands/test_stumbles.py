@@ -97,3 +97,28 @@ def test_the_journal_says_that_it_is_empty(tmp_path: Path, capsys: pytest.Captur
     journal.close()
     assert main(["journal", "--journal", str(path)]) == 0
     assert "  action   plugin=template" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        (b"hello\n", "this describes no Pod: an object with kind, metadata.name"),
+        (b"- a\n- b\n", "this describes no Pod"),
+        (b"kind: Pod\nmetadata: {name: a}\nspec: null\n", "this describes no Pod"),
+        (b"kind: Deployment\nmetadata: {name: a}\nspec: {template: 5}\n", "this describes no Pod"),
+        (b"kind: Service\nmetadata: {name: a}\n", "a Service makes no Pods; known are Pod, Deployment"),
+        (b"\xff\xfe\x00", "not YAML"),
+        (b"", "empty"),
+    ],
+)
+def test_fit_with_a_file_that_describes_no_pod(
+    text: bytes, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It showed Python's own exceptions, and not which file is meant."""
+    file = tmp_path / "pod.yaml"
+    file.write_bytes(text)
+    assert main(["fit", "-f", str(file), "--socket", str(tmp_path / "none.sock")]) == 1
+    said = capsys.readouterr().err
+    assert said.startswith(f"carico: {file}: ")
+    assert says in said
+    assert "Error(" not in said

@@ -17,6 +17,7 @@ import asyncio
 import json
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
@@ -84,14 +85,10 @@ def read_wanted(file: str, namespace: str = "default") -> "Wanted":
 
     from carico_agent.lib.fit import BadManifest, wanted_of
 
-    if file == "-":
-        text = sys.stdin.read()
-    else:
-        with open(file) as opened:
-            text = opened.read()
+    text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
         documents = [document for document in yaml.safe_load_all(text) if document]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: not YAML: {error}") from error
     problems: list[str] = []
     for document in documents:
