@@ -16,6 +16,8 @@ DROP_INS = UNITS / f"{AGENT}.d"
 SYSUSERS = Path("/etc/sysusers.d/carico.conf")
 RESTORE = Path("/usr/local/lib/carico/restore.pyz")
 """With --tuning: puts cgroup values back without any library, and is root's."""
+BOOTED = Path("/run/systemd/system")
+"""There while systemd is the init process: sd_booted(3) looks for the same folder."""
 HOMES = ("/home", "/root", "/run/user")
 FLEETING = ("/tmp", "/var/tmp", "/dev/shm")
 
