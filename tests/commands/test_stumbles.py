@@ -122,3 +122,48 @@ def test_fit_with_a_file_that_describes_no_pod(
     assert said.startswith(f"carico: {file}: ")
     assert says in said
     assert "Error(" not in said
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ('[plugins]\nenabled = ["memoryqos"]\n', "plugins.enabled: no plugin memoryqos; there are"),
+        ('[plugins]\nenabled = ["throttling"]\n[plugins.settings.throttling]\nwindow = 1\n', "did you mean window_s?"),
+        ('[socket]\ngroup = "rooot"\n', "socket.group: there is no group 'rooot' here, did you mean root?"),
+        ('[kubernetes]\nkubeconfig = "/nope/config"\n', "kubernetes.kubeconfig: /nope/config does not exist"),
+        ('[containerd]\nsocket = "/nope/c.sock"\n', "containerd.socket: /nope/c.sock: No such file"),
+        ('[containerd]\nsocket = "/etc/passwd"\n', "containerd.socket: /etc/passwd is not a socket"),
+        ("[model.limits]\ngpu = 0.5\n", "model.limits.gpu: unknown resource"),
+        ('[node]\nroot = "/nope"\n', "node.root: /nope has no proc/stat"),
+    ],
+)
+def test_check_config_names_what_is_not_here(
+    text: str, says: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It said "fine"."""
+    config = tmp_path / "c.toml"
+    config.write_text(text)
+    assert main(["check-config", str(config)]) == 1
+    printed = capsys.readouterr()
+    assert says in printed.err
+    assert printed.out == ""
+
+
+def test_check_config_names_errors_of_type_and_of_range_at_once(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    config = tmp_path / "c.toml"
+    config.write_text(
+        '[sampling]\nio = "yes"\nperiod_s = 0\n[model]\nmax_pods = "x"\nlimits = { cpu = 3.0 }\n'
+        '[listen]\naddress = "nonsense"\n[kubernetes]\nheartbeat_s = "x"\nttl_s = 20\n'
+    )
+    assert main(["check-config", str(config)]) == 1
+    said = capsys.readouterr().err
+    for part in (
+        "sampling.io: true or",
+        "sampling.period_s: 0 is not",
+        "model.limits.cpu: 3.0 is not in",
+        "listen.addr",
+    ):
+        assert part in said, part
+    assert "min_interval_s <=" not in said, "heartbeat_s is not known, so nothing can be said about it"
