@@ -123,7 +123,12 @@ class Settings:
 
     @property
     def progress_path(self) -> Path:
-        return Path(self.progress.path) if self.progress.path else self.socket_path.parent / "progress/progress.sock"
+        if self.progress.path:
+            return Path(self.progress.path)
+        own = self.socket_path
+        # Two agents with sockets in one folder would take each other's socket for jobs.
+        folder = "progress" if own.name == "agent.sock" else f"{own.name}.progress"
+        return own.parent / folder / "progress.sock"
 
     @property
     def journal_path(self) -> Path:

@@ -1,8 +1,12 @@
 """Issue 36: what made new users stumble: tracebacks, silence, messages that name neither cause nor remedy."""
 
+import grp
+import os
 import re
+import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +15,7 @@ from typing import Any
 import pytest
 
 from carico_agent.cli import main
+from carico_agent.client import AgentClient
 from carico_agent.node.plugin_host.journal import Journal
 from tests.conftest import TREE, AgentProcess
 
@@ -167,3 +172,101 @@ def test_check_config_names_errors_of_type_and_of_range_at_once(
     ):
         assert part in said, part
     assert "min_interval_s <=" not in said, "heartbeat_s is not known, so nothing can be said about it"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes another user here")
+def test_an_agent_whose_socket_may_not_be_made_names_it() -> None:
+    """It said "Permission denied", and not where."""
+    code = """
+import os
+from pathlib import Path
+from carico_agent.lib.net.sockets import bind_unix
+os.setresuid(65534, 65534, 65534)
+for path in ("/proc/forbidden/agent.sock", "/agent.sock", "/etc/deep/agent.sock", "/tmp/" + 120 * "a"):
+    try:
+        bind_unix(Path(path))
+    except OSError as error:
+        print(error)
+"""
+    said = subprocess.run([sys.executable, "-c", code], cwd=TREE, capture_output=True, text=True, check=True).stdout
+    lines = said.splitlines()
+    assert lines[0].startswith("cannot listen on /proc/forbidden/agent.sock: No such file or directory")
+    assert lines[1] == "cannot listen on /agent.sock: Permission denied; choose another path"
+    assert lines[2] == "cannot listen on /etc/deep/agent.sock: Permission denied; choose another path"
+    assert lines[3].startswith("cannot listen on /tmp/aaa") and "too long" in lines[3]
+
+
+def test_a_taken_port_names_its_setting_and_leaves_no_socket(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        for table, key in (("listen", "address"), ("page", "listen")):
+            config = tmp_path / "c.toml"
+            config.write_text(f'[{table}]\n{key} = "127.0.0.1:{port}"\n[node]\nstate = "{tmp_path}/state"\n')
+            ended = carico("agent", "--config", str(config), "--socket", str(tmp_path / "agent.sock"))
+            assert ended.returncode == 1
+            assert f"carico: {table}.{key}: cannot listen on 127.0.0.1:{port}: Address already in use" in ended.stderr
+            assert not (tmp_path / "agent.sock").exists()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="root becomes another user here")
+def test_a_socket_of_a_group_says_which() -> None:
+    """It asked whether the agent runs."""
+    code = """
+import os, socket, sys
+from carico_agent.client import AgentClient, AgentUnavailable
+folder, group = sys.argv[1], int(sys.argv[2])
+path = f"{folder}/agent.sock"
+with socket.socket(socket.AF_UNIX) as listener:
+    listener.bind(path)
+    listener.listen()
+    os.chmod(path, 0o660)
+    os.chown(path, 0, group)
+    os.setgroups([])
+    os.setresgid(65534, 65534, 65534)
+    os.setresuid(65534, 65534, 65534)
+    try:
+        AgentClient(path).status()
+    except AgentUnavailable as error:
+        print(error)
+"""
+    with tempfile.TemporaryDirectory() as folder:  # not tmp_path, which is closed to other users
+        os.chmod(folder, 0o755)
+        said = [
+            subprocess.run(
+                [sys.executable, "-c", code, folder, str(group)], cwd=TREE, capture_output=True, text=True, check=True
+            ).stdout
+            for group in (grp.getgrnam("daemon").gr_gid, 0)
+            if not Path(folder, "agent.sock").unlink(missing_ok=True)
+        ]
+    assert f"this user may not open {folder}/agent.sock: it is for members of the group daemon" in said[0]
+    assert "it is user 0's alone" in said[1]
+
+
+def test_two_agents_in_one_folder_keep_their_sockets_for_jobs_apart(start_agent: Start, tmp_path: Path) -> None:
+    """The second one took the first one's, and left a dead one."""
+    first = start_agent()
+    first.wait()
+    state = {**os.environ, "STATE_DIRECTORY": str(tmp_path / "other")}
+    command = [sys.executable, "-m", "carico_agent", "agent", "--quiet", "--socket", str(tmp_path / "second.sock")]
+    with subprocess.Popen(command, cwd=TREE, env=state, stderr=subprocess.PIPE) as second:
+        places = [
+            AgentClient(str(tmp_path / name)) for name in ("agent.sock", "second.sock") if wait_for(tmp_path / name)
+        ]
+        paths = [Path(agent.request("GET", "/v1/progress")["socket"]) for agent in places]
+        assert paths == [tmp_path / "progress/progress.sock", tmp_path / "second.sock.progress/progress.sock"]
+        assert all(wait_for(path) for path in paths)
+        inode = paths[0].stat().st_ino
+        second.terminate()
+        second.communicate(timeout=60)
+    assert paths[0].stat().st_ino == inode
+    with socket.socket(socket.AF_UNIX) as job:
+        job.connect(str(paths[0]))
+
+
+def wait_for(path: Path) -> bool:
+    deadline_s = time.monotonic() + 60
+    while not path.exists() and time.monotonic() < deadline_s:
+        time.sleep(0.05)
+    return path.exists()
