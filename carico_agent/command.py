@@ -86,6 +86,14 @@ def ask(given: argparse.Namespace) -> AgentClient:
     return AgentClient(given.socket or default_path())
 
 
+def ask_configured(given: argparse.Namespace) -> AgentClient | None:
+    """As `ask`, of a command with --config: the agent that runs with that file. None after complaining about it."""
+    if given.socket or not given.config:
+        return ask(given)
+    found = load_settings(given.config)
+    return None if found is None else AgentClient(str(found.socket_path))
+
+
 def add_config(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--config", metavar="FILE", help="TOML settings; see `carico print-config`")
 

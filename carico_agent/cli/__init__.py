@@ -67,7 +67,7 @@ def parser(wanted: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.arguments(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, usage=sub)
     return top
 
 
@@ -76,5 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     name = words[0].replace("-", "_") if words else ""
     # a daemon does not keep the other thirty commands in memory
-    given = parser((name,) if name in COMMANDS else COMMANDS).parse_args(words)
+    given, unknown = parser((name,) if name in COMMANDS else COMMANDS).parse_known_args(words)
+    if unknown:  # with the usage of the command, not of all
+        given.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
     return to_exit_code(lambda: int(given.run(given)))

@@ -43,6 +43,15 @@ def test_zsh_completion(capsys: pytest.CaptureFixture[str]) -> None:
         subprocess.run(["zsh", "-n"], input=script, text=True, check=True)
 
 
+def test_fish_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    for name in COMMANDS:
+        assert re.search(rf"^complete -c carico .*\b{name.replace('_', '-')}\b", script, re.MULTILINE), name
+    if shutil.which("fish"):
+        subprocess.run(["fish", "-n"], input=script, text=True, check=True)
+
+
 def test_examples_of_the_help_are_understood() -> None:
     lines = re.findall(r"^  carico (.*?)(?:\s{2,}.*)?$", EXAMPLES, re.MULTILINE)
     assert len(lines) >= 6

@@ -270,3 +270,55 @@ def wait_for(path: Path) -> bool:
     while not path.exists() and time.monotonic() < deadline_s:
         time.sleep(0.05)
     return path.exists()
+
+
+def test_status_and_doctor_find_the_agent_of_a_configuration(
+    start_agent: Start, roomy: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`status` knew no --config, and `doctor` no --socket."""
+    process = start_agent(*roomy, "--node", "here")
+    process.wait()
+    config = tmp_path / "asks.toml"
+    config.write_text(f'[socket]\npath = "{process.socket}"\n')
+    assert main(["status", "--config", str(config)]) == 0
+    assert "Pod-Capacity" in capsys.readouterr().out
+    assert main(["status", "--config", str(config), "--print-socket"]) == 0
+    assert capsys.readouterr().out == f"{process.socket}\n"
+    config.write_text("[socket]\npth = 1\n")
+    assert main(["status", "--config", str(config)]) == 2
+    assert "did you mean path?" in capsys.readouterr().err
+    main(["doctor", "--socket", process.socket])
+    assert f"{process.socket}, an agent answers for here" in capsys.readouterr().out
+    process.process.kill()
+    process.process.wait()
+    main(["doctor", "--socket", process.socket])
+    assert f"{process.socket}, left by an agent that has ended" in capsys.readouterr().out
+
+
+def test_a_wrong_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    """It showed thirty commands."""
+    with pytest.raises(SystemExit) as ended:
+        main(["status", "--sockt=x", "--wrong"])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert said.startswith("usage: carico status [-h]")
+    assert "carico status: error: unrecognized arguments: --sockt=x --wrong" in said
+
+
+def test_fit_suggests_a_workload_that_runs_here(
+    start_agent: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A real process as a Pod: its workload is known within a look."""
+    with subprocess.Popen(["sleep", "6173"]) as sleeper:
+        try:
+            config = tmp_path / "c.toml"
+            config.write_text('[processes]\ncommands = ["sleep 6173"]\n')
+            process = start_agent("--config", str(config))
+            process.wait(lambda agent: bool(agent.request("GET", "/v1/workloads")["workloads"]))
+            (known,) = [row["workload"] for row in process.client().request("GET", "/v1/workloads")["workloads"]]
+            main(["fit", known.rpartition("/")[2] + "x", "--socket", process.socket])
+            assert f"did you mean {known}?" in capsys.readouterr().out
+            main(["fit", known, "--socket", process.socket])
+            assert "did you mean" not in capsys.readouterr().out
+        finally:
+            sleeper.kill()
