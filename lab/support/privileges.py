@@ -134,10 +134,10 @@ def objects(folder: Path = TREE / "deploy") -> list[Any]:
 
 def rights(found: list[Any]) -> set[GrantedRight]:
     """What the bindings among these objects give to service accounts."""
-    roles = {(one["workload"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in found}
+    roles = {(one["kind"], one["metadata"].get("namespace", ""), one["metadata"]["name"]): one for one in found}
     given: set[GrantedRight] = set()
     for binding in found:
-        if binding["workload"] not in ("RoleBinding", "ClusterRoleBinding"):
+        if binding["kind"] not in ("RoleBinding", "ClusterRoleBinding"):
             continue
         where = binding["metadata"].get("namespace", "") if binding["kind"] == "RoleBinding" else "cluster"
         ref = binding["roleRef"]

@@ -72,7 +72,7 @@ class Cluster:
             return ServerAnswer(409)
         uid = f"{self.name}-{next(self.made)}"
         job = copy.deepcopy(body)
-        job["workload"], job["metadata"]["uid"] = "Job", uid
+        job["kind"], job["metadata"]["uid"] = "Job", uid
         if not self.suspends:
             job["spec"].pop("suspend", None)  # a server drops what it does not know
         job.setdefault("status", {})

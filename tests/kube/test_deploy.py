@@ -144,9 +144,9 @@ def test_kustomize_has_every_object() -> None:
     if kubectl is None:
         pytest.skip("kubectl is not here: the list of files was compared, kustomize not run")
     built = subprocess.run([kubectl, "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
-    names = sorted((d["workload"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
+    names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
     wanted = sorted(
-        (d["workload"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed))
+        (d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed))
     )
     assert names == wanted
 
@@ -167,10 +167,10 @@ def test_the_overlay_for_progress_changes_what_it_should() -> None:
     mounts the folder in which the client looks."""
     overlay = DEPLOY / "progress"
     base = {
-        (d["workload"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
+        (d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
     }
     patches = [overlay / one["path"] for one in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]]
-    found = {(d["workload"], d["metadata"]["name"]): d for d in documents(*patches)}
+    found = {(d["kind"], d["metadata"]["name"]): d for d in documents(*patches)}
     assert set(found) <= set(base)
     assert found["DaemonSet", "carico-agent"]["spec"]["template"]["spec"]["hostPID"] is True
     configs = [table["ConfigMap", "carico-extender"]["data"]["config.toml"] for table in (base, found)]
