@@ -145,9 +145,7 @@ def test_kustomize_has_every_object() -> None:
         pytest.skip("kubectl is not here: the list of files was compared, kustomize not run")
     built = subprocess.run([kubectl, "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
     names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
-    wanted = sorted(
-        (d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed))
-    )
+    wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed)))
     assert names == wanted
 
 
@@ -166,9 +164,7 @@ def test_the_overlay_for_progress_changes_what_it_should() -> None:
     """Its patches name objects of the base; the extender's configuration is that of the base and one line more; the job
     mounts the folder in which the client looks."""
     overlay = DEPLOY / "progress"
-    base = {
-        (d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))
-    }
+    base = {(d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))}
     patches = [overlay / one["path"] for one in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]]
     found = {(d["kind"], d["metadata"]["name"]): d for d in documents(*patches)}
     assert set(found) <= set(base)
