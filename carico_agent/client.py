@@ -10,6 +10,7 @@
 """
 
 import asyncio
+import grp
 import http.client
 import json
 import os
@@ -59,6 +60,27 @@ def _may_be_ours(folder: str) -> bool:
         return True
     ours = stat.S_ISDIR(found.st_mode) and found.st_uid == os.geteuid()
     return ours and not found.st_mode & stat.S_IWOTH
+
+
+def _unavailable(path: str, error: Exception) -> AgentUnavailable:
+    if isinstance(error, PermissionError):
+        return AgentUnavailable(f"this user may not open {path}: {_who_may(path)}")
+    return AgentUnavailable(f"no agent answers on {path} ({error}); is `carico agent` running?")
+
+
+def _who_may(path: str) -> str:
+    """Whom the socket is for, and how to become one of them."""
+    try:
+        found = os.stat(path)
+    except OSError:
+        return f"its folder {os.path.dirname(path)} is closed to this user; ask as root"
+    try:
+        group = grp.getgrgid(found.st_gid).gr_name
+    except KeyError:
+        group = str(found.st_gid)
+    if not found.st_mode & stat.S_IWGRP or found.st_gid == 0:
+        return f"it is user {found.st_uid}'s alone; ask as that user, or set socket.group"
+    return f"it is for members of the group {group}; `sudo usermod -aG {group} $USER` and log in again, or ask as root"
 
 
 class _UnixConnection(http.client.HTTPConnection):
@@ -156,7 +178,7 @@ class AgentClient:
         return connection.getresponse()
 
     def _unavailable(self, error: Exception) -> AgentUnavailable:
-        return AgentUnavailable(f"no agent answers on {self.path} ({error}); is `carico agent` running?")
+        return _unavailable(self.path, error)
 
     def close(self) -> None:
         if self._connection is not None:
@@ -206,7 +228,7 @@ class AsyncAgentClient:
                 finally:
                     writer.close()
         except (OSError, EOFError, ValueError, TimeoutError) as error:
-            raise AgentUnavailable(f"no agent answers on {self.path} ({error}); is `carico agent` running?") from error
+            raise _unavailable(self.path, error) from error
         if code >= 300:
             raise AgentError(code, answer)
         return answer

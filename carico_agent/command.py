@@ -1,14 +1,79 @@
 """What several commands share: complaints, and an agent to ask."""
 
 import argparse
+import codecs
+import errno
+import os
+import shutil
 import sys
+from collections.abc import Callable
+from io import TextIOWrapper
+from pathlib import Path
 
 from carico_agent import settings
 from carico_agent.client import AgentClient, default_path
 
+PLAIN = {
+    "–": "-",
+    "—": "-",
+    "−": "-",
+    "∞": "inf",
+    "→": "->",
+    "×": "x",
+    "…": "...",
+    "◄": "<",
+    "█": "#",
+    "▓": "=",
+    "░": ".",
+}
+"""What stands for our characters in a terminal whose locale has none of them; any other character becomes `?`."""
+UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+def _plain(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    return "".join(PLAIN.get(each, "?") for each in error.object[error.start : error.end]), error.end
+
+
+def to_exit_code(run: Callable[[], int]) -> int:
+    """Run a whole command: its output is legible in any locale, and output that cannot be written is no traceback."""
+    codecs.register_error("carico.plain", _plain)
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):
+            stream.reconfigure(errors="carico.plain")
+    try:
+        code = run()
+        if sys.stdout is not None:  # `carico status >&-`
+            sys.stdout.flush()
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:  # `carico replay … | head`
+        _drop_output()
+        return 0
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        _drop_output()
+        complain(f"the output cannot be written: {error.strerror}")
+        return 1
+    return code
+
+
+def _drop_output() -> None:
+    """What is still in the buffer goes nowhere: Python would try to write it once more when it ends."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
 
 def complain(text: str) -> None:
     print(f"carico: {text}", file=sys.stderr)
+
+
+def typed() -> str:
+    """How `carico` is called in the reader's shell: by its name where the PATH led here, else by its path.
+    (`make demo` runs `.venv/bin/carico` with a PATH of its own, which the reader's shell does not have.)"""
+    if Path(sys.argv[0]).name != "carico":
+        return f"{sys.executable} -m carico_agent"
+    return "carico" if shutil.which("carico") == sys.argv[0] else sys.argv[0]
 
 
 def add_socket(parser: argparse.ArgumentParser) -> None:
@@ -19,6 +84,14 @@ def add_socket(parser: argparse.ArgumentParser) -> None:
 
 def ask(given: argparse.Namespace) -> AgentClient:
     return AgentClient(given.socket or default_path())
+
+
+def ask_configured(given: argparse.Namespace) -> AgentClient | None:
+    """As `ask`, of a command with --config: the agent that runs with that file. None after complaining about it."""
+    if given.socket or not given.config:
+        return ask(given)
+    found = load_settings(given.config)
+    return None if found is None else AgentClient(str(found.socket_path))
 
 
 def add_config(parser: argparse.ArgumentParser) -> None:

@@ -9,16 +9,17 @@ import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, get_type_hints
+from typing import Any, cast, get_type_hints
 
 from carico_agent.burst.settings import BurstSettings, BurstTargetSettings
 from carico_agent.federation.settings import AggregatorSettings, FederationSettings
-from carico_agent.lib.declare import BadSettings, build, example_table
+from carico_agent.lib.declare import BadSettings, build, build_rest, example_table, suggest
 from carico_agent.lib.kube_settings import ExtenderSettings, KubernetesSettings
 from carico_agent.lib.net.address import BadAddress, is_loopback, split
 from carico_agent.lib.page.settings import ClusterPageSettings, PageSettings, cluster_page_errors, page_errors
 from carico_agent.node.settings.access import BudgetSettings, ClientsSettings, ListenSettings
 from carico_agent.node.settings.node import (
+    RESOURCES,
     ContainerdSettings,
     ModelSettings,
     NodeSettings,
@@ -122,7 +123,12 @@ class Settings:
 
     @property
     def progress_path(self) -> Path:
-        return Path(self.progress.path) if self.progress.path else self.socket_path.parent / "progress/progress.sock"
+        if self.progress.path:
+            return Path(self.progress.path)
+        own = self.socket_path
+        # Two agents with sockets in one folder would take each other's socket for jobs.
+        folder = "progress" if own.name == "agent.sock" else f"{own.name}.progress"
+        return own.parent / folder / "progress.sock"
 
     @property
     def journal_path(self) -> Path:
@@ -143,10 +149,14 @@ def load(path: str | os.PathLike[str]) -> Settings:
 
 def parse(table: Mapping[str, Any]) -> Settings:
     """Settings from a parsed TOML document."""
-    settings: Settings = build(Settings, table)
-    if errors := _cross_checks(settings):
+    settings, errors = build_rest(Settings, table)
+    broken = {error.partition(":")[0].partition(".")[0] for error in errors}
+    errors += _value_errors(settings)
+    # a default in the place of a broken value would make a relation look wrong that is right
+    errors += [error for error in _cross_checks(settings) if error.partition(":")[0].partition(".")[0] not in broken]
+    if errors:
         raise BadSettings(errors)
-    return settings
+    return cast(Settings, settings)
 
 
 def override(settings: Settings, section: str, **values: Any) -> Settings:
@@ -155,21 +165,30 @@ def override(settings: Settings, section: str, **values: Any) -> Settings:
     return replace(settings, **{section: replace(getattr(settings, section), **given)}) if given else settings
 
 
-def _cross_checks(settings: Settings) -> list[str]:
+def _value_errors(settings: Settings) -> list[str]:
+    """Of values alone, whatever stands beside them."""
     errors = []
-    for table, least in (("limits", 0.0), ("prior_cost", 0.0)):
+    for table in ("limits", "prior_cost"):
         for name, value in getattr(settings.model, table).items():
-            if not least < value <= 1:
+            if name not in RESOURCES:
+                errors.append(f"model.{table}.{name}: unknown resource{suggest(name, RESOURCES)}")
+            elif not 0 < value <= 1:
                 errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
+    for name, url in settings.plane.components.items():
+        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
+            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
+    return errors
+
+
+def _cross_checks(settings: Settings) -> list[str]:
+    """Of values that must go together."""
+    errors = []
     writes = settings.kubernetes
     if not writes.min_interval_s <= writes.heartbeat_s <= writes.ttl_s / 2:
         errors.append("kubernetes: min_interval_s <= heartbeat_s <= ttl_s / 2 is needed: one write may get lost")
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
-    for name, url in settings.plane.components.items():
-        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
-            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
     errors += page_errors(settings.page, "page") + cluster_page_errors(settings.cluster_page)
     return errors + _listen_errors(settings.listen)
 

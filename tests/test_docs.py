@@ -24,7 +24,7 @@ STAND_INS = {
     "make run": "make -n run",  # would install and then run for ever; the next two are what it does
     "make demo": "make -n demo",  # tests/commands/test_demo.py runs it
     "make test": "make -n test",
-    "python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent": (
+    "python3 -m venv /opt/carico && /opt/carico/bin/pip install .": (
         f"{shlex.quote(sys.executable)} -m pip install -q --no-deps --no-build-isolation -t there ./source"
     ),
     "/opt/carico/bin/carico agent": "timeout -s INT 5 carico agent --socket own.sock",
@@ -51,7 +51,7 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
     (here / "source").mkdir(parents=True)
     for name in ("carico_agent", "plugins", "systemd"):  # builds elsewhere
         shutil.copytree(TREE / name, here / "source" / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         shutil.copy(TREE / name, here / "source" / name)
     environment = {
         **os.environ,
@@ -76,6 +76,40 @@ def test_every_command(running: AgentProcess, tmp_path: Path) -> None:
         assert result.returncode in fine, f"{command}:\n{result.stdout}{result.stderr}"
     assert (here / "there/carico_units/carico-agent.service").exists()
     assert (here / "root/etc/systemd/system/carico-agent.service").exists()
+
+
+def test_the_readme_in_the_shell_that_its_reader_has(running: AgentProcess, tmp_path: Path) -> None:
+    """Issue 36: `make run` in one terminal, all else in a second one: `carico` is not in its PATH, and the socket is
+    where an agent of an ordinary user has it."""
+    (tmp_path / ".venv").symlink_to(Path(sys.prefix))
+    runtime = tmp_path / "runtime"
+    (runtime / "carico").mkdir(parents=True)
+    (runtime / "carico/agent.sock").symlink_to(running.socket)
+    (first, then), (asked,) = (
+        [
+            block
+            for language, block in re.findall(r"^```(\w+)\n(.*?)^```", part, re.MULTILINE | re.DOTALL)
+            if language == "sh"
+        ]
+        for part in (
+            README[README.index("## First commands") : README.index("![")],
+            README[README.index("## Ask it") :],
+        )
+    )
+    assert "make run" in first
+    environment = {"PATH": "/usr/bin:/bin", "HOME": str(tmp_path), "XDG_RUNTIME_DIR": str(runtime), "LANG": "C.UTF-8"}
+    shell = ["bash", "-e", "-c", then + asked.replace("carico fit shop/web", "carico fit shop/web || [ $? = 1 ]")]
+    result = subprocess.run(shell, capture_output=True, text=True, env=environment, cwd=tmp_path, timeout=60)
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "Pod-Capacity" in result.stdout
+    assert "× shop/web" in result.stdout
+    assert '"pod_capacity"' in result.stdout
+
+
+def test_no_page_names_a_package_that_is_not_published() -> None:
+    """Issue 36: until there is a release, pip finds carico in a folder, a wheel or a Git repository only."""
+    sources = [path.read_text() for path in (TREE / "carico_agent").rglob("*.py")]
+    assert not re.findall(r"pip install (?:-\S+ )*carico\S*", README + "".join(sources))
 
 
 def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,8 @@ import re
 import shutil
 import subprocess
 import sys
+import zipfile
+from io import BytesIO
 from pathlib import Path
 
 from tests.conftest import TREE
@@ -18,7 +20,7 @@ def build(folder: Path, source: str) -> bytes:
     copy = folder / source
     for name in ("carico_agent", "plugins", "systemd"):
         shutil.copytree(TREE / name, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-    for name in ("setup.cfg", "pyproject.toml", "README.md"):
+    for name in ("setup.cfg", "pyproject.toml", "README.md", "LICENSE"):
         (copy / name).write_bytes((TREE / name).read_bytes())
     pip = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation"]
     environment = {**os.environ, "SOURCE_DATE_EPOCH": "1700000000"}
@@ -29,6 +31,16 @@ def build(folder: Path, source: str) -> bytes:
 
 def test_the_wheel_is_the_same_twice(tmp_path: Path) -> None:
     assert build(tmp_path / "a", "one") == build(tmp_path / "b", "another")
+
+
+def test_the_wheel_carries_the_licence_that_it_names(tmp_path: Path) -> None:
+    with zipfile.ZipFile(BytesIO(build(tmp_path, "tree"))) as wheel:
+        (licence,) = [name for name in wheel.namelist() if name.endswith("/LICENSE")]
+        assert wheel.read(licence).decode() == (TREE / "LICENSE").read_text()
+        (metadata,) = [name for name in wheel.namelist() if name.endswith("/METADATA")]
+        assert re.search(r"^License(-Expression)?: Apache-2.0$", wheel.read(metadata).decode(), re.MULTILINE)
+    assert "Apache License\n                           Version 2.0" in (TREE / "LICENSE").read_text()
+    assert "END OF TERMS AND CONDITIONS" in (TREE / "LICENSE").read_text()
 
 
 def test_every_dependency_is_pinned_with_its_hash() -> None:

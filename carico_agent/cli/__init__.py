@@ -13,6 +13,7 @@ from pathlib import Path
 
 import carico_agent
 from carico_agent import __version__
+from carico_agent.command import to_exit_code
 
 
 def _find() -> dict[str, str]:
@@ -66,7 +67,7 @@ def parser(wanted: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
             formatter_class=argparse.RawDescriptionHelpFormatter,
         )
         module.arguments(sub)
-        sub.set_defaults(run=module.run)
+        sub.set_defaults(run=module.run, usage=sub)
     return top
 
 
@@ -75,12 +76,7 @@ def main(argv: list[str] | None = None) -> int:
     words = sys.argv[1:] if argv is None else argv
     name = words[0].replace("-", "_") if words else ""
     # a daemon does not keep the other thirty commands in memory
-    given = parser((name,) if name in COMMANDS else COMMANDS).parse_args(words)
-    try:
-        code: int = given.run(given)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `carico replay … | head`
-        sys.stderr.close()
-        return 0
-    return code
+    given, unknown = parser((name,) if name in COMMANDS else COMMANDS).parse_known_args(words)
+    if unknown:  # with the usage of the command, not of all
+        given.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
+    return to_exit_code(lambda: int(given.run(given)))

@@ -21,10 +21,9 @@ examples:
 
 import argparse
 import asyncio
-import sys
 
 from carico_agent import __version__
-from carico_agent.command import complain
+from carico_agent.command import complain, to_exit_code
 from carico_agent.kubectl.tables import Threshold, threshold
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.kube.pods import is_name
@@ -71,17 +70,10 @@ def _add_table(top: argparse.ArgumentParser) -> None:
 def main(argv: list[str] | None = None) -> int:
     """`kubectl-carico`, which kubectl runs as `kubectl carico`; returns the exit code."""
     given = _usual(parser().parse_intermixed_args(argv))  # options may stand before `why`
-    try:
-        problem = _problem(given)
-        if problem:
-            complain(problem)
-            return 2
-        return _run(given)
-    except KeyboardInterrupt:
-        return 130
-    except BrokenPipeError:  # `kubectl carico | head`
-        sys.stderr.close()
-        return 0
+    if problem := _problem(given):
+        complain(problem)
+        return 2
+    return to_exit_code(lambda: _run(given))
 
 
 def _usual(given: argparse.Namespace) -> argparse.Namespace:

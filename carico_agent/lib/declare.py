@@ -9,7 +9,7 @@ import difflib
 import inspect
 import textwrap
 import types
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -27,11 +27,16 @@ class BadSettings(ValueError):
 
 def build(kind: type, table: Mapping[str, Any], path: str = "") -> Any:
     """A dataclass (ours, or a plugin's) from the TOML table at `path`; raises BadSettings with every error."""
-    errors: list[str] = []
-    made = _section(kind, table, f"{path}." if path else "", errors)
+    made, errors = build_rest(kind, table, path)
     if errors:
         raise BadSettings(errors)
     return made
+
+
+def build_rest(kind: type, table: Mapping[str, Any], path: str = "") -> tuple[Any, list[str]]:
+    """As `build`, with what is right in the table, defaults for the rest, and every error: more can be checked."""
+    errors: list[str] = []
+    return _section(kind, table, f"{path}." if path else "", errors), errors
 
 
 def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str]) -> Any:
@@ -42,7 +47,7 @@ def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str])
     for key, value in table.items():
         where = f"{path}{key}"
         if key not in known:
-            errors.append(f"{where}: unknown key{_suggest(key, known)}")
+            errors.append(f"{where}: unknown key{suggest(key, known)}")
         elif is_dataclass(hints[key]):
             if isinstance(value, Mapping):
                 values[key] = _section(hints[key], value, f"{where}.", errors)
@@ -57,7 +62,9 @@ def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str])
     return kind(**values)
 
 
-def _suggest(key: str, known: Mapping[str, Any]) -> str:
+def suggest(key: str, known: Iterable[str]) -> str:
+    """What was meant, or else all that is known; to be put behind a complaint."""
+    known = list(known)
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
     return f", did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
 

@@ -76,7 +76,9 @@ def wanted_of(document: Any, namespace: str = "default") -> Wanted:
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         if isinstance(error, BadManifest):
             raise
-        raise BadManifest(f"this is no manifest of a Pod: {error!r}") from error
+        raise BadManifest(
+            "this describes no Pod: an object with kind, metadata.name and a Pod's spec.containers is expected"
+        ) from error
 
 
 def fit_on_node(wanted: Wanted, answer: Mapping[str, Any]) -> Fit:

@@ -14,8 +14,9 @@ class ProgressSettings:
     """false: no such socket."""
 
     path: str = ""
-    """Empty: progress/progress.sock beside the agent's socket. Alone in its folder, which Pods may mount: the agent's
-    own socket trusts root, and many containers are root."""
+    """Empty: progress/progress.sock beside the agent's socket (NAME.progress/progress.sock where that is called NAME,
+    not agent.sock). Alone in its folder, which Pods may mount: the agent's own socket trusts root, and many containers
+    are root."""
 
     reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 5.0
     """Reports of all jobs that are asked for. With more jobs than that, each is asked to report less often than once a

@@ -16,6 +16,8 @@ DROP_INS = UNITS / f"{AGENT}.d"
 SYSUSERS = Path("/etc/sysusers.d/carico.conf")
 RESTORE = Path("/usr/local/lib/carico/restore.pyz")
 """With --tuning: puts cgroup values back without any library, and is root's."""
+BOOTED = Path("/run/systemd/system")
+"""There while systemd is the init process: sd_booted(3) looks for the same folder."""
 HOMES = ("/home", "/root", "/run/user")
 FLEETING = ("/tmp", "/var/tmp", "/dev/shm")
 
@@ -53,7 +55,7 @@ def plan(wish: ServiceOptions) -> dict[Path, str]:
     if wish.lasting and any(prefix.is_relative_to(folder) for folder in FLEETING):
         raise CannotInstall(
             f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
-            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install carico-agent`"
+            "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install .` in carico's source tree"
         )
     if at_home and (wish.tuning or wish.containerd):
         raise CannotInstall(

@@ -84,7 +84,10 @@ def test_what_people_read(demo: Demo) -> None:
     result, complaints = process.communicate()
     assert (process.returncode, complaints) == (0, "")
     assert f"so {FITS} loops fit here" in result
-    assert " 4 s" in result and "Off by" in result and "carico install" in result
+    assert " 4 s" in result and "Off by" in result
+    assert f"\n  {sys.executable} -m carico_agent install --systemd " in result, (
+        "as it was called, not as it is not found"
+    )
 
 
 def test_the_page_shows_the_loops_as_pods(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 from carico_agent.cli import COMMANDS, EXAMPLES, MODULES, main, parser
+from carico_agent.command import typed
+from carico_agent.node.commands.demo import what_next
 
 TREE = Path(__file__).parent.parent.parent
 
@@ -41,6 +43,15 @@ def test_zsh_completion(capsys: pytest.CaptureFixture[str]) -> None:
         subprocess.run(["zsh", "-n"], input=script, text=True, check=True)
 
 
+def test_fish_completion(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["completion", "fish"]) == 0
+    script = capsys.readouterr().out
+    for name in COMMANDS:
+        assert re.search(rf"^complete -c carico .*\b{name.replace('_', '-')}\b", script, re.MULTILINE), name
+    if shutil.which("fish"):
+        subprocess.run(["fish", "-n"], input=script, text=True, check=True)
+
+
 def test_examples_of_the_help_are_understood() -> None:
     lines = re.findall(r"^  carico (.*?)(?:\s{2,}.*)?$", EXAMPLES, re.MULTILINE)
     assert len(lines) >= 6
@@ -67,3 +78,23 @@ def test_a_command_does_not_bring_the_others_into_memory():
     loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stderr.split()
     commands = {name for name, module in MODULES.items() if module in loaded}
     assert commands == {"print_config"}
+
+
+@pytest.mark.parametrize(
+    ("called", "path", "shown"),
+    [
+        ("{here}/bin/carico", "{here}/bin:/usr/bin", "carico"),  # typed as `carico`: the shell has found it in the PATH
+        (".venv/bin/carico", "{here}/bin:/usr/bin", ".venv/bin/carico"),  # `make demo`, whose PATH is not the reader's
+        ("{here}/bin/carico", "/usr/bin", "{here}/bin/carico"),
+        ("{here}/carico_agent/__main__.py", "/usr/bin", f"{sys.executable} -m carico_agent"),
+    ],
+)
+def test_what_to_do_next_can_be_typed(
+    called: str, path: str, shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Issue 36: `make demo` ended with commands that the reader's shell did not find."""
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/carico").touch(0o755)
+    monkeypatch.setattr(sys, "argv", [called.format(here=tmp_path), "demo"])
+    monkeypatch.setenv("PATH", path.format(here=tmp_path))
+    assert f"\n  {shown.format(here=tmp_path)} agent " in what_next(typed())

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.cli import main
-from carico_agent.service.commands import uninstall
+from carico_agent.service.commands import install, uninstall
 from carico_agent.service.units import CannotInstall, ServiceOptions, plan
 from carico_agent.settings import example
 
@@ -20,6 +20,12 @@ OPT = Path("/opt/carico/bin/carico")
 def opt(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if carico were installed in /opt/carico, wherever this tree is."""
     monkeypatch.setattr("carico_agent.service.commands.install.own_command", lambda: OPT)
+
+
+@pytest.fixture
+def booted(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """As if systemd ran this machine."""
+    monkeypatch.setattr(install, "BOOTED", tmp_path_factory.mktemp("systemd"))
 
 
 def exposure(root: Path, unit: str) -> float:
@@ -208,7 +214,7 @@ def test_a_broken_configuration_is_not_started(opt: None, tmp_path: Path, capsys
     assert not (tmp_path / "etc/systemd").exists()
 
 
-def test_dry_run_does_nothing(opt: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_dry_run_does_nothing(opt: None, booted: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["install", "--systemd", "--dry-run", "--root", str(tmp_path)]) == 0
     assert not list(tmp_path.iterdir())
     assert main(["install", "--systemd", "--dry-run"]) == 0
@@ -289,3 +295,76 @@ def test_a_restart_keeps_the_folder_that_pods_mount(opt: None, tmp_path: Path) -
     assert main(["install", "--systemd", "--root", str(tmp_path)]) == 0
     unit = (tmp_path / "etc/systemd/system/carico-agent.service").read_text()
     assert "RuntimeDirectoryPreserve=yes" in unit.splitlines()
+
+
+def files_of(*folders: str) -> set[Path]:
+    return {path for folder in folders for path in Path(folder).rglob("*carico*")}
+
+
+def test_without_systemd_nothing_is_written(
+    opt: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Issue 36: it wrote seven files, a user and a group, failed, and `uninstall` then removed nothing."""
+    monkeypatch.setattr(install, "BOOTED", tmp_path / "none")
+    before = files_of("/etc", "/usr/local/lib")
+    assert main(["install", "--systemd"]) == 1
+    said = capsys.readouterr()
+    assert said.out == ""
+    assert f"systemd does not run this machine (there is no {tmp_path}/none)" in said.err
+    assert files_of("/etc", "/usr/local/lib") == before
+    assert main(["install", "--systemd", "--dry-run"]) == 1
+    said = capsys.readouterr()
+    assert "would write /etc/systemd/system/carico-agent.service" in said.out
+    assert "it would be refused: systemd does not run this machine" in said.err
+
+
+def test_an_ordinary_user_is_refused_before_anything_is_printed(
+    opt: None, booted: None, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(install.os, "geteuid", lambda: 1000)
+    assert main(["install", "--systemd"]) == 1
+    said = capsys.readouterr()
+    assert (said.out, "installing needs root" in said.err) == ("", True)
+
+
+def test_a_file_that_cannot_be_written_takes_the_others_with_it(opt: None, tmp_path: Path) -> None:
+    (tmp_path / "etc/carico").mkdir(parents=True)
+    (tmp_path / "etc/systemd/system/carico-plane.service").mkdir(parents=True)
+    unit = tmp_path / "etc/systemd/system/carico-agent.service"
+    unit.write_text("of before")
+    assert main(["install", "--systemd", "--root", str(tmp_path)]) == 1
+    assert unit.read_text() == "of before"
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == [unit]
+
+
+def test_a_step_that_fails_undoes_those_before(
+    opt: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With a systemctl that knows no `enable`: as in a container that only has systemd's commands."""
+    (tmp_path / "bin").mkdir()
+    for name in ("systemctl", "systemd-sysusers", "userdel"):
+        (tmp_path / "bin" / name).write_text(f'#!/bin/sh\necho "{name} $*" >> {tmp_path}/ran\n[ "$1" != enable ]\n')
+        (tmp_path / "bin" / name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin")
+    written = {tmp_path / "etc/carico.service": "new", tmp_path / "etc/old.conf": "new"}
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/old.conf").write_text("old")
+    before = install.put_down(Path("/"), written, [], dry_run=False)
+    assert install.after(install.AFTERWARDS, dry_run=False) == 1
+    install.undo(before, new_user=False)
+    assert {path.name: path.read_text() for path in (tmp_path / "etc").iterdir()} == {"old.conf": "old"}
+    assert (tmp_path / "ran").read_text().splitlines()[-1] == "systemctl daemon-reload"
+    assert "the steps before it are undone" in capsys.readouterr().err
+
+
+def test_without_systemd_uninstall_removes_the_files(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It stopped at the first `systemctl`, and the files of a failed installation stayed."""
+    taken: list[Path] = []
+    monkeypatch.setattr(uninstall, "BOOTED", tmp_path / "none")
+    monkeypatch.setattr(uninstall, "installed", lambda root: [Path("/etc/systemd/system/carico-agent.service")])
+    monkeypatch.setattr(uninstall, "take_away", lambda root, found, purge, dry_run: taken.extend(found))
+    monkeypatch.setattr(uninstall, "give_seats_back", lambda folders: ([], False))
+    assert main(["uninstall"]) == 0
+    assert taken == [Path("/etc/systemd/system/carico-agent.service")]

@@ -3,6 +3,7 @@
 examples:
   source <(carico completion bash)      in ~/.bashrc
   source <(carico completion zsh)       in ~/.zshrc
+  carico completion fish                in ~/.config/fish/config.fish, followed by `| source`
 """
 
 import argparse
@@ -13,7 +14,7 @@ FOLDERS = ("FOLDER",)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("shell", choices=("bash", "zsh", "tcsh"))
+    parser.add_argument("shell", choices=("bash", "zsh", "tcsh", "fish"))
 
 
 def run(given: argparse.Namespace) -> int:

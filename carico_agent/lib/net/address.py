@@ -1,6 +1,8 @@
 """Addresses: "host:port", "[v6]:port" or "unix:PATH"; and whether anybody beyond this machine can reach them."""
 
 import ipaddress
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 MAX_PATH_CHARS = 102
 """A unix socket's path has at most 107 bytes, "unix:" included."""
@@ -8,6 +10,15 @@ MAX_PATH_CHARS = 102
 
 class BadAddress(ValueError):
     """An address that cannot be used, or not without TLS."""
+
+
+@contextmanager
+def naming(setting: str) -> Iterator[None]:
+    """An address that cannot be listened on is reported with the setting that it comes from."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(f"{setting}: {error.strerror or error}") from error
 
 
 def split(address: str) -> tuple[str, int]:

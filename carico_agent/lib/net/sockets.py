@@ -18,7 +18,10 @@ def bind_unix(path: Path, group: str = "", mode: int = 0o660, replace: bool = Fa
     `replace`: whatever is there goes, except a folder. For a folder that others may write to: what they put there must
     not keep us from starting, and that no other agent runs has been found out elsewhere.
     """
-    path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    try:
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
+    except OSError as error:
+        raise _cannot_listen(path, error) from error
     _check_folder(path.parent)
     if replace:
         path.unlink(missing_ok=True)
@@ -28,12 +31,19 @@ def bind_unix(path: Path, group: str = "", mode: int = 0o660, replace: bool = Fa
     before = os.umask(0o777 & ~mode)
     try:
         listener.bind(str(path))
+    except OSError as error:  # the kernel names no path, and Python's "AF_UNIX path too long" none, either
+        listener.close()
+        raise _cannot_listen(path, error) from error
     finally:
         os.umask(before)
     if group:
         os.chown(path, -1, grp.getgrnam(group).gr_gid)
     listener.listen(BACKLOG)
     return listener
+
+
+def _cannot_listen(path: Path, error: OSError) -> OSError:
+    return type(error)(f"cannot listen on {path}: {error.strerror or error}; choose another path")
 
 
 def _check_folder(folder: Path) -> None:

@@ -25,7 +25,7 @@ from contextlib import aclosing
 from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from carico_agent.command import complain
+from carico_agent.command import complain, typed
 
 if TYPE_CHECKING:  # numpy loads while the first lines can be read already
     from carico_agent.node.demo.demo import DemoResult, Second
@@ -37,13 +37,14 @@ A machine is full when two threads per core want to run, so {fits} loops fit her
 truth = {fits} - loops - others, at least 0. carico does not know that; it reads the kernel and measures each loop.
 
   time  loops  others  truth   carico: room for                 off by"""
-NEXT = """
-What to do next:
-  carico demo --page         the same once more, as charts in a browser
-  carico agent               run it here; containers are found by themselves. Then: carico status, top, page
-  carico print-config        see [processes]: without containers, systemd units or commands count as Pods
-  carico doctor              what this machine offers, what is missing and which setting brings it
-  carico install --systemd   make a hardened service of it (--dry-run says what it would do)"""
+NEXT = (
+    ("demo --page", "the same once more, as charts in a browser"),
+    ("agent", "run it here; containers are found by themselves. Then, elsewhere: status, top, page"),
+    ("print-config", "see [processes]: without containers, systemd units or commands count as Pods"),
+    ("doctor", "what this machine offers, what is missing and which setting brings it"),
+    ("install --systemd", "make a hardened service of it (--dry-run says what it would do)"),
+)
+"""What to type after `carico`, and what it brings."""
 BUSY = (
     "Others wanted {:.1f} cores meanwhile, more or less each second: on a quieter machine the two numbers are closer."
 )
@@ -133,5 +134,14 @@ def conclusion(summary: "DemoResult") -> str:
         f"\nOff by {summary.mean_absolute_error:.2f} Pods in the mean, {summary.largest_error:.2f} at most, over"
         f" {summary.compared} s. The interval contained the truth in {summary.inside_ratio:.0%} of all lines.\n"
         f'(Not counted as off, "too early": the first two seconds after loops came or went.){busy}\n'
-        f"{NEXT}"
+        f"{what_next(typed())}"
     )
+
+
+def what_next(carico: str) -> str:
+    """
+    >>> print(what_next(".venv/bin/carico").splitlines()[2])
+      .venv/bin/carico demo --page         the same once more, as charts in a browser
+    """
+    wide = len(carico) + len("install --systemd") + 3
+    return "\n".join(["\nWhat to do next:", *(f"  {f'{carico} {words}':{wide}} {brings}" for words, brings in NEXT)])

@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from carico_agent.command import add_config, load_settings
 from carico_agent.settings import Settings, override
 
@@ -33,6 +34,7 @@ class Finding:
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
+    parser.add_argument("--socket", metavar="PATH", help="look here for the agent, not at the configured place")
     parser.add_argument("--kubeconfig", metavar="FILE", help="also check whether publishing to Kubernetes would work")
     parser.add_argument("--node", metavar="NAME", help="name of this node there")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -42,6 +44,7 @@ def run(given: argparse.Namespace) -> int:
     settings = load_settings(given.config)
     if settings is None:
         return 2
+    settings = override(settings, "socket", path=given.socket)
     settings = override(settings, "kubernetes", kubeconfig=given.kubeconfig)
     findings = list(examine(override(settings, "node", name=given.node)))
     if given.json:
@@ -120,9 +123,25 @@ def _socket(path: Path) -> Finding:
     parent = next(folder for folder in [path.parent, *path.parent.parents] if folder.exists())
     if path.exists() and not path.is_socket():
         return Finding("socket", "missing", f"{path} is not a socket", "remove it or set socket.path")
+    if path.exists():
+        return _listener(path)
     if not os.access(parent, os.W_OK | os.X_OK):
         return Finding("socket", "missing", f"{parent} is not writable", "run as root or set socket.path")
-    return Finding("socket", "ok", str(path))
+    return Finding("socket", "ok", f"{path}, no agent listens there now")
+
+
+def _listener(path: Path) -> Finding:
+    """Who answers on a socket that is there."""
+    try:
+        with AgentClient(str(path)) as agent:
+            status = agent.status()
+    except AgentError as error:  # it lives, and has no number yet
+        return Finding("socket", "ok", f"{path}, an agent answers: {error}")
+    except AgentUnavailable as error:
+        if isinstance(error.__cause__, ConnectionRefusedError):
+            return Finding("socket", "ok", f"{path}, left by an agent that has ended; the next one replaces it")
+        return Finding("socket", "missing", f"{path} cannot be asked", str(error))
+    return Finding("socket", "ok", f"{path}, an agent answers for {status['node']}")
 
 
 def _niceness() -> Finding:

@@ -14,13 +14,15 @@ examples:
 
 import argparse
 import asyncio
+import difflib
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
-from carico_agent.client import AgentError, AgentUnavailable
+from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from carico_agent.command import add_config, add_socket, ask, complain, load_settings
 from carico_agent.node.publish.words import duration
 
@@ -28,6 +30,8 @@ if TYPE_CHECKING:
     from carico_agent.lib.fit import Fit, Wanted
     from carico_agent.settings import Settings
 
+MIN_LIKENESS = 0.75
+"""Of two names, by difflib: below it a suggestion is a guess."""
 BASIS = {
     "measured": "measured",
     "requests": "this workload has not run here: the answer uses its requests",
@@ -84,14 +88,10 @@ def read_wanted(file: str, namespace: str = "default") -> "Wanted":
 
     from carico_agent.lib.fit import BadManifest, wanted_of
 
-    if file == "-":
-        text = sys.stdin.read()
-    else:
-        with open(file) as opened:
-            text = opened.read()
+    text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
     try:
         documents = [document for document in yaml.safe_load_all(text) if document]
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
         raise ValueError(f"{file}: not YAML: {error}") from error
     problems: list[str] = []
     for document in documents:
@@ -106,8 +106,10 @@ def ask_node(given: argparse.Namespace, settings: "Settings", wanted: "Wanted") 
     from carico_agent.lib.fit import fit_on_node
 
     asked = f"?horizon={given.horizon:g}" if given.horizon is not None else ""
-    answer = ask(given).request("GET", f"/v1/workloads/{quote(wanted.workload)}{asked}")
+    agent = ask(given)
+    answer = agent.request("GET", f"/v1/workloads/{quote(wanted.workload)}{asked}")
     fit = fit_on_node(wanted, answer)
+    near = near_names(wanted.workload, agent) if fit.basis != "measured" and not given.file else []
     alone = asyncio.run(by_requests(given, settings, wanted)) if given.kubeconfig else None
     fits = fit.fits >= given.count
     if given.json:
@@ -115,7 +117,35 @@ def ask_node(given: argparse.Namespace, settings: "Settings", wanted: "Wanted") 
         print(json.dumps({**body, "requests_alone": None if alone is None else _body(alone)}, indent=2))
     else:
         print(describe(wanted.workload, given.count, fit, alone))
+        if near:
+            print(f"  did you mean {' or '.join(near)}?")
     return 0 if fits else 1
+
+
+def near_names(workload: str, agent: AgentClient) -> list[str]:
+    """Workloads of this node whose name, with or without its namespace, is like one that never ran here."""
+    known = [str(row["workload"]) for row in agent.request("GET", "/v1/workloads")["workloads"]]
+    if workload in known:  # it runs, and was not measured yet
+        return []
+    return similar(workload, known)
+
+
+def similar(workload: str, known: Sequence[str]) -> list[str]:
+    """At most three, the nearest first.
+
+    >>> similar("web", ["shop/web", "shop/db"]), similar("wen", ["shop/web"]), similar("shop/wbe", ["shop/web"])
+    (['shop/web'], [], ['shop/web'])
+    >>> similar("shop/web", ["default/shop.web"]), similar("ml/train", ["shop/web"])
+    (['default/shop.web'], [])
+    """
+
+    def likeness(name: str) -> float:
+        short = name.rpartition("/")[2]
+        if short == workload.replace("/", "."):  # an image `shop/web` outside Kubernetes, and a name without namespace
+            return 1.0
+        return difflib.SequenceMatcher(None, name if "/" in workload else short, workload).ratio()
+
+    return sorted((name for name in known if likeness(name) >= MIN_LIKENESS), key=likeness, reverse=True)[:3]
 
 
 def ask_cluster(given: argparse.Namespace, settings: "Settings", wanted: "Wanted") -> int:

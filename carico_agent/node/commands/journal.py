@@ -8,6 +8,7 @@ examples:
 import argparse
 import json
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 from carico_agent.command import add_config, complain, load_settings
@@ -25,18 +26,19 @@ def run(given: argparse.Namespace) -> int:
         return 2
     from carico_agent.node.plugin_host.journal import read_records
 
-    path = given.journal or settings.journal_path
+    path, lines = Path(given.journal or settings.journal_path), 0
     try:
         for record in read_records(path):
+            lines += 1
             if record is None:
                 complain(f"{path}: skipped a damaged line")
             else:
                 print(json.dumps(record) if given.json else describe(record))
-    except FileNotFoundError:
-        print(f"{path}: no journal, the agent has changed no value")
     except OSError as error:
         complain(str(error))
         return 1
+    if not lines and not given.json:
+        print(f"{path}: " + ("empty, no value is changed now" if path.exists() else "no journal, nothing was changed"))
     return 0
 
 

@@ -12,7 +12,7 @@ import json
 from collections.abc import Sequence
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.command import add_socket, ask, complain
+from carico_agent.command import add_config, add_socket, ask_configured, complain
 from carico_agent.node.publish.status import Status, WorkloadStatus, from_json
 from carico_agent.node.publish.words import (
     ahead_sentence,
@@ -26,13 +26,21 @@ from carico_agent.node.publish.words import (
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
+    add_config(parser)
     add_socket(parser)
     parser.add_argument("--json", action="store_true", help="the whole status as JSON")
+    parser.add_argument("--print-socket", action="store_true", help="only print which socket would be asked")
 
 
 def run(given: argparse.Namespace) -> int:
+    agent = ask_configured(given)
+    if agent is None:
+        return 2
+    if given.print_socket:
+        print(agent.path)
+        return 0
     try:
-        body = ask(given).status()
+        body = agent.status()
     except (AgentError, AgentUnavailable) as error:
         complain(str(error))
         return 1

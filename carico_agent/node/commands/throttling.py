@@ -31,6 +31,9 @@ def run(given: argparse.Namespace) -> int:
     except (AgentError, AgentUnavailable) as error:
         complain(str(error))
         return 1
+    if answer["state"] != "running":
+        complain(f"the throttling plugin does not run: {answer['state']}: {answer['detail'] or 'no reason was given'}")
+        return 1
     print(json.dumps(answer["report"], indent=2) if given.json else describe(answer["report"]))
     return 0
 
@@ -38,7 +41,7 @@ def run(given: argparse.Namespace) -> int:
 def describe(report: dict[str, Any]) -> str:
     """A line per Pod, and below it what to do."""
     lines = []
-    for row in report["pods"]:
+    for row in report.get("pods", ()):  # nothing before the plugin's first look
         limit = f"limit {row['limit_cores']:g} CPUs" if row["limit_cores"] is not None else "no limit"
         used = f"uses {row['used_cores']:.2f} CPUs, {limit}"
         lines.append(f"{row['pod']:40} throttled {row['throttled_ratio']:4.0%}  {used}")

@@ -5,6 +5,9 @@ from typing import Annotated, Literal
 
 from carico_agent.plugin_api.declare import Range
 
+RESOURCES = ("cpu", "memory", "io", "network")
+"""All that can be sampled; the last two where [sampling] asks for them."""
+
 
 @dataclass(frozen=True)
 class NodeSettings:

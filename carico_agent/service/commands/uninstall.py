@@ -10,20 +10,18 @@ examples:
 
 import argparse
 import os
-import pwd
 import shutil
 from contextlib import suppress
 from pathlib import Path
 
 from carico_agent.command import complain
-from carico_agent.service.commands.install import after
+from carico_agent.service.commands.install import USER, after, has_user
 from carico_agent.service.commands.restore import give_seats_back
-from carico_agent.service.units import CONFIG, PLANE_STATE, SERVICES, inside, installed, under
+from carico_agent.service.units import BOOTED, CONFIG, PLANE_STATE, SERVICES, inside, installed, under
 
 LEARNED = (Path("/var/lib/carico"), Path("/var/lib/carico-aggregator"), PLANE_STATE)
 PRIVATE = tuple(Path("/var/lib/private") / path.name for path in LEARNED)
 """Where systemd really keeps the state of a service with DynamicUser=yes; the name above is then a link."""
-USER = "carico"
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +36,7 @@ def run(given: argparse.Namespace) -> int:
     found = installed(given.root)
     if not found:
         print("no service of carico is installed here")
-    live = given.root == Path("/") and bool(found)
+    live = given.root == Path("/") and bool(found) and BOOTED.is_dir()  # without systemd there are only files
     services = [service for service in SERVICES if any(path.name == service for path in found)]
     if live and after((("systemctl", "disable", "--now", *services),), given.dry_run):
         return 1
@@ -56,14 +54,6 @@ def run(given: argparse.Namespace) -> int:
     if given.purge and given.root == Path("/") and has_user():
         afterwards.append(("userdel", USER))
     return after(tuple(afterwards), given.dry_run)
-
-
-def has_user() -> bool:
-    try:
-        pwd.getpwnam(USER)
-    except KeyError:
-        return False
-    return True
 
 
 def take_away(root: Path, found: list[Path], purge: bool, dry_run: bool) -> None:

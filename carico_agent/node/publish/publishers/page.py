@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from carico_agent.lib.net.address import is_loopback, split
+from carico_agent.lib.net.address import is_loopback, naming, split
 from carico_agent.lib.net.http import ApiError, HttpServer
 from carico_agent.lib.net.limits import Limits, RateLimiter
 from carico_agent.lib.net.tls import TlsFiles, server_context
@@ -33,7 +33,8 @@ class PagePublisher:
         """Bind; raises OSError when that cannot work."""
         page = self._settings
         tls = server_context(TlsFiles(page.tls_cert, page.tls_key)) if page.tls_cert else None
-        await self._http.bind_tcp(*split(page.listen), tls)
+        with naming("page.listen"):
+            await self._http.bind_tcp(*split(page.listen), tls)
         log.info("the page: %s://%s/", "https" if tls else "http", page.listen)
 
     @property

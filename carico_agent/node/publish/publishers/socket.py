@@ -7,7 +7,7 @@ runs, when every part has added its routes.
 import logging
 from collections.abc import Mapping
 
-from carico_agent.lib.net.address import split
+from carico_agent.lib.net.address import naming, split
 from carico_agent.lib.net.tls import TlsFiles, server_context
 from carico_agent.node.publish.publisher import PublisherContext
 from carico_agent.node.publish.status_routes import status_routes
@@ -27,12 +27,17 @@ class SocketPublisher:
     async def open(self) -> None:
         """Bind; raises OSError when that cannot work, LookupError for a group that does not exist."""
         await self._http.bind_unix(self._settings.socket_path, self._settings.socket.group)
-        await self._bind_tcp(self._settings.listen)
+        try:
+            await self._bind_tcp(self._settings.listen)
+        except OSError:
+            await self._http.stop()  # no dead socket stays behind
+            raise
 
     async def _bind_tcp(self, listen: ListenSettings) -> None:
         if listen.address:
             tls = server_context(TlsFiles(listen.tls_cert, listen.tls_key, listen.tls_ca)) if listen.tls_cert else None
-            await self._http.bind_tcp(*split(listen.address), tls)
+            with naming("listen.address"):
+                await self._http.bind_tcp(*split(listen.address), tls)
             log.info("also listening on %s, %s", listen.address, "with TLS" if tls else "for reading only")
 
     @property
