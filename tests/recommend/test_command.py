@@ -199,6 +199,30 @@ def test_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert row["cpu"]["recommended"] == "300m" and "largest node" in row["cpu"]["why"][-1]
 
 
+def commands(out: str) -> list[dict]:
+    return [json.loads(line.split("'")[1]) for line in out.splitlines() if line.startswith("kubectl")]
+
+
+@pytest.mark.parametrize("output", ["patch", "resize"])
+def test_a_request_is_never_above_the_limit_that_the_command_leaves(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Throttled in 60 % of its periods at 500m: the quota says too little, and it must move with the request."""
+    history = ContainerHistory()
+    for n in range(200):
+        cores = 0.45 + 0.05 * (n % 2)
+        history.observe(MinuteSample(T + 60 * n, cores, (500.0 + n) * MIB, 0, 600, 360))
+    current = {"request_cores": 0.1, "limit_cores": 0.5, "limit_bytes": 512.0 * MIB, "qos": "Burstable"}
+    one = container(kind="Deployment", workload="web", current=current, history=history.state())
+    answer = {"node": "n1", "cores": 8, "memory_bytes": 64 << 30, "containers": [one]}
+    assert ask(tmp_path, answer, "--output", output) == 0
+    (body,) = commands(capsys.readouterr().out)
+    spec = body["spec"]["template"]["spec"] if output == "patch" else body["spec"]
+    resources = spec["containers"][0]["resources"]
+    assert resources["requests"]["cpu"] == resources["limits"]["cpu"] == "800m"
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "named"),
     [
