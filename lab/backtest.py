@@ -198,7 +198,7 @@ def verdict(name: str, results: Results) -> list[str]:
         holds = "reached" if best[1] <= 0.7 else "not reached"
         lines.append(
             f"- {name}, memory: {best[0]} needs {best[1]:.2f} × vpa's excess at equal shortages (0.7 is {holds}). Part "
-            "of vpa's excess is its histogram's: it answers with the end of a bucket, 5 % wide."
+            "of vpa's excess is its histogram's: it answers with the end of a bucket, at least 5 % wide."
         )
     against = {resource: ratio_to(rows, "arima", "walk") for resource, rows in results.items()}
     for resource, ratio in against.items():

@@ -7,7 +7,7 @@ the owner is not known, it is read from the Pod's name: controllers append suffi
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _SAFE = "[bcdfghjklmnpqrstvwxz2456789]"
@@ -92,7 +92,7 @@ def labelled(namespace: str, pod: str, labels: Mapping[str, str]) -> OwnerObject
         return OwnerObject(namespace, "CronJob" if time else "Job", _CRON_TIME.sub("", job))
     for label, kind in _CONTROLLER_LABELS:
         if label in labels:
-            return guessed if guessed.kind == kind else OwnerObject(namespace, kind, guessed.name, guessed=True)
+            return replace(guessed, kind=kind, guessed=guessed.kind != kind)  # label and name confirm each other
     return OwnerObject(namespace, "Pod", pod) if labels else guessed
 
 

@@ -151,7 +151,7 @@ async def test_without_an_api_server_labels_and_cgroups_say_it(
 ) -> None:
     pod = Pod("k1", name, "shop", "u1", labels=labels, cgroup=cgroup, workload="shop/web")
     ((key, found),) = from_agent(await watch(histories(tmp_path, pod), 3)).current.items()
-    assert ((key.workload.kind, key.workload.name), found) == (owner, current)
+    assert ((key.workload.kind, key.workload.name), found) == (owner, current) and not key.workload.guessed
 
 
 async def test_a_trace_that_is_recorded_gets_the_containers(tmp_path: Path) -> None:
