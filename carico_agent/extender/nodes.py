@@ -48,6 +48,8 @@ class PendingPod:
     """Namespace and name, as "namespace/name"."""
     surprised_for_s: float = inf
     """How long ago a node found that its workload takes far more than it did [s]."""
+    spreads: bool = False
+    """It prefers to be spread over zones or nodes, which kube-scheduler scores."""
 
 
 @dataclass(slots=True)

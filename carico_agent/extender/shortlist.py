@@ -26,6 +26,17 @@ def best(names: Sequence[str], scores: Sequence[int], count: int) -> set[str]:
     return {names[(start + int(at)) % len(names)] for at in order}
 
 
+def prefers_spread(pod: Object) -> bool:
+    """Whether the Pod says by itself that it prefers to be spread: topologySpreadConstraints with ScheduleAnyway.
+
+    >>> [prefers_spread({"spec": {"topologySpreadConstraints": [{"whenUnsatisfiable": when}]}})
+    ...     for when in ("ScheduleAnyway", "DoNotSchedule")]
+    [True, False]
+    """
+    constraints = (pod.get("spec") or {}).get("topologySpreadConstraints") or ()
+    return any(one.get("whenUnsatisfiable") == "ScheduleAnyway" for one in constraints)
+
+
 def has_preferences(pod: Object) -> bool:
     """Whether the Pod prefers nodes or places by something that we do not score.
 

@@ -8,6 +8,7 @@ from collections import OrderedDict
 
 from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.nodes import PendingPod
+from carico_agent.extender.shortlist import prefers_spread
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.pod_requests import holds_of, says_cpu, scored_of
@@ -43,7 +44,8 @@ class WaitingPods:
         workload, requested, (cpu, memory) = workload_of(meta), says_cpu(pod), scored_of(pod)
         name = f"{meta.get('namespace', '')}/{meta.get('name', '')}"
         uid, known = str(meta.get("uid", "")), self._known(workload)
-        return self._keep(PendingPod(uid, workload, holds, cpu, memory, requested, known[0], name, known[1]))
+        spreads = prefers_spread(pod)
+        return self._keep(PendingPod(uid, workload, holds, cpu, memory, requested, known[0], name, known[1], spreads))
 
     def _known(self, workload: str) -> tuple[Amounts | None, float]:
         """What one of this workload takes on nodes that know it, and how long ago that was a surprise [s]."""

@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 
 from carico_agent.core import Estimate
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import HttpServer
 from carico_agent.lib.net.limits import Limits, RateLimiter
 from carico_agent.lib.net.metrics import Family
@@ -34,7 +35,7 @@ from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.watch import discover
 from carico_agent.node.progress import ProgressApi
 from carico_agent.node.publish.board import StatusBoard
-from carico_agent.node.publish.publisher import Measured, Publisher, PublisherContext, open_all
+from carico_agent.node.publish.publisher import KnowsPods, Measured, Publisher, PublisherContext, open_all
 from carico_agent.node.publish.status import (
     AgentFacts,
     Status,
@@ -113,6 +114,7 @@ class Agent:
             settings.state_path / "containers.json",
             self._pulse.sleep,
             self._source.record_pods,
+            self._declared,
         )
         self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
@@ -264,6 +266,11 @@ class Agent:
     def _counted(self) -> dict[str, bool]:
         """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
         return {} if self._source.replaying else {pod.uid: pod.counts for pod in self._runtime.pods.values() if pod.uid}
+
+    def _declared(self, uid: str) -> DeclaredPod | None:
+        """What the API server has about a Pod of this node, where a publisher watches it."""
+        found = (part.declared(uid) for part in self._publishers if isinstance(part, KnowsPods))
+        return next((pod for pod in found if pod is not None), None)
 
     # ---- what is published
 

@@ -11,20 +11,24 @@ import logging
 import math
 import time
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import ApiError, Handler, answer
 from carico_agent.lib.supervise.files import replace_file
 from carico_agent.lib.supervise.workers import Workers, WorkersBusy
 from carico_agent.lib.trace.containers import ContainerReading, PodsRow
 from carico_agent.node.pods.container_history import LOOK_S, ContainerMinute, ContainerReader, ContainerTotals
+from carico_agent.node.pods.pods import Pod
 from carico_agent.node.pods.watch import Runtime, Sleep
 from carico_agent.node.state import set_aside
 from carico_agent.recommend.history import BadHistory, MinuteSample
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
+from carico_agent.recommend.workload import GUARANTEED, Resources, labelled
 
 log = logging.getLogger(__name__)
 
@@ -45,14 +49,16 @@ class ContainerHistories:
         path: Path,
         sleep: Sleep = asyncio.sleep,
         record: Callable[[PodsRow], None] | None = None,
+        declared: Callable[[str], DeclaredPod | None] = lambda uid: None,
     ) -> None:
-        """`sleep` passes the time between two looks. `record`, in the event loop, gets what was read in each."""
+        """`sleep` passes the time between two looks. `record`, in the event loop, gets what was read in each.
+        `declared` is what the API server has about the Pod with a UID; it is asked in the thread."""
         self._runtime, self._node, self._size, self._path = runtime, node, (cores, memory_bytes), path
         self._reader: ContainerReader = runtime.container_reader()
         self._store = HistoryStore()
         self._workers = Workers("container history", 1)
         self._saved_s = time.monotonic()
-        self._trouble, self._sleep, self._record = "", sleep, record
+        self._trouble, self._sleep, self._record, self._declared = "", sleep, record, declared
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/history/containers": {"GET": self._answer}}
@@ -97,10 +103,19 @@ class ContainerHistories:
         return PodsRow(now_s, wall_s, tuple(readings))
 
     def _owner(self, minute: ContainerMinute) -> ContainerOwner:
-        pod = self._runtime.pods.get(minute.pod)
-        namespace, name = (pod.namespace, pod.name) if pod is not None else ("", minute.pod)
-        workload = minute.workload.partition("/")[2]
-        return ContainerOwner(namespace, name, minute.container, minute.container_id, workload=workload)
+        """As the API server has it; else by labels, by the place in the cgroup tree and by the kernel's limits."""
+        pod = self._runtime.pods.get(minute.pod) or Pod(minute.pod, minute.pod, "")
+        said = self._declared(pod.uid) if pod.uid else None
+        if said is not None and minute.container in said.containers:
+            kind, workload = said.kind, said.name
+            current = Resources(**asdict(said.containers[minute.container]), qos=said.qos)
+        else:
+            found = labelled(pod.namespace, pod.name, pod.labels)
+            kind, workload = ("", minute.workload.partition("/")[2]) if found.guessed else (found.kind, found.name)
+            current = _measured(minute.totals, qos_of(pod.cgroup))
+        return ContainerOwner(
+            pod.namespace, pod.name, minute.container, minute.container_id, kind, workload, current=current
+        )
 
     def _load(self) -> None:
         try:
@@ -129,13 +144,36 @@ def _reading(owner: ContainerOwner, totals: ContainerTotals) -> ContainerReading
         owner.namespace,
         owner.pod,
         owner.container,
+        kind=owner.kind or None,
         workload=owner.workload or None,
         cpu_usage_usec=totals.cpu_usec,
         memory_bytes=int(totals.memory_bytes) if math.isfinite(totals.memory_bytes) else None,
         oom_kills=totals.oom_kills,
         nr_periods=totals.periods,
         nr_throttled=totals.throttled,
+        request_cores=owner.current.request_cores,
+        request_bytes=owner.current.request_bytes,
+        limit_cores=owner.current.limit_cores,
+        limit_bytes=owner.current.limit_bytes,
+        qos=owner.current.qos or None,
     )
+
+
+def _measured(totals: ContainerTotals, qos: str) -> Resources:
+    """Limits as the kernel has them; a Guaranteed Pod's requests are its limits."""
+    limits = totals.limit_cores, totals.limit_bytes
+    return Resources(*(limits if qos == GUARANTEED else (None, None)), *limits, qos)
+
+
+def qos_of(cgroup: str) -> str:
+    """The kubelet puts Pods below their QoS class, Guaranteed ones directly below kubepods; empty: not its tree.
+
+    >>> qos_of("/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod1234.slice"), qos_of("/kubepods/pod1234")
+    ('Burstable', 'Guaranteed')
+    """
+    if "kubepods" not in cgroup:
+        return ""
+    return "Burstable" if "burstable" in cgroup else "BestEffort" if "besteffort" in cgroup else GUARANTEED
 
 
 def _object(data: bytes) -> dict[str, Any]:

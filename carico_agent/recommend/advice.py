@@ -3,16 +3,19 @@
 A method sees usage only. A container that was killed, throttled or that needs more while it starts used less than it
 wanted; a request beyond the largest node is never scheduled. Order: method, then OOM kills, start-up, throttling,
 guaranteed, floors, whole CPUs, largest node, rounding (1m and 1 MiB, upwards).
+
+The QoS class stays as it is: the API server refuses a resize that changes it. A Guaranteed Pod's limits follow its
+requests, a Burstable Pod's never become equal to all of them. Only --guaranteed asks for another class.
 """
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from carico_agent.recommend.history import ContainerHistory
 from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, evidence, methods
 from carico_agent.recommend.vpa import UPPER_SHARE
-from carico_agent.recommend.workload import UNKNOWN, NodeSize, OwnerObject, Resources
+from carico_agent.recommend.workload import GUARANTEED, UNKNOWN, NodeSize, OwnerObject, Resources
 
 MIN_POINTS = 100
 DEFAULTS = Options()
@@ -34,6 +37,12 @@ class Advice:
     current_request: float | None = None
     current_limit: float | None = None
 
+    @property
+    def equal(self) -> bool:
+        """Whether the limit is the request, once this is applied."""
+        request = self.current_request if self.request is None else self.request
+        return request is not None and request == (self.current_limit if self.limit is None else self.limit)
+
 
 @dataclass(frozen=True, slots=True)
 class Recommendation:
@@ -48,6 +57,8 @@ class Recommendation:
     confidence_days: float
     throttled_ratio: float
     oom_kills: int
+    qos: str = ""
+    """Of its Pods now; empty: not known."""
 
     @property
     def confidence(self) -> str:
@@ -70,9 +81,20 @@ def advise(
     cpu, memory = (
         _ResourceAdvice(resource, seen, current, options, largest, containers).advice(method) for resource in RESOURCES
     )
+    if not (options.guaranteed or current.guaranteed):
+        cpu = _kept_burstable(cpu, memory)
+    qos = current.qos or (GUARANTEED if current.guaranteed else "")
     return Recommendation(
-        workload, container, pods, cpu, memory, seen.samples, seen.days, seen.throttled_ratio, seen.oom_kills
+        workload, container, pods, cpu, memory, seen.samples, seen.days, seen.throttled_ratio, seen.oom_kills, qos
     )
+
+
+def _kept_burstable(cpu: Advice, memory: Advice) -> Advice:
+    """The CPU's advice, with a limit just above the request where the container would become a Guaranteed Pod's."""
+    if cpu.request is None or not (cpu.equal and memory.equal):
+        return cpu
+    why = f"the limit is 1m above the request: with limits equal to requests the Pod would be {GUARANTEED}"
+    return replace(cpu, limit=round(cpu.request + 0.001, 3), why=(*cpu.why, why))
 
 
 RESOURCES: tuple[Resource, Resource] = ("cpu", "memory")
@@ -96,6 +118,7 @@ class _ResourceAdvice:
         self.limit = current.limit_cores if cpu else current.limit_bytes
         self.floor = options.floor_cores if cpu else options.floor_bytes
         self.most = None if largest is None else largest.cores if cpu else largest.memory_bytes
+        self.guaranteed = options.guaranteed or current.guaranteed
         self.why: list[str] = []
         self.value = 0.0
 
@@ -110,7 +133,7 @@ class _ResourceAdvice:
         else:
             self._startup_cpu()
             self._throttled()
-        if self.options.guaranteed:
+        if self.guaranteed:
             self._guaranteed()
         self._floor()
         if self.resource == "cpu" and self.options.whole_cpus:
@@ -209,13 +232,20 @@ class _ResourceAdvice:
         self._raise(floor, f"the floor of {amount(self.resource, self.floor)} per Pod{shared}")
 
     def _whole(self) -> None:
+        if not self.guaranteed:
+            self.why.append("not rounded to whole CPUs, which only Guaranteed Pods can be pinned to (--guaranteed)")
+            return
         whole = math.ceil(self.value - 1e-9)
         self._raise(float(whole), f"rounded up to {whole} whole CPUs")
+
+    @property
+    def _pinned(self) -> bool:
+        return self.resource == "cpu" and self.options.whole_cpus and self.guaranteed
 
     def _largest(self) -> None:
         if self.most is None or self._round(self.value) <= self.most:
             return
-        cut = float(math.floor(self.most)) if self.options.whole_cpus and self.resource == "cpu" else self.most
+        cut = float(math.floor(self.most)) if self._pinned else self.most
         self.why.append(
             f"cut from {amount(self.resource, self.value)} to the largest node, {amount(self.resource, cut)}: "
             "more is never scheduled"
@@ -229,7 +259,7 @@ class _ResourceAdvice:
         return max(self._round(upper), request) if math.isfinite(upper) else None
 
     def _limit(self, request: float) -> float | None:
-        if self.options.guaranteed:
+        if self.guaranteed:
             return request
         if self.limit is not None and self.limit < request:
             self.why.append(f"its limit of {amount(self.resource, self.limit)} is below the request and moves with it")

@@ -12,7 +12,7 @@ goes first. What was not seen for eight days is forgotten. A container is known 
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from carico_agent.recommend.histogram import DAY_S
@@ -80,7 +80,7 @@ class HistoryStore:
             self._owners.pop(key, None)
 
     def answer(self, node: str, cores: float, memory_bytes: float) -> dict[str, Any]:
-        """What GET /v1/history/containers returns (read by app/histories.py)."""
+        """What GET /v1/history/containers returns (read by sources/histories.py)."""
         return {
             "node": node,
             "cores": cores,
@@ -122,12 +122,7 @@ class HistoryStore:
 def _named(owner: ContainerOwner) -> dict[str, Any]:
     """What is not known is left out."""
     texts = {name: getattr(owner, name) for name in ("container_id", "kind", "workload") if getattr(owner, name)}
-    now = owner.current
-    current = {
-        name: value
-        for name in ("request_cores", "request_bytes", "limit_cores", "limit_bytes")
-        if (value := getattr(now, name)) is not None
-    }
+    current = {name: value for name, value in asdict(owner.current).items() if value not in (None, "")}
     return {
         "namespace": owner.namespace,
         "pod": owner.pod,

@@ -114,7 +114,7 @@ def _claims(s: Section, sweep: dict[int, list[Result]], others: dict[str, list[R
     warm_jct = mean_jct(known)
     s.claim(f"rehearsed, JCT is {warm_jct / best:.3f} × the best of all runs, at most 1.05", warm_jct / best <= 1.05)
     s.claim(
-        f"cold, with at most two unmeasured Pods per node, JCT is {jct / best:.3f} × the best of all runs, at most 1.10",
+        f"cold, with two unmeasured Pods per node at most, JCT is {jct / best:.3f} × the best, at most 1.10",
         jct / best <= 1.10,
     )
     s.claim(f"carico overfills no node ({overfilled(mine):.0f} node-seconds)", overfilled(mine) == 0)

@@ -5,8 +5,8 @@ import os
 import numpy as np
 import pytest
 
-from carico_agent.recommend.backtest import BacktestRow
-from lab.backtest import best_ratio, recorded, run, table, verdict
+from carico_agent.recommend.backtest import BacktestRow, ratio_to
+from lab.backtest import _reading, best_ratio, recorded, run, table, verdict
 from lab.record import WORKLOADS, read
 from lab.simulated import SHAPES as SIMULATED
 from lab.simulated import series
@@ -41,6 +41,16 @@ def test_the_report_says_what_the_rows_say() -> None:
     result = "\n".join(verdict("here", {"memory": rows, "cpu": rows}))
     assert "walk needs 0.60 × vpa's excess" in result and "0.7 is reached" in result
     assert "memory: arima has 50% more excess than walk" in result
+
+
+def test_the_variances_are_compared_at_the_n_that_is_named() -> None:
+    """Rows go on to n = 12, where hardly anything is short."""
+    peak = [BacktestRow("peak", 1, 99, 20, 100.0, 1, 0), BacktestRow("peak", 2, 99, 10, 200.0, 1, 0)]
+    exact = [BacktestRow("arima", 4, 99, 20, 130.0, 1, 0), BacktestRow("arima", 12, 99, 2, 900.0, 1, 0)]
+    thesis = [BacktestRow("arima", 4, 99, 24, 90.0, 1, 0), BacktestRow("arima", 12, 99, 1, 700.0, 1, 0)]
+    result = "\n".join(_reading({"here": {"memory": peak + exact}}, {"here": {"memory": peak + thesis}}))
+    assert "the source's variance leaves 24 cases short at n = 4, the exact one 20" in result
+    assert f"{ratio_to(peak + exact, 'arima', 'peak'):.2f} × its excess at equal shortages" in result
 
 
 def test_every_method_has_rows() -> None:

@@ -9,13 +9,18 @@ from typing import Any
 
 import pytest
 
+from carico_agent.lib.kube.health import Health
 from carico_agent.lib.net.http import ApiError
 from carico_agent.node import container_history
 from carico_agent.node.container_history import ContainerHistories
 from carico_agent.node.pods.container_history import ContainerMinute, ContainerTotals, MinuteData
 from carico_agent.node.pods.pods import Pod
+from carico_agent.node.publish.node_mirror import NodeMirror, bound_pod
+from carico_agent.node.publish.node_publisher import NodePublisher
+from carico_agent.node.publish.publisher import KnowsPods
 from carico_agent.node.sampling import TraceWriter
-from carico_agent.recommend.sources.histories import from_traces
+from carico_agent.recommend.sources.histories import from_agent, from_traces
+from carico_agent.recommend.workload import Resources
 
 
 class Reader:
@@ -27,15 +32,18 @@ class Reader:
     def tick(self, now_s: float, wall_s: float, pods: Any) -> list[ContainerMinute]:
         self.minute += 1
         data = MinuteData(1.7e9 + 60 * self.minute, 0.5, 2.0**28, 0, 10, 1)
-        totals = ContainerTotals(now_s, 30_000_000 * self.minute, 2.0**28, 0, 10 * self.minute, self.minute)
+        totals = ContainerTotals(
+            now_s, 30_000_000 * self.minute, 2.0**28, 0, 10 * self.minute, self.minute, 0.5, 2.0**29
+        )
         return [ContainerMinute("k1", "shop/web", "app", "c1", data, totals)]
 
 
-def histories(folder: Path) -> ContainerHistories:
-    runtime: Any = SimpleNamespace(
-        pods={"k1": Pod("k1", "web-1", "shop", workload="shop/web")}, container_reader=Reader
-    )
-    return ContainerHistories(runtime, "n1", 4, 2.0**33, folder / "containers.json")
+POD = Pod("k1", "web-1", "shop", workload="shop/web")
+
+
+def histories(folder: Path, pod: Pod = POD, **more: Any) -> ContainerHistories:
+    runtime: Any = SimpleNamespace(pods={"k1": pod}, container_reader=Reader)
+    return ContainerHistories(runtime, "n1", 4, 2.0**33, folder / "containers.json", **more)
 
 
 async def watch(kept: ContainerHistories, minutes: int) -> dict[str, Any]:
@@ -74,6 +82,76 @@ async def test_what_was_seen_is_answered_and_survives_a_restart(tmp_path: Path) 
     again = histories(tmp_path)
     await again._workers.run(again._load)
     assert list(again._store.histories) == [("shop", "web-1", "app")]
+
+
+WEB = {
+    "metadata": {
+        "uid": "u1",
+        "name": "web-6c5d9b7f8d-x7k2p",
+        "namespace": "shop",
+        "labels": {"pod-template-hash": "6c5d9b7f8d"},
+        "ownerReferences": [{"kind": "ReplicaSet", "name": "web-6c5d9b7f8d", "controller": True}],
+    },
+    "spec": {
+        "nodeName": "n1",
+        "containers": [{"name": "app", "resources": {"requests": {"cpu": "250m"}, "limits": {"cpu": "1"}}}],
+    },
+    "status": {"phase": "Running", "qosClass": "Burstable"},
+}
+
+
+async def test_owner_requests_and_limits_are_the_api_servers(tmp_path: Path) -> None:
+    """From the watch of this node's Pods to what `carico recommend` reads, also in a trace."""
+    assert issubclass(NodePublisher, KnowsPods)  # by this the agent finds the watch
+    mirror = NodeMirror(None, "n1", "carico.dev/pods", Health("test"))  # type: ignore[arg-type]
+    mirror.change_pod(False, bound_pod(WEB, "carico.dev/pods"))
+    rows: list[Any] = []
+    pod = Pod("k1", WEB["metadata"]["name"], "shop", "u1", workload="shop/renamed")  # type: ignore[index]
+    body = await watch(histories(tmp_path, pod, declared=mirror.declared, record=rows.append), 3)
+    (row,) = body["containers"]
+    assert (row["kind"], row["workload"]) == ("Deployment", "web")
+    assert row["current"] == {"request_cores": 0.25, "limit_cores": 1.0, "qos": "Burstable"}
+    ((key, current),) = from_agent(body).current.items()
+    assert (key.workload.kind, key.workload.name, key.workload.guessed) == ("Deployment", "web", False)
+    assert current == Resources(0.25, None, 1.0, None, "Burstable")
+    (reading,) = rows[0].containers
+    assert (reading.kind, reading.workload, reading.request_cores, reading.qos) == (
+        "Deployment",
+        "web",
+        0.25,
+        "Burstable",
+    )
+
+
+LABELS = {"io.kubernetes.pod.name": "x"}
+
+
+@pytest.mark.parametrize(
+    ("name", "labels", "cgroup", "owner", "current"),
+    [
+        (
+            "web-6c5d9b7f8d-x7k2p",
+            {"pod-template-hash": "6c5d9b7f8d", "carico.dev/workload": "other"},
+            "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu1.slice",
+            ("Deployment", "web"),
+            Resources(None, None, 0.5, 2.0**29, "Burstable"),
+        ),
+        (
+            "pi-1-x7k2p",
+            {"job-name": "pi-1"},
+            "/kubepods/podu1",
+            ("Job", "pi-1"),
+            Resources(0.5, 2.0**29, 0.5, 2.0**29, "Guaranteed"),
+        ),
+        ("db-0", LABELS, "/system.slice/x", ("Pod", "db-0"), Resources(None, None, 0.5, 2.0**29)),
+    ],
+)
+async def test_without_an_api_server_labels_and_cgroups_say_it(
+    tmp_path: Path, name: str, labels: dict[str, str], cgroup: str, owner: tuple[str, str], current: Resources
+) -> None:
+    pod = Pod("k1", name, "shop", "u1", labels=labels, cgroup=cgroup, workload="shop/web")
+    ((key, found),) = from_agent(await watch(histories(tmp_path, pod), 3)).current.items()
+    assert ((key.workload.kind, key.workload.name), found) == (owner, current) and not key.workload.guessed
 
 
 async def test_a_trace_that_is_recorded_gets_the_containers(tmp_path: Path) -> None:

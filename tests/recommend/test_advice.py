@@ -84,7 +84,9 @@ def test_options() -> None:
     base = advice().cpu.request
     assert advice(options=Options(share=0.5)).cpu.request <= base
     assert advice(options=Options(margin=0.0)).cpu.request == pytest.approx(base / 1.15, abs=0.002)
-    whole = advice(options=Options(whole_cpus=True))
+    small = advice(history(cpu=0.01), options=Options(whole_cpus=True))  # a sidecar is not raised to a CPU
+    assert small.cpu.request < 0.1 and "only Guaranteed Pods" in small.cpu.why[-1]
+    whole = advice(options=Options(whole_cpus=True, guaranteed=True))
     assert whole.cpu.request == 1.0 and any("whole CPUs" in why for why in whole.cpu.why)
     guaranteed = advice(options=Options(guaranteed=True))
     assert (
@@ -107,7 +109,7 @@ def test_never_above_the_largest_node_and_says_so() -> None:
     assert "cut from" in found.cpu.why[-1] and "largest node" in found.memory.why[-1]
     roomy = advice(history(120), largest=NodeSize(0.9, 1000 * MIB))  # two hours: the upper bound is 13 times p95
     assert roomy.cpu.upper == 0.9 and roomy.memory.upper == 1000 * MIB and roomy.cpu.request < 0.9
-    whole = advice(history(cpu=3.0), largest=NodeSize(2.9, 1e12), options=Options(whole_cpus=True))
+    whole = advice(history(cpu=3.0), largest=NodeSize(2.9, 1e12), options=Options(whole_cpus=True, guaranteed=True))
     assert whole.cpu.request == 2.0
 
 

@@ -199,6 +199,74 @@ def test_the_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert row["cpu"]["recommended"] == "300m" and "largest node" in row["cpu"]["why"][-1]
 
 
+def commands(out: str) -> list[dict]:
+    return [json.loads(line.split("'")[1]) for line in out.splitlines() if line.startswith("kubectl")]
+
+
+@pytest.mark.parametrize("output", ["patch", "resize"])
+def test_a_request_is_never_above_the_limit_that_the_command_leaves(
+    output: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Throttled in 60 % of its periods at 500m: the quota says too little, and it must move with the request."""
+    history = ContainerHistory()
+    for n in range(200):
+        cores = 0.45 + 0.05 * (n % 2)
+        history.observe(MinuteSample(T + 60 * n, cores, (500.0 + n) * MIB, 0, 600, 360))
+    current = {"request_cores": 0.1, "limit_cores": 0.5, "limit_bytes": 512.0 * MIB, "qos": "Burstable"}
+    one = container(kind="Deployment", workload="web", current=current, history=history.state())
+    answer = {"node": "n1", "cores": 8, "memory_bytes": 64 << 30, "containers": [one]}
+    assert ask(tmp_path, answer, "--output", output) == 0
+    (body,) = commands(capsys.readouterr().out)
+    spec = body["spec"]["template"]["spec"] if output == "patch" else body["spec"]
+    resources = spec["containers"][0]["resources"]
+    assert (resources["requests"]["cpu"], resources["limits"]["cpu"]) == ("800m", "801m")  # still Burstable
+    assert resources["requests"]["memory"] == resources["limits"]["memory"]
+
+
+GUARANTEED = {"request_cores": 1.0, "limit_cores": 1.0, "request_bytes": 2.0**30, "limit_bytes": 2.0**30}
+
+
+@pytest.mark.parametrize("qos", [{}, {"qos": "Guaranteed"}])
+@pytest.mark.parametrize("output", ["patch", "resize"])
+def test_a_guaranteed_pod_stays_guaranteed(
+    output: str, qos: dict, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"containers": [container(kind="Deployment", workload="web", current={**GUARANTEED, **qos})]}
+    assert ask(tmp_path, answer, "--output", output) == 0
+    (body,) = commands(capsys.readouterr().out)
+    (one,) = (body["spec"]["template"]["spec"] if output == "patch" else body["spec"])["containers"]
+    assert one["resources"]["limits"] == one["resources"]["requests"]
+
+
+@pytest.mark.parametrize(
+    ("kind", "current", "output", "printed"),
+    [
+        ("Pod", {"qos": "Burstable"}, "patch", "kubectl patch pod db-0 -n shop --subresource resize -p '"),
+        ("Pod", {"qos": "BestEffort"}, "patch", "# shop/db-0: its Pods are BestEffort"),
+        ("StatefulSet", {"qos": "BestEffort"}, "resize", "# shop/db-0: its Pods are BestEffort"),
+        ("StatefulSet", {"qos": "BestEffort"}, "patch", "kubectl patch statefulset db-0 -n shop --type strategic"),
+        ("Job", {}, "patch", "# shop/db-0: a Job's template cannot be changed"),
+        ("Job", {"qos": "Burstable"}, "resize", "kubectl patch pod db-0 -n shop --subresource resize -p '"),
+        ("Node", {}, "patch", "# shop/db-0: a static Pod; change its manifest on the node"),
+        ("Node", {"qos": "Burstable"}, "resize", "# shop/db-0: a static Pod; change its manifest on the node"),
+        ("Rollout", {}, "patch", "# shop/db-0: kubectl cannot patch its owner (Rollout)"),
+    ],
+)
+def test_what_the_api_server_would_refuse_is_not_printed(
+    kind: str, current: dict, output: str, printed: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    answer = {"containers": [container(kind=kind, workload="db-0", current=current)]}
+    assert ask(tmp_path, answer, "--output", output) == 0
+    (line,) = capsys.readouterr().out.splitlines()
+    assert line.startswith(printed)
+
+
+def test_a_resize_cannot_make_a_pod_guaranteed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    answer = {"containers": [container(kind="Deployment", workload="web", current={"qos": "Burstable"})]}
+    assert ask(tmp_path, answer, "--output", "resize", "--guaranteed") == 0
+    assert "# shop/web: its Pods are not Guaranteed" in capsys.readouterr().out
+
+
 @pytest.mark.parametrize(
     ("answer", "status", "named"),
     [

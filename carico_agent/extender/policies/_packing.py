@@ -11,6 +11,10 @@ kube-scheduler.
 Why the best node alone gets the highest score: an extender has eleven steps, and kube-scheduler chooses among equals at
 random. With scores merely scaled to 0–10 it would spread Pods over all nodes within a tenth of the best one.
 
+Why a Pod that prefers to be spread (ScheduleAnyway) is not packed: kube-scheduler gives spreading 200 points at most,
+and some 18 for one Pod too many in a zone that has ten. One step of an extender of weight 5 is 50 points. So any
+difference in our scores would overrule the Pod's own preference; with equal scores kube-scheduler decides alone.
+
 Why memory has a ceiling and the CPU has none: "Analyse von Verfahren zur Optimierung des Container-Schedulings in
 Kubernetes", section 5.3, leaves 12.5 to 15.6 % of memory free and finds no ceiling of the CPU below 92 %. As in its
 scheduler profile (figure 6.1) the ceiling lowers a node's rank and refuses nothing.
@@ -50,8 +54,8 @@ class Packing(PodCapacity):
         """How much nodes (…, N, d) are preferred for a Pod (…, d), both as shares of a node; the highest is best."""
 
     def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
-        if not len(nodes):
-            return []
+        if not len(nodes) or pod.spreads:
+            return [0] * len(nodes)
         used, share = self.shares(nodes, pod)
         wanted = self.preference(nodes, used, share)
         known = np.isfinite(wanted)  # a node of unknown size comes last

@@ -6,6 +6,7 @@ from typing import Any
 
 from carico_agent.core import workload_names
 from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.kube.pod_requests import holds_of, says_cpu, scored_of
 from carico_agent.plugin_api.formats import parse_quantity
 
@@ -36,6 +37,8 @@ class PodFacts:
     """It says how much CPU it requests: then requests mean something about what the Pod takes."""
     per_node: bool = False
     """A DaemonSet's, or a static Pod."""
+    declared: DeclaredPod | None = None
+    """What its object says about each container; read where it is wanted, on the Pod's own node."""
 
     @property
     def finished(self) -> bool:

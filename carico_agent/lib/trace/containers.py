@@ -32,6 +32,8 @@ class ContainerReading:
     request_bytes: float | None = None
     limit_cores: float | None = None
     limit_bytes: float | None = None
+    qos: str | None = None
+    """Of its Pod: Guaranteed, Burstable or BestEffort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class PodsRow:
 
 
 _TEXTS = ("namespace", "pod", "container")
-_OPTIONAL_TEXTS = ("kind", "workload")
+_OPTIONAL_TEXTS = ("kind", "workload", "qos")
 _KNOWN = frozenset(item.name for item in fields(ContainerReading))
 
 

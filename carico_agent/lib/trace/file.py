@@ -3,7 +3,8 @@
 The first line is a header; each further line is one reading with the number of Pods and whether containers came or
 went; once a second also what each Pod uses (`measured`). Unknown fields are left out. A name ending in .gz is
 compressed. An existing file is replaced. A line with "row": "pods" holds all containers at one instant instead
-(`containers`); who replays readings passes over it.
+(`containers`); replay passes over it. Rows of one type stand in the order of their `t`. The two types do not: the agent
+writes containers as soon as it has read them, readings when the model takes them in, up to a second later.
 
 Raw readings are kept and not usage: a better derivation can then be tried on old traces.
 """
@@ -147,17 +148,17 @@ def _header(path: str | os.PathLike[str], line: bytes) -> TraceHeader:
 
 
 def _rows(path: str | os.PathLike[str], lines: Iterator[bytes]) -> Iterator[TraceRow | PodsRow]:
-    last_t = -math.inf
+    last_t: dict[type, float] = {TraceRow: -math.inf, PodsRow: -math.inf}
     for number, line in enumerate(lines, start=2):
         try:
             value = _object(line)
             row = containers.decode(value) if value.get("row") == "pods" else _row(value)
             t = row.t if isinstance(row, PodsRow) else row.reading.t
-            if t < last_t:
-                raise ValueError(f"t: {t} is before {last_t}")
+            if t < last_t[type(row)]:
+                raise ValueError(f"t: {t} is before {last_t[type(row)]}")
         except ValueError as error:
             raise BadTrace(f"{path}: line {number}: {error}") from error
-        last_t = t
+        last_t[type(row)] = t
         yield row
 
 

@@ -5,8 +5,8 @@ keep 1,600 descriptors, and with five or six of them in a second opening stays w
 (`python -m lab.bench.pods history`). A container is its id; a restarted one is another, and its workload's history goes
 on under the same workload and name.
 
-v2: cpu.stat, memory.current, memory.stat, memory.events. v1: cpuacct.usage, cpu.stat, memory.usage_in_bytes,
-memory.stat, memory.oom_control.
+v2: cpu.stat, cpu.max, memory.current, memory.stat, memory.events, memory.max. v1: cpuacct.usage, cpu.stat,
+cpu.cfs_quota_us, cpu.cfs_period_us, memory.usage_in_bytes, memory.stat, memory.oom_control, memory.limit_in_bytes.
 """
 
 from collections.abc import Iterator, Mapping
@@ -57,6 +57,9 @@ class ContainerTotals:
     oom_kills: int
     periods: int
     throttled: int
+    limit_cores: float | None = None
+    """Its CPU quota; None: none."""
+    limit_bytes: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,10 +184,13 @@ def _totals(group: Group, now_s: float, last: ContainerTotals | None) -> Contain
     if last is not None and usage_usec == last.cpu_usec is not None:
         return replace(last, t=now_s)
     if not v1:
-        current, kills = "memory.current", _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
+        current, limit = "memory.current", "memory.max"
+        cpu_limit, kills = _first(f"{v2}/cpu.max"), _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
     else:
         cpu, memory = _flat(f"{v1['cpu']}/cpu.stat") if "cpu" in v1 else {}, v1.get("memory", "")
-        current = "memory.usage_in_bytes"
+        current, limit = "memory.usage_in_bytes", "memory.limit_in_bytes"
+        quota = [_first(f"{v1['cpu']}/cpu.cfs_{name}_us") for name in ("quota", "period")] if "cpu" in v1 else []
+        cpu_limit = b" ".join(quota)
         kills = _flat(f"{memory}/memory.oom_control", missing=True).get("oom_kill", 0) if memory else 0
     return ContainerTotals(
         now_s,
@@ -193,7 +199,36 @@ def _totals(group: Group, now_s: float, last: ContainerTotals | None) -> Contain
         kills,
         cpu.get("nr_periods", 0),
         cpu.get("nr_throttled", 0),
+        parse_cpu_limit(cpu_limit),
+        parse_memory_limit(_first(f"{memory}/{limit}") if memory else b""),
     )
+
+
+def parse_cpu_limit(text: bytes) -> float | None:
+    """cpu.max, or v1's quota and period: "max" and -1 are no limit.
+
+    >>> parse_cpu_limit(b"50000 100000"), parse_cpu_limit(b"max 100000"), parse_cpu_limit(b"-1 100000")
+    (0.5, None, None)
+    """
+    quota, _, period = text.partition(b" ")
+    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+
+
+def parse_memory_limit(text: bytes) -> float | None:
+    """memory.max or v1's limit: "max", and v1's largest number of whole pages, are no limit.
+
+    >>> parse_memory_limit(b"1048576"), parse_memory_limit(b"max"), parse_memory_limit(b"9223372036854771712")
+    (1048576.0, None, None)
+    """
+    return float(text) if text.isdigit() and int(text) < 1 << 62 else None
+
+
+def _first(path: str) -> bytes:
+    """A file's only line; empty where the controller is not on."""
+    try:
+        return read_once(path).strip()
+    except FileNotFoundError:
+        return b""
 
 
 def _working_set(folder: str, current: str) -> float:

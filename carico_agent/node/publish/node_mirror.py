@@ -2,10 +2,11 @@
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 
 from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.declared import DeclaredPod, declared
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
@@ -42,6 +43,11 @@ def node_facts(node: Object, resource: str) -> NodeFacts:
     )
 
 
+def bound_pod(pod: Object, resource: str) -> PodFacts:
+    """Read one Pod of this node, with what its object declares."""
+    return replace(facts(pod, resource), declared=declared(pod))
+
+
 class NodeMirror:
     """Keeps itself up to date while `run` runs. `on_bound` is called with the UIDs of Pods seen on this node."""
 
@@ -75,7 +81,7 @@ class NodeMirror:
         self._watch_pods = ResourceWatch(
             client,
             "/api/v1/pods",
-            lambda pod: facts(pod, resource),
+            partial(bound_pod, resource=resource),
             self.list_pods,
             self.change_pod,
             health,
@@ -98,6 +104,11 @@ class NodeMirror:
     def held(self) -> int:
         """What all bound, unfinished Pods here ask for of the extended resource."""
         return sum(pod.holds for pod in self.pods.values())
+
+    def declared(self, uid: str) -> DeclaredPod | None:
+        """What the object of a Pod here says; None: not known (yet). May be asked from any thread."""
+        pod = self.pods.get(uid)
+        return None if pod is None else pod.declared
 
     def drop_ended(self, counted: Mapping[str, bool]) -> None:
         """Forget ended Pods that are not counted here (any more)."""

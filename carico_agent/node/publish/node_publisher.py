@@ -11,6 +11,7 @@ from collections.abc import Callable
 from carico_agent.lib.kube.access import access_to
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.clock import describe
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.placement_lease import PlacementLeases
 from carico_agent.lib.net.buckets import TokenBucket
@@ -61,6 +62,10 @@ class NodePublisher:
         skew = describe(self.client.clock_skew_s)
         condition = self.health.condition if self.writer.writes or not self.health.well else "not published yet"
         return f"{condition}; {skew}" if skew else condition
+
+    def declared(self, uid: str) -> DeclaredPod | None:
+        """As `KnowsPods` asks."""
+        return self.mirror.declared(uid)
 
     def families(self) -> list[Family]:
         """Metrics of its own."""

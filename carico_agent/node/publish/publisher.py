@@ -13,6 +13,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import HttpServer
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.supervise.workers import Workers
@@ -47,6 +48,14 @@ class Measured(Protocol):
 
     def families(self) -> Iterable[Family]:
         """For /metrics."""
+
+
+@runtime_checkable
+class KnowsPods(Protocol):
+    """A publisher that has this node's Pods from the API server."""
+
+    def declared(self, uid: str) -> DeclaredPod | None:
+        """What the Pod's object says; None: not known. May be asked from any thread."""
 
 
 @dataclass(frozen=True, slots=True)

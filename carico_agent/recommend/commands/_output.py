@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from carico_agent.recommend.advice import Advice, Recommendation
-from carico_agent.recommend.workload import OwnerObject
+from carico_agent.recommend.workload import GUARANTEED, OwnerObject
 
 MIB = 2**20
 Format = Callable[[Sequence[Recommendation]], str]
@@ -73,6 +73,7 @@ def _object(row: Recommendation) -> dict[str, Any]:
         "kind": row.workload.kind,
         "workload": row.workload.name,
         "container": row.container,
+        "qos": row.qos or None,
         "pods": list(row.pods),
         "samples": row.samples,
         "confidence": row.confidence,
@@ -169,13 +170,22 @@ def _container(row: Recommendation) -> dict[str, Any]:
     }
 
 
+TEMPLATED = ("Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "ReplicationController", "CronJob")
+"""Kinds whose template the API server lets change, and merges strategically."""
+
+
 def patch(rows: Sequence[Recommendation]) -> str:
-    """A kubectl command per workload."""
+    """A kubectl command per workload; a bare Pod is resized, because its resources do not change otherwise."""
     lines = _unknown(rows)
     for workload, containers in _by_workload(rows).items():
+        if workload.kind == "Pod":
+            lines += _resized(workload, containers)
+            continue
+        if workload.kind not in TEMPLATED:
+            lines.append(f"# {workload.full_name}: {_why_no_patch(workload.kind)}")
+            continue
         spec: dict[str, Any] = {"containers": [{"name": r.container, "resources": _resources(r)} for r in containers]}
-        if workload.kind != "Pod":
-            spec = {"template": {"spec": spec}}
+        spec = {"template": {"spec": spec}}
         if workload.kind == "CronJob":
             spec = {"jobTemplate": {"spec": spec}}
         if workload.guessed:
@@ -190,14 +200,42 @@ def resize(rows: Sequence[Recommendation]) -> str:
     """A kubectl command per running Pod: in place, without a restart (Kubernetes 1.33, kubectl 1.32)."""
     lines = _unknown(rows)
     for workload, containers in _by_workload(rows).items():
-        pods = sorted({pod for row in containers for pod in row.pods if pod})
-        if not pods:
-            lines.append(f"# {workload.full_name}: this source names no Pods; use --output patch")
-        for pod in pods:
-            named = [{"name": r.container, "resources": _resources(r)} for r in containers if pod in r.pods]
-            body = json.dumps({"spec": {"containers": named}}, separators=(",", ":"))
-            lines.append(f"kubectl patch pod {pod} -n {workload.namespace} --subresource resize -p '{body}'")
+        lines += _resized(workload, containers)
     return "\n".join(lines)
+
+
+def _resized(workload: OwnerObject, containers: Sequence[Recommendation]) -> list[str]:
+    pods = sorted({pod for row in containers for pod in row.pods if pod})
+    if not pods:
+        return [f"# {workload.full_name}: this source names no Pods; use --output patch"]
+    if refused := _why_no_resize(workload.kind, containers):
+        return [f"# {workload.full_name}: {refused}"]
+    lines = []
+    for pod in pods:
+        named = [{"name": r.container, "resources": _resources(r)} for r in containers if pod in r.pods]
+        body = json.dumps({"spec": {"containers": named}}, separators=(",", ":"))
+        lines.append(f"kubectl patch pod {pod} -n {workload.namespace} --subresource resize -p '{body}'")
+    return lines
+
+
+def _why_no_patch(kind: str) -> str:
+    if kind == "Job":
+        return "a Job's template cannot be changed; change the manifest that the next Job is made from"
+    if kind == "Node":
+        return "a static Pod; change its manifest on the node"
+    return f"kubectl cannot patch its owner ({kind or 'of unknown kind'}); change the manifest of its Pods' template"
+
+
+def _why_no_resize(kind: str, containers: Sequence[Recommendation]) -> str | None:
+    """Kubernetes refuses a resize that changes the QoS class."""
+    if kind == "Node":
+        return _why_no_patch(kind)
+    instead = "use --output patch" if kind in TEMPLATED else "make the Pod anew with these requests"
+    if any(row.qos == "BestEffort" for row in containers):
+        return f"its Pods are BestEffort, and a resize cannot change the QoS class; {instead}"
+    if all(row.qos != GUARANTEED and row.cpu.equal and row.memory.equal for row in containers):
+        return f"its Pods are not {GUARANTEED}, and a resize cannot change the QoS class; {instead}"
+    return None
 
 
 FORMATS: dict[str, Format] = {"table": table, "json": as_json, "vpa": vpa, "patch": patch, "resize": resize}

@@ -52,7 +52,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     how.add_argument("--safety", metavar="N", type=float, default=3.0, help="steps of safety of walk and arima (3)")
     how.add_argument("--variance", choices=("exact", "thesis"), default="exact", help="of arima's forecast")
     how.add_argument("--guaranteed", action="store_true", help="limits equal to requests")
-    how.add_argument("--whole-cpus", action="store_true", help="round up to whole CPUs, which can be pinned")
+    how.add_argument("--whole-cpus", action="store_true", help="round Guaranteed Pods up to whole CPUs, for pinning")
     how.add_argument("--floor-cpu", metavar="CPU", type=cores, default=0.025, help="least per Pod (25m)")
     how.add_argument("--floor-memory", metavar="SIZE", type=memory, default=250.0 * 2**20, help="least per Pod (250Mi)")
     how.add_argument("--largest-node", metavar="CPU,SIZE", help="never recommend more, such as 16,64Gi")

@@ -5,7 +5,7 @@ The agent's answer to GET /v1/history/containers:
 
 {"node": "n1", "cores": 4, "memory_bytes": 16e9, "half_life_s": 86400, "containers": [{"namespace": "shop", "kind":
 "Deployment", "workload": "web", "pod": "web-…", "container": "app", "current": {"request_cores": 0.5, "limit_bytes":
-null, …}, "history": ContainerHistory.state()}]}. `kind`, `workload` and `current` may be missing.
+null, "qos": "Burstable", …}, "history": ContainerHistory.state()}]}. `kind`, `workload` and `current` may be missing.
 """
 
 import itertools
@@ -24,7 +24,7 @@ from carico_agent.recommend.checkpoint import BadCheckpoint, decode
 from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import BadHistory, ContainerHistory
 from carico_agent.recommend.series import STEP_S, TAIL
-from carico_agent.recommend.workload import ContainerKey, NodeSize, OwnerObject, Resources, guess, resources_from
+from carico_agent.recommend.workload import ContainerKey, NodeSize, OwnerObject, Resources, owner, resources_from
 
 
 class NoHistory(Exception):
@@ -68,18 +68,16 @@ def from_traces(paths: Iterable[str], half_life_s: float = DAY_S, keep: int = TA
     for key, minutes in rows.items():
         found.histories[key] = _from_readings(list(minutes.values()), half_life_s, keep)
         last = max(minutes.values(), key=lambda pair: pair[0])[1]
-        found.current[key] = Resources(last.request_cores, last.request_bytes, last.limit_cores, last.limit_bytes)
+        found.current[key] = Resources(
+            last.request_cores, last.request_bytes, last.limit_cores, last.limit_bytes, last.qos or ""
+        )
     return found
 
 
 def _minute(rows: dict[ContainerKey, dict[int, tuple[float, ContainerReading]]], row: PodsRow) -> None:
     """The last reading of each minute stands for it: counters lose nothing, and a trace of days stays small."""
     for one in row.containers:
-        workload = (
-            OwnerObject(one.namespace, one.kind or "Pod", one.workload)
-            if one.workload
-            else guess(one.namespace, one.pod)
-        )
+        workload = owner(one.namespace, one.pod, one.kind, one.workload)
         rows[ContainerKey(workload, one.pod, one.container)][int(row.time_s // STEP_S)] = (row.time_s, one)
 
 
@@ -171,10 +169,7 @@ def from_agent(answer: Mapping[str, Any]) -> Found:
         for n, one in enumerate(answer["containers"]):
             where = f"containers[{n}]"
             namespace, pod = str(one["namespace"]), str(one["pod"])
-            name = one.get("workload")
-            workload = (
-                OwnerObject(namespace, str(one.get("kind") or "Pod"), str(name)) if name else guess(namespace, pod)
-            )
+            workload = owner(namespace, pod, one.get("kind"), one.get("workload"))
             key = ContainerKey(workload, pod, str(one["container"]))
             found.histories[key] = ContainerHistory.from_state(one["history"], float(answer.get("half_life_s", DAY_S)))
             found.current[key] = resources_from(one.get("current") or {})

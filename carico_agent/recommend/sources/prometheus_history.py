@@ -9,6 +9,7 @@ import re
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import translate
+from typing import Any
 
 from carico_agent.recommend.histogram import DAY_S
 from carico_agent.recommend.history import ContainerHistory
@@ -129,7 +130,8 @@ def _resources(server: Prometheus, t_s: float, select: str) -> dict[Place, Resou
             unit = {"cpu": "cores", "memory": "bytes"}.get(one.labels.get("resource", ""))
             if unit:
                 place = _place(one)
-                found[place] = replace(found.get(place, Resources()), **{f"{word}_{unit}": value})
+                amount: dict[str, Any] = {f"{word}_{unit}": value}
+                found[place] = replace(found.get(place, Resources()), **amount)
     return found
 
 

@@ -63,6 +63,13 @@ def test_an_empty_node_is_opened_last(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", SOURCE)
+def test_a_pod_that_prefers_to_be_spread_is_not_packed(name: str) -> None:
+    """kube-scheduler has 200 points for spreading, and one of our steps is 50."""
+    states, policy = [node("a", 0.0, 0.0, assigned=0), node("b", 0.5, 0.5)], policies.load(name, {})
+    assert policy.scores(NodeColumns.of(states), replace(POD, spreads=True), 0.0) == [0, 0]
+
+
+@pytest.mark.parametrize("name", SOURCE)
 def test_refusals_are_those_of_pod_capacity(name: str) -> None:
     nodes = NodeColumns.of([node("full", 0.5, 0.5, assigned=8, places=8.0), node("room", 0.5, 0.5), NodeState("new")])
     for table in ({}, {"starting_ratio": 1.0, "open_when_unknown": True}):

@@ -72,6 +72,27 @@ def test_a_minute(node):
     assert found["sidecar"].data[1:] == (0.0, 4000.0, 0, 0, 0)
 
 
+def limit(node, name, quota, memory):
+    path = f"{PATH}/cri-containerd-{name}.scope"
+    if node.fake.mode == "v2":
+        node.write("", path, "cpu.max", f"{quota or 'max'} 100000\n")
+        node.write("", path, "memory.max", f"{memory or 'max'}\n")
+    else:
+        node.write("cpu", path, "cpu.cfs_quota_us", f"{quota or -1}\n")
+        node.write("cpu", path, "cpu.cfs_period_us", "100000\n")
+        node.write("memory", path, "memory.limit_in_bytes", f"{memory or 2**63 - 4096}\n")
+
+
+def test_limits_are_the_kernels(node):
+    limit(node, ONE, 50_000, 2**28)
+    limit(node, TWO, None, None)
+    pods = {UID: pod()}
+    node.run(pods, 0.0, 50)
+    found = {one.container: one.totals for one in node.run(pods, 50.0, 25)}
+    assert (found["app"].limit_cores, found["app"].limit_bytes) == (0.5, 2.0**28)
+    assert (found["sidecar"].limit_cores, found["sidecar"].limit_bytes) == (None, None)
+
+
 def test_of_a_container_that_did_not_run_only_the_cpu_time_is_read(node):
     pods = {UID: pod()}
     node.run(pods, 0.0, 50)

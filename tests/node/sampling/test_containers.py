@@ -1,6 +1,7 @@
 """Rows of containers in traces: there and back, replay passes over them, errors name line and field."""
 
 import json
+from collections import Counter
 
 import pytest
 
@@ -41,6 +42,20 @@ def test_round_trip(tmp_path, name):
     assert [(r.reading, r.pods, r.churn) for r in read_trace(tmp_path / name)[1]] == READINGS
 
 
+def test_readings_may_follow_containers_that_were_read_after_them(tmp_path):
+    """As the agent writes them: readings wait up to a second for the model."""
+    record(tmp_path / "a", [ROW, *READINGS])
+    assert [type(row) for row in read_pods(tmp_path / "a")[1]] == [PodsRow, TraceRow, TraceRow]
+    assert [row.reading for row in read_trace(tmp_path / "a")[1]] == [reading for reading, _, _ in READINGS]
+
+
+def test_a_trace_that_an_agent_recorded_on_a_node_is_read_to_its_end():
+    """Its containers, line 1044, were read 0.9 s after the readings that follow them."""
+    header, rows = read_pods("lab/results/node/node-mixed.trace.gz")
+    kinds = Counter(type(row) for row in rows)
+    assert header.cores == 2 and kinds[PodsRow] >= 4 and kinds[TraceRow] > 1043
+
+
 @pytest.mark.parametrize(
     ("change", "named"),
     [
@@ -54,15 +69,15 @@ def test_round_trip(tmp_path, name):
             {"containers": [{"namespace": "a", "pod": "b", "container": "c", "memory_bytes": -1}]},
             "containers[0].memory_bytes: 0 or more",
         ),
-        ({"t": 1.0}, "t: 1.0 is before 60.0"),
+        ({"t": 1.0}, "t: 1.0 is before 60.5"),
     ],
 )
 def test_bad_rows_are_named(tmp_path, change, named):
-    record(tmp_path / "a", [READINGS[0]])
+    record(tmp_path / "a", [READINGS[0], ROW])
     row = {"row": "pods", "t": 61.0, "time_s": 1.7e9, "containers": [], **change}
     with (tmp_path / "a").open("a") as file:
         file.write(json.dumps(row) + "\n")
     for reader in (read_pods, read_trace):
-        with pytest.raises(BadTrace, match="line 3: ") as refused:
+        with pytest.raises(BadTrace, match="line 4: ") as refused:
             list(reader(tmp_path / "a")[1])
         assert named in str(refused.value)
