@@ -85,6 +85,8 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
         "get",
         "target: whether a class that a Job names is there",
     ),
+    ("carico-burst/carico-burst", "cluster", "runtimeclasses.node.k8s.io"): ("get", "target: the same"),
+    ("carico-burst/carico-burst", "cluster", "deviceclasses.resource.k8s.io"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "cluster", "workloads.kueue.x-k8s.io"): ("list", "engine multikueue only"),
     ("carico-burst/carico-burst", "cluster", "workloads/status.kueue.x-k8s.io"): ("patch", "engine multikueue only"),
     ("carico-burst/carico-burst", "default", "jobs.batch"): (
@@ -103,6 +105,8 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("carico-burst/carico-burst", "default", "configmaps"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "default", "persistentvolumeclaims"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "default", "serviceaccounts"): ("get", "target: the same"),
+    ("carico-burst/carico-burst", "default", "resourceclaims.resource.k8s.io"): ("get", "target: the same"),
+    ("carico-burst/carico-burst", "default", "resourceclaimtemplates.resource.k8s.io"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "carico-burst", "leases.coordination.k8s.io"): (
         "create",
         f"which replica leads; {CREATE_UNNAMED}, nothing else lives there",

@@ -19,7 +19,8 @@ def documents(name: str) -> list[dict]:
 
 
 def test_configuration_and_arguments() -> None:
-    config, deployment = documents("20-plane.yaml")
+    found = {one["kind"]: one for one in documents("20-plane.yaml")}
+    config, deployment = found["ConfigMap"], found["Deployment"]
     settings = parse(tomllib.loads(config["data"]["config.toml"]))
     assert settings.plane.seats == "recommend", "writing is a decision of whoever installs it"
     assert listen_address(settings.plane.listen, settings.plane.allow_plaintext)[1] == 9760
