@@ -5,6 +5,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
+from lab.support import TREE
 from lab.support.burst_planes import BurstPlane
 from lab.support.burst_process import BurstProcess
 from lab.support.burst_scene import Scene
@@ -34,6 +35,7 @@ def condition(workload: str) -> dict[str, str]:
 async def test_workloads_get_the_clusters_with_room(planes: tuple[BurstPlane, BurstPlane], tmp_path: Path) -> None:
     home = planes[0]
     home.apply(Path(__file__).parent / "workload-crd.yaml")
+    home.apply(TREE / "deploy/burst/multikueue.yaml")
 
     def served() -> bool:
         try:

@@ -8,12 +8,14 @@ from carico_agent.burst.events import JobEvents
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import CopyJob, copy_job, home_job
 from carico_agent.burst.results import final_status
+from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import Route
 from carico_agent.burst.target import Target
 from carico_agent.lib.kube.client import KubeClient
 from lab.support.burst_planes import BurstPlane, job_body
 from lab.support.waiting import wait_for
 
+SEAL = Seal(b"k" * 32)
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
 Planes = tuple[BurstPlane, BurstPlane]
 
@@ -46,17 +48,17 @@ def test_a_new_home_takes_the_result_of_an_old_target(planes: Planes, end: str, 
         wait_for(lambda: home.admin.get(f"{JOBS}/j")["status"].get("startTime"), "its controller has seen it")
     else:
         wait_for(lambda: home.admin.get(f"{JOBS}/j")["status"].get("conditions"), "its controller has seen it")
-    job = home_job(home.admin.get(f"{JOBS}/j"))
+    job = home_job(home.admin.get(f"{JOBS}/j"), SEAL)
     body = final_status(job, copy_of_1_30(end))
     found = home.admin.merge(f"{JOBS}/j/status", body)
     conditions = {one["type"]: one["status"] for one in found["status"]["conditions"]}
-    assert home_job(found).finished == end
+    assert home_job(found, SEAL).finished == end
     assert conditions == {end: "True", {"Complete": "SuccessCriteriaMet", "Failed": "FailureTarget"}[end]: "True"}
     assert found["status"].get("succeeded" if end == "Complete" else "failed") == 1
 
 
 def target_of(plane: BurstPlane, client: KubeClient) -> Target:
-    return Target(Route("home-id", "cloud"), client, client, known=True)
+    return Target(Route("home-id", "cloud", seal=SEAL), client, client, known=True)
 
 
 CLAIMS = "/apis/resource.k8s.io/v1"
@@ -71,9 +73,9 @@ async def test_what_a_job_names_is_looked_up_at_the_target(planes: Planes) -> No
     pod = body["spec"]["template"]["spec"]
     pod |= {"runtimeClassName": "gvisor", "resourceClaims": [{"name": "g", "resourceClaimTemplateName": "gpus"}]}
     home.admin.post(JOBS, body)
-    job = home_job(home.admin.get(f"{JOBS}/j"))
+    job = home_job(home.admin.get(f"{JOBS}/j"), SEAL)
     client, other = cloud.client("burst-token"), home.client("burst-token")
-    mover = Mover(other, {}, JobEvents())
+    mover = Mover(other, {}, JobEvents(), SEAL)
     made: list[str] = []
 
     def make(path: str, **content: Any) -> None:
