@@ -26,7 +26,7 @@ MAX_MERGED = 256
 def encoded(day: Vector) -> bytes:
     """A day in absolute units (cores, bytes), per resource.
 
-    >>> decoded(encoded(np.full((1, BINS), 0.5)), 1)[0, 0]
+    >>> float(decoded(encoded(np.full((1, BINS), 0.5)), 1)[0, 0])
     0.5
     """
     parts = []

@@ -93,7 +93,7 @@ def test_with_the_clusters_profile_a_node_that_never_ran_a_workload_knows_its_da
     blind = model.estimate("new", horizon_s=DAY_S).pod_capacity
     day = np.full((2, BINS), 0.02, np.float32)
     day[0, 24:26] = 0.3
-    model.learn_workloads([WorkloadCost("new", (0.02, 0.02), (0.002, 0.002), 10, 5.0, Profile(day))])
+    model.learn_workloads([WorkloadCost("new", (0.02, 0.02), (0.002, 0.002), 10, 5.0, profile=Profile(day))])
     told = model.estimate("new", horizon_s=DAY_S).pod_capacity
     truth = (1 - 0.4) / 0.3
     assert abs(told - truth) < 1.0

@@ -12,12 +12,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
-from carico_agent.node.pods import cgroups, counter_files, pod_cpu, process_counters, run_delay, usage
-from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo
-from carico_agent.plugin_api import formats
-from carico_agent.progress import table as progress
-from tests.faults import damage
-from tests.faults.tally import counted
+from carico_agent.node.pods import cgroups, container_history, counter_files, pod_cpu, process_counters, run_delay,
+usage from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo from
+carico_agent.plugin_api import formats from carico_agent.progress import table as progress from tests.faults import
+damage from tests.faults.tally import counted
 
 PSI = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=17\n"
 STAT = (
@@ -61,6 +59,8 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "node.pods.pod_cpu.parse_v1": (pod_cpu.parse_v1, b"2500000000\n"),
     "node.pods.pod_cpu.parse_v2": (pod_cpu.parse_v2, CPU_STAT),
     "progress.table.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
+    "node.pods.container_history.parse_cpu_limit": (container_history.parse_cpu_limit, b"50000 100000"),
+    "node.pods.container_history.parse_memory_limit": (container_history.parse_memory_limit, b"1048576"),
     "node.pods.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
     "node.pods.process_counters.parse_stat": (
         process_counters.parse_stat,

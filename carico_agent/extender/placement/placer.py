@@ -87,7 +87,10 @@ class Placer:
         return await self._take_soon(asked, await self._pods.find(asked.namespace, asked.name, asked.uid))
 
     async def _take_soon(self, asked: Question, pod: PendingPod) -> str | None:
-        """Whoever asks may have seen a rise before we do: a refusal is looked at again when there is news."""
+        """The client may have seen a rise before we do: a refusal for want of room is looked at again when there is
+        news. A refusal of too many questions is final."""
+        if why := self._too_many(asked, pod):
+            return why
         why, end_s = self._take_here(asked, pod), boottime_s() + LOOK_AGAIN_S
         for _ in range(MAX_LOOKS):
             if why is None or not await self._cluster.news(end_s - boottime_s()):
@@ -96,18 +99,25 @@ class Placer:
         self._note(asked, why)
         return why
 
+    def _too_many(self, asked: Question, pod: PendingPod) -> str:
+        """A Pod that was placed takes a place of its node for a while, and the webhook cannot always know which client
+        asks for that: so not too many Pods of a node at once, and not too many nodes for a Pod. One Pod and 200
+        questions made every node of a cluster full."""
+        if asked.verb == "bind":
+            return ""
+        if wait_s := self._rate.request(Peer(asked.node), boottime_s()):
+            return f"too many Pods at once; try again in {wait_s:.1f} s"
+        placed = None if self.replicas is None else self.replicas.placed
+        if placed is not None and (nodes := placed.elsewhere(pod.uid, asked.node)) >= self._max_nodes_per_pod:
+            return f"the Pod may be on its way to {nodes} other nodes; try again in {self._bound_within_s:g} s"
+        return ""
+
     def _take_here(self, asked: Question, pod: PendingPod) -> str | None:
-        """Checking and taking are one step, with nothing waited for in between. A Pod that was placed takes a place of
-        its node for a while, and the webhook cannot always know who asks for that: so not too many Pods of a node at
-        once, and not too many nodes for a Pod. One Pod and 200 questions made every node of a cluster full."""
+        """Checking and taking are one step, with nothing waited for in between."""
         placed = None if self.replicas is None else self.replicas.placed
         if placed is not None and (why := placed.why_not()):
             raise KubeError(why)
         node, binds = asked.node, asked.verb == "bind"
-        if not binds and (wait_s := self._rate.request(Peer(node), boottime_s())):
-            return f"too many Pods at once; try again in {wait_s:.1f} s"
-        if not binds and placed is not None and (nodes := placed.elsewhere(pod.uid, node)) >= self._max_nodes_per_pod:
-            return f"the Pod may be on its way to {nodes} other nodes; try again in {self._bound_within_s:g} s"
         judged = binds or self.warnings.refused_lately(asked.uid, node)  # then kube-scheduler ignores what bind said
         rule = self._rules.by_policy if judged else self._rules.by_resource
         why = self._rules.check(node, pod, rule, {} if placed is None else placed.on_the_way(node))

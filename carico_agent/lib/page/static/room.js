@@ -53,7 +53,7 @@ export function stack(status, resource, names) {
   }
   const parts = [part("host", "host", status.host?.[resource])];
   let others = 0;
-  for (const kind of status.kinds ?? []) {
+  for (const workload of status.workloads ?? []) {
     const share = workload.pods * (workload.cost[resource] ?? 0);
     const place = names.indexOf(workload.workload);
     if (place < 0) others += Math.max(0, share);
