@@ -12,7 +12,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
-from carico_agent.node.pods import cgroups, container_history, counter_files, pod_cpu, process_counters, run_delay,
+from carico_agent.node.pods import (
+    cgroups,
+    container_history,
+    counter_files,
+    pod_cpu,
+    process_counters,
+    run_delay,
+    usage,
+)
 usage from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo from
 carico_agent.plugin_api import formats from carico_agent.progress import table as progress from tests.faults import
 damage from tests.faults.tally import counted

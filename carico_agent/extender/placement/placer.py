@@ -89,8 +89,8 @@ class Placer:
     async def _take_soon(self, asked: Question, pod: PendingPod) -> str | None:
         """The client may have seen a rise before we do: a refusal for want of room is looked at again when there is
         news. A refusal of too many questions is final."""
-        if why := self._too_many(asked, pod):
-            return why
+        if too_many := self._too_many(asked, pod):
+            return too_many
         why, end_s = self._take_here(asked, pod), boottime_s() + LOOK_AGAIN_S
         for _ in range(MAX_LOOKS):
             if why is None or not await self._cluster.news(end_s - boottime_s()):
