@@ -21,9 +21,11 @@ from carico_agent.node.pods import (
     run_delay,
     usage,
 )
-usage from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo from
-carico_agent.plugin_api import formats from carico_agent.progress import table as progress from tests.faults import
-damage from tests.faults.tally import counted
+from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo
+from carico_agent.plugin_api import formats
+from carico_agent.progress import table as progress
+from tests.faults import damage
+from tests.faults.tally import counted
 
 PSI = b"some avg10=0.00 avg60=0.00 avg300=0.00 total=4711\nfull avg10=0.00 avg60=0.00 avg300=0.00 total=17\n"
 STAT = (
