@@ -210,8 +210,8 @@ def parse_cpu_limit(text: bytes) -> float | None:
     >>> parse_cpu_limit(b"50000 100000"), parse_cpu_limit(b"max 100000"), parse_cpu_limit(b"-1 100000")
     (0.5, None, None)
     """
-    quota, _, period = text.partition(b" ")
-    return int(quota) / int(period) if quota.isdigit() and period.isdigit() and int(period) else None
+    quota, _, period = (_whole(word) for word in text.partition(b" "))
+    return quota / period if quota is not None and period else None
 
 
 def parse_memory_limit(text: bytes) -> float | None:
@@ -220,7 +220,13 @@ def parse_memory_limit(text: bytes) -> float | None:
     >>> parse_memory_limit(b"1048576"), parse_memory_limit(b"max"), parse_memory_limit(b"9223372036854771712")
     (1048576.0, None, None)
     """
-    return float(text) if text.isdigit() and int(text) < 1 << 62 else None
+    limit = _whole(text)
+    return None if limit is None else float(limit)
+
+
+def _whole(text: bytes) -> int | None:
+    """A number of the kernel's; none where it says no number or "without limit" in digits."""
+    return number if text.isdigit() and len(text) < 20 and (number := int(text)) < 1 << 62 else None
 
 
 def _first(path: str) -> bytes:
