@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,10 +11,12 @@ from lab.support.control_plane import binaries
 from lab.support.waiting import wait_for
 from tests.conftest import TREE
 
+HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "planes" in getattr(item, "fixturenames", ()):
+        if item.path.is_relative_to(HERE) and "planes" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kube)
 
 

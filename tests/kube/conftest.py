@@ -12,10 +12,12 @@ from lab.support.control_plane import Plane, binaries, running
 from lab.support.extender_process import ExtenderProcess
 from tests.conftest import TREE, AgentProcess
 
+HERE = Path(__file__).parent
+
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        if "plane" in getattr(item, "fixturenames", ()):
+        if item.path.is_relative_to(HERE) and "plane" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.kube)
 
 
