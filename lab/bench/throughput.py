@@ -39,12 +39,15 @@ HEADS = (
     "requests per Pod",
     *(f"{process} [CPU ms per Pod]" for process in PROCESSES),
 )
-STANDBY = "standby"
-"""Beside the verbs: another extender leads."""
+STANDBY, RESOURCE, NO_BATCHES = "standby", "resource", "no batches"
+"""Beside the verbs: another extender leads; Pods ask for `carico.dev/pods: 1`; the scheduler does not batch Pods that
+are alike (OpportunisticBatching, on since 1.35), as it does not with any extender."""
 CASES = {
     "none": (),
-    "asked by the API server before each binding": ("admit",),
-    "the same, a replica that does not lead is asked": ("admit", STANDBY),
+    "none, and no batches": (NO_BATCHES,),
+    "none, Pods ask for the resource": (RESOURCE,),
+    "the same, and the API server asks before each binding": ("admit", RESOURCE),
+    "the same, a replica that does not lead is asked": ("admit", RESOURCE, STANDBY),
     "filter, prioritize": ("filter", "prioritize"),
     "filter, prioritize, bind": ("filter", "prioritize", "bind"),
 }
@@ -118,14 +121,14 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
         asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
         config = {"extenders": [_extender(asked.url, verbs)]}
     with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int("admit" in verbs)), range(pods)))
+        list(pool.map(lambda n: plane.admin.add_pod(f"bench-{n}", int(RESOURCE in verbs)), range(pods)))
     if "admit" in verbs:
         asked = Webhook(plane, folder)
     if asked is not None and leader is None:
         _wait_to_lead(asked)
     log = AuditLog(plane)
     before = _counters(plane, asked)
-    plane.start_scheduler(config)
+    plane.start_scheduler(config, without=("OpportunisticBatching",) if NO_BATCHES in verbs else ())
     try:
         wait_for(lambda: log.bindings() >= pods, "all Pods are bound", 900, every_s=0.5)
         after = _counters(plane, asked)

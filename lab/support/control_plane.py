@@ -167,8 +167,11 @@ class Plane:
     def stop_api(self) -> None:
         self._end("kube-apiserver", signal.SIGKILL)
 
-    def start_scheduler(self, config: dict[str, Any] | None = None, name: str = "kube-scheduler") -> None:
-        """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`)."""
+    def start_scheduler(
+        self, config: dict[str, Any] | None = None, name: str = "kube-scheduler", *, without: tuple[str, ...] = ()
+    ) -> None:
+        """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`). The
+        feature gates of `without` are off."""
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -186,7 +189,7 @@ class Plane:
             f"--config={path}",
             "--authentication-skip-lookup=true",
             *serving,
-            *_gate_flags(self._gates),
+            *_gate_flags(self._gates, without),
             name=name,
         )
 
@@ -396,8 +399,9 @@ def _beta_flags(version: tuple[int, int]) -> list[str]:
     return ["--feature-gates=MutatingAdmissionPolicy=true", f"--runtime-config={group}=true"]
 
 
-def _gate_flags(gates: tuple[str, ...]) -> list[str]:
-    return [f"--feature-gates={','.join(f'{gate}=true' for gate in gates)}"] if gates else []
+def _gate_flags(on: tuple[str, ...], off: tuple[str, ...] = ()) -> list[str]:
+    gates = [f"{gate}=true" for gate in on] + [f"{gate}=false" for gate in off]
+    return [f"--feature-gates={','.join(gates)}"] if gates else []
 
 
 def documents(*files: Path) -> list[Any]:

@@ -10,6 +10,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
+from argparse import Namespace
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ import pytest
 from carico_agent.plane.exposition import read
 from carico_agent.plane.seats import NAME, read_levels
 from carico_agent.plane.shares import kept_of, reserve_for, seats_of
+from carico_agent.service.commands import uninstall
 from lab.support.control_plane import Plane, binaries, running
 from lab.support.kube_admin import AdminError
 from lab.support.waiting import free_port, wait_for
@@ -234,14 +236,21 @@ def test_killed_at_any_moment(plane: Plane, service: Callable[..., Service]) -> 
     assert held, "it was never killed while it held seats"
 
 
-def test_uninstall_gives_seats_back(plane: Plane, service: Callable[..., Service]) -> None:
+def test_uninstall_gives_seats_back(
+    plane: Plane,
+    service: Callable[..., Service],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Of this machine, not of an image: only the places of its files are others than the real ones."""
     before = outside(plane)
     one = service()
     one.wrote()
     one.end(signal.SIGKILL)
-    command = [sys.executable, "-m", "carico_agent", "uninstall", "--root", str(one.folder)]
-    result = subprocess.run(command, cwd=TREE, capture_output=True, text=True)
-    assert result.returncode == 0 and "is taken back" in result.stdout, result.stdout + result.stderr
+    monkeypatch.setattr(uninstall, "LEARNED", (one.folder / "var/lib/carico-plane",))
+    monkeypatch.setattr(uninstall, "installed", lambda root: [])
+    assert uninstall.run(Namespace(root=Path("/"), purge=False, dry_run=False)) == 0
+    assert "is taken back" in capsys.readouterr().out
     back(plane, before)
 
 
