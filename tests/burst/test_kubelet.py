@@ -42,7 +42,6 @@ async def test_containers_run_once(planes: Planes, kubelet: real.Kubelet, tmp_pa
         for number in range(4):
             body = job_body(f"job-{number}")
             pod = body["spec"]["template"]["spec"]
-            pod["hostNetwork"] = True
             pod["volumes"] = [{"name": "out", "hostPath": {"path": out}}]
             pod["containers"][0] |= {
                 "image": real.IMAGE,

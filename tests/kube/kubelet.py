@@ -39,12 +39,23 @@ state = "{folder}/state"
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
   conf_dir = "{folder}/cni"
+  bin_dir = "{folder}/cni"
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "native"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
   runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
   Root = "{folder}/runc"
+"""
+
+NETWORK = """\
+#!/bin/sh
+# As CNI plugins are called: each Pod gets a network namespace of its own, without a way out of it.
+case "$CNI_COMMAND" in
+VERSION) echo '{"cniVersion":"0.3.1","supportedVersions":["0.3.1"]}' ;;
+ADD) echo '{"cniVersion":"0.3.1","interfaces":[{"name":"'$CNI_IFNAME'","sandbox":"'$CNI_NETNS'"}],
+  "ips":[{"version":"4","interface":0,"address":"192.0.2.1/32"}]}' ;;
+esac
 """
 
 KERNEL = {
@@ -85,7 +96,10 @@ class Kubelet:
         self._prefix = ("nsenter", "-t", str(apart.pid), "-m", "--")
         c = folder / "c"
         (c / "cni").mkdir(parents=True)
-        (c / "cni/lo.conf").write_text('{"cniVersion":"0.3.1","name":"lo","type":"loopback"}')
+        (c / "cni/10.conf").write_text('{"cniVersion":"0.3.1","name":"apart","type":"apart"}')
+        for plugin in ("apart", "loopback"):
+            (c / "cni" / plugin).write_text(NETWORK)
+            (c / "cni" / plugin).chmod(0o755)
         self.containerd = undo.enter_context(containerd.PrivateContainerd(c, config=CONFIG, prefix=self._prefix))
         for hierarchy in Path("/sys/fs/cgroup").iterdir() if _is_hybrid() else [Path("/sys/fs/cgroup")]:
             if hierarchy.is_dir():
