@@ -73,6 +73,7 @@ def start_nodes(plane: Plane, start: Start, folder: Path, names: list[str]) -> N
         own = folder / f"agent-{name}"
         own.mkdir()
         (own / "config.toml").write_text(AGENT.format(root=roots / name, folder=own))
-        kubeconfig = plane.kubeconfig("agent-token")
+        (own / "token").write_text(plane.admin.agent_token(name, expires_s=86400))
+        kubeconfig = plane.kubeconfig(tokenFile=str(own / "token")).rename(own / "kubeconfig")
         carico = (sys.executable, "-m", "carico_agent", "agent", "--config", str(own / "config.toml"), "--quiet")
         start(f"agent-{name}", *carico, "--node", name, "--kubeconfig", str(kubeconfig))

@@ -83,12 +83,6 @@ class ClusterPlane(Plane):
             f"--kubelet-client-key={key}",
         ]
 
-    def agent_token(self) -> str:
-        """Of the agents' service account, for a day: what `kubectl -n carico create token carico-agent` prints."""
-        account = "/api/v1/namespaces/carico/serviceaccounts/carico-agent/token"
-        made = self.admin.post(account, {"spec": {"expirationSeconds": 86400}})
-        return str(made["status"]["token"])
-
     def node_certificate(self, name: str) -> tuple[Path, Path]:
         """A client certificate of the kubelet of node `name`, as the Node authorizer wants it."""
         request = f"req -new -newkey rsa:2048 -nodes -keyout {name}.key -out {name}.csr"

@@ -54,6 +54,14 @@ class Admin:
 
     # ---- objects
 
+    def agent_token(self, node: str, expires_s: int = 600) -> str:
+        """Of the agents' service account, bound to this node as a DaemonSet's are: what `kubectl -n carico create token
+        carico-agent --bound-object-kind Node --bound-object-name NODE` prints."""
+        bound = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": self.node(node)["metadata"]["uid"]}
+        request = {"spec": {"expirationSeconds": expires_s, "boundObjectRef": bound}}
+        answer = self.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
+        return str(answer["status"]["token"])
+
     def node(self, name: str) -> Any:
         return self.get(f"/api/v1/nodes/{name}")
 

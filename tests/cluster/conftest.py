@@ -45,7 +45,7 @@ def plane() -> Iterator[ClusterPlane]:
             plane.start()
             plane.start_controllers()
             plane.start_scheduler()
-            plane.apply(*(TREE / f"deploy/base/{name}.yaml" for name in ("00-namespace", "10-rbac", "20-agent")))
+            plane.apply(*sorted((TREE / "deploy/base").glob("*.yaml")))
             yield plane
         finally:
             plane.stop()

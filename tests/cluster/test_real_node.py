@@ -89,7 +89,10 @@ def test_as_its_daemon_set(plane: ClusterPlane, node: RealNode) -> None:
 
 def test_as_the_service(plane: ClusterPlane, node: RealNode) -> None:
     plane.admin.delete(DAEMON_SET)
-    node.install_service(plane.agent_token())
+    plane.admin.post(
+        "/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": NAME}}
+    )  # a token names it
+    node.install_service(plane.admin.agent_token(NAME, expires_s=86400))
     node.start()
     node.wait_ready()
     wait_for(lambda: publishes(plane), "the number is on the Node object", SLOW_S)

@@ -21,7 +21,7 @@ from lab.support.kube_admin import Admin, AdminError
 from lab.support.waiting import wait_for
 from tests.conftest import TREE, AgentProcess
 from tests.kube.schema import SCHEMAS, problems
-from tests.kube.test_node import STEADY, agent_token
+from tests.kube.test_node import STEADY
 
 DEPLOY = TREE / "deploy"
 PARTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "federation").glob("[0-9]*.yaml"))]
@@ -112,7 +112,7 @@ def test_an_agent_writes_its_own_node_only(
 ) -> None:
     for name in ("n1", "n2"):
         cluster.admin.add_node(name)
-    token = agent_token(cluster, "n1")
+    token = cluster.admin.agent_token("n1")
     agent = Admin(cluster.server, cluster.ca, token)
     assert cluster.apply(DEPLOY / "base/15-own-node.yaml") == {}
     patch = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}

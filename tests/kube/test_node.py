@@ -327,20 +327,10 @@ def test_deleted_node_and_its_return(cluster: Plane, start_agents: Start, capsys
     wait_for(lambda: agent.client().status()["kubernetes"] == "published", "it is published again")
 
 
-def agent_token(cluster: Plane, node: str) -> str:
-    """A real, expiring token of the agents' service account that names the node, as a DaemonSet's do."""
-    uid = cluster.admin.node(node)["metadata"]["uid"]
-    bound = {"kind": "Node", "apiVersion": "v1", "name": node, "uid": uid}
-    wanted = {"expirationSeconds": 600, "boundObjectRef": bound}
-    request = {"apiVersion": "authentication.k8s.io/v1", "kind": "TokenRequest", "spec": wanted}
-    answer = cluster.admin.post("/api/v1/namespaces/carico/serviceaccounts/carico-agent/token", request)
-    return str(answer["status"]["token"])
-
-
 def test_service_account_token(cluster: Plane, start_agents: Start, tmp_path: Path) -> None:
     """From the file a Pod finds."""
     cluster.admin.add_node("n1")
-    (tmp_path / "token").write_text(agent_token(cluster, "n1"))
+    (tmp_path / "token").write_text(cluster.admin.agent_token("n1"))
     kubeconfig = cluster.kubeconfig(tokenFile=str(tmp_path / "token"))
     start_agents("n1", "--kubeconfig", str(kubeconfig))
     published(cluster, "n1")

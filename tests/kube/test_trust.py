@@ -11,7 +11,7 @@ from lab.support.control_plane import Plane
 from lab.support.kube_admin import Admin, AdminError
 from lab.support.waiting import wait_for
 from tests.conftest import TREE, AgentProcess
-from tests.kube.test_node import STEADY, agent_token
+from tests.kube.test_node import STEADY
 
 DEPLOY = TREE / "deploy"
 PODS = "/api/v1/namespaces/carico/pods"
@@ -35,7 +35,7 @@ def guarded(cluster: Plane) -> Iterator[Plane]:
     cluster.admin.add_node("n1")
     cluster.admin.post("/api/v1/nodes", {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "bare"}})
     assert cluster.apply(DEPLOY / "base/15-own-node.yaml") == {}
-    agent = Admin(cluster.server, cluster.ca, agent_token(cluster, "n1"))
+    agent = Admin(cluster.server, cluster.ca, cluster.admin.agent_token("n1"))
     other = {"metadata": {"annotations": {"carico.dev/slots": "1"}}}
     lease = {"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": {"name": "bare"}}
     probes = [
@@ -128,7 +128,7 @@ OURS = {
 @pytest.mark.parametrize("node", ["n1", "bare"])
 def test_an_agent_writes_what_is_caricos_on_its_own_node(guarded: Plane, node: str) -> None:
     """Issue 37, 5 and 38, 9; a node without labels is a node, too."""
-    agent = Admin(guarded.server, guarded.ca, agent_token(guarded, node))
+    agent = Admin(guarded.server, guarded.ca, guarded.admin.agent_token(node))
     for what, patch in ATTACKS_ON_A_NODE:
         if what == "conditions" and node == "bare":
             continue  # it has none to take away
@@ -148,7 +148,7 @@ def test_an_extender_takes_back_the_resource_of_a_node_and_nothing_else(extender
 
 def test_an_agent_writes_no_lease_but_its_own_and_for_no_years(guarded: Plane) -> None:
     """The leader's Lease with a duration of 68 years closed every extender."""
-    agent = Admin(guarded.server, guarded.ca, agent_token(guarded, "n1"))
+    agent = Admin(guarded.server, guarded.ca, guarded.admin.agent_token("n1"))
 
     def lease(name: str, duration_s: int, **notes: str) -> Any:
         spec = {"holderIdentity": "evil", "leaseDurationSeconds": duration_s}
@@ -168,7 +168,7 @@ def test_an_agent_writes_no_lease_but_its_own_and_for_no_years(guarded: Plane) -
 def test_a_real_agent_publishes_under_the_policies(
     guarded: Plane, start_agents: Callable[..., AgentProcess], tmp_path: Path, node: str
 ) -> None:
-    (tmp_path / "token").write_text(agent_token(guarded, node))
+    (tmp_path / "token").write_text(guarded.admin.agent_token(node))
     kubeconfig = guarded.kubeconfig(tokenFile=str(tmp_path / "token"))
     real = start_agents(node, "--kubeconfig", str(kubeconfig), *STEADY)
     real.wait(lambda client: client.status()["kubernetes"] == "published")
