@@ -43,7 +43,7 @@ def _add_which(parser: argparse.ArgumentParser) -> None:
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workload", metavar="WORKLOAD", nargs="?", help="a name, namespace/name or pattern")
+    parser.add_argument("words", metavar="WORKLOAD", nargs="*", help="[apply] and a name, namespace/name or pattern")
     _add_which(parser)
     source = parser.add_argument_group("where the history comes from")
     one = source.add_mutually_exclusive_group()
@@ -84,8 +84,42 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     what.add_argument("--watch", metavar="TIME", type=duration, nargs="?", const=60.0, help="again every TIME (60s)")
     what.add_argument("--allow-hpa", action="store_true", help="also patch what an HPA scales by its requests")
     what.add_argument("--json", action="store_const", const="json", dest="output", help="same as --output json")
+    _add_apply(parser)
     what.add_argument("--backtest", action="store_true", help="compare the methods on the recorded history")
     what.add_argument("--picture", metavar="FILE", help="with --backtest: draw it (needs matplotlib)")
+
+
+def _add_apply(parser: argparse.ArgumentParser) -> None:
+    how = parser.add_argument_group("apply: resize running Pods in place (Kubernetes 1.33 and newer)")
+    how.add_argument("--yes", action="store_true", help="do it; without this, only say what would be done")
+    how.add_argument(
+        "--every", metavar="TIME", type=duration, help="again and again; when stopped, put everything back"
+    )
+    how.add_argument("--keep", action="store_true", help="with --every: leave Pods as they are when stopped")
+    how.add_argument("--restore", action="store_true", help="put back everything that the journal has, and end")
+    how.add_argument("--journal", metavar="FILE", default="", help="default: ~/.local/state/carico/resizes.jsonl")
+    how.add_argument("--max-changes", metavar="N", type=float, default=6.0, help="Pods per minute (default 6)")
+    how.add_argument("--min-change", metavar="RATIO", type=ratio, default=0.1, help="leave smaller changes (10%%)")
+    how.add_argument("--max-step", metavar="RATIO", type=ratio, default=0.5, help="lower by at most, at a time (50%%)")
+    how.add_argument("--min-days", metavar="DAYS", type=float, default=0.0, help="only with so many days observed")
+    how.add_argument("--allow-restart", action="store_true", help="also containers whose resizePolicy restarts them")
+
+
+def read_words(given: argparse.Namespace) -> None:
+    """`[apply] [WORKLOAD]`; raises ValueError."""
+    words = list(given.words)
+    given.apply = bool(words) and words[0] == "apply"
+    words = words[1:] if given.apply else words
+    if len(words) > 1:
+        raise ValueError(f"one workload or pattern is expected, not {' '.join(words)}")
+    given.workload = words[0] if words else None
+    only_apply = ("yes", "every", "keep", "restore", "journal", "allow_restart")
+    if not given.apply and (named := [name for name in only_apply if getattr(given, name)]):
+        raise ValueError(f"--{named[0].replace('_', '-')}: only with `carico recommend apply`")
+    if given.apply and not (0 < given.max_changes <= 1000 and 0 < given.max_step <= 1):
+        raise ValueError("--max-changes: 1 to 1000 per minute; --max-step: above 0 and at most 1")
+    if given.apply and given.output not in ("table", "json"):
+        raise ValueError("apply: --output table or json")
 
 
 def options(given: argparse.Namespace) -> "tuple[Options, NodeSize | None]":

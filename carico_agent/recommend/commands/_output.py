@@ -261,7 +261,7 @@ def _resized(workload: OwnerObject, containers: Sequence[Recommendation]) -> lis
     pods = sorted({pod for row in containers for pod in row.pods if pod})
     if not pods:
         return [f"# {workload.full_name}: this source names no Pods; use --output patch"]
-    if refused := _why_no_resize(workload.kind, containers):
+    if refused := why_no_resize(workload.kind, containers):
         return [f"# {workload.full_name}: {refused}"]
     lines = []
     for pod in pods:
@@ -279,7 +279,7 @@ def _why_no_patch(kind: str) -> str:
     return f"kubectl cannot patch its owner ({kind or 'of unknown kind'}); change the manifest of its Pods' template"
 
 
-def _why_no_resize(kind: str, containers: Sequence[Recommendation]) -> str | None:
+def why_no_resize(kind: str, containers: Sequence[Recommendation]) -> str | None:
     """Kubernetes refuses a resize that changes the QoS class."""
     if kind == "Node":
         return _why_no_patch(kind)

@@ -1,8 +1,10 @@
 """print what each container should request, and why
 
-Prints recommendations and never applies one. Sources: the agent on this node (default), traces of several nodes,
-Prometheus, or a checkpoint of the Vertical Pod Autoscaler. --cluster completes each of them with what the API server
-knows. "?" means that there are too few samples.
+Prints recommendations. Only `carico recommend apply --yes` changes anything: it resizes running Pods in place where
+their node has room, notes each change in a journal, and takes back what goes wrong.
+
+Sources: the agent on this node (default), traces of several nodes, Prometheus, or a checkpoint of the Vertical Pod
+Autoscaler. --cluster completes each of them with what the API server knows. "?" means that there are too few samples.
 
 examples:
   carico recommend
@@ -11,6 +13,9 @@ examples:
   carico recommend --cluster -n 'shop*' --sort memory-savings --output wide
   carico recommend --cpu-limit none --memory-limit proportional --max-memory app=4Gi --output patch
   carico recommend --watch 5m
+  carico recommend apply -n shop
+  carico recommend apply -n shop --yes --every 5m
+  carico recommend apply --restore
   carico recommend 'web*' --method peak --guaranteed --whole-cpus
   carico recommend --prometheus http://localhost:9090 --backtest --picture backtest.png
   kubectl get vpacheckpoint -A -o json | carico recommend --checkpoint -
@@ -25,7 +30,7 @@ from typing import TYPE_CHECKING
 
 from carico_agent.client import AgentError, AgentUnavailable
 from carico_agent.command import ask, complain
-from carico_agent.recommend.commands._arguments import TEMPLATES, arguments, options
+from carico_agent.recommend.commands._arguments import TEMPLATES, arguments, options, read_words
 
 if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
     from carico_agent.recommend.advice import Recommendation
@@ -48,6 +53,11 @@ def run(given: argparse.Namespace) -> int:
     from carico_agent.recommend.sources.histories import NoHistory
     from carico_agent.recommend.sources.prometheus import PrometheusError
 
+    try:
+        read_words(given)
+    except ValueError as error:
+        complain(str(error))
+        return 2
     known = methods()
     if given.method not in known:
         complain(f"--method {given.method}: known are {', '.join(known)}")
@@ -58,6 +68,10 @@ def run(given: argparse.Namespace) -> int:
     except ValueError as error:
         complain(str(error))
         return 2
+    if given.apply:
+        from carico_agent.recommend.commands._apply import show_apply
+
+        return show_apply(given, lambda: _rows(given, how, largest))
     while True:
         try:
             code = _once(given, how, largest)
@@ -83,6 +97,16 @@ def _check_horizon(given: argparse.Namespace, horizon_s: float) -> None:
             f"--method {given.method} answers for the next {horizon_s / 60:g} minutes, and a template stays for days; "
             "use --method vpa or peak, or --output resize"
         )
+
+
+def _rows(given: argparse.Namespace, how: "Options", largest: "NodeSize | None") -> "list[Recommendation]":
+    """What `apply` carries out: owners must be known for certain."""
+    from carico_agent.recommend.commands._rows import recommendations
+
+    given.cluster = True
+    found = _select(_completed(_find(given), given), given)
+    found.largest = largest or found.largest
+    return recommendations(found, given.method, how)
 
 
 def _once(given: argparse.Namespace, how: "Options", largest: "NodeSize | None") -> int:
