@@ -82,6 +82,8 @@ class Recommendation:
     """What it would request as a Guaranteed Pod: cores and bytes."""
     hpa: str = ""
     """A HorizontalPodAutoscaler that scales by these requests."""
+    sidecar: bool = False
+    """It stands among the init containers, with restartPolicy Always."""
 
     @property
     def confidence(self) -> str:

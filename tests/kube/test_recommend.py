@@ -96,9 +96,13 @@ def test_every_command_is_accepted(cluster: Plane, name: str) -> None:
             cluster.admin.delete(f"{PATHS[kind]}/{name}")
 
 
+def with_sidecar(spec: dict[str, Any]) -> dict[str, Any]:
+    return {**spec, "initContainers": [{"name": "side", "image": "proxy", "restartPolicy": "Always"}]}
+
+
 def live_pod(plane: Plane, deployment: str) -> str:
     """A Pod as a Deployment's ReplicaSet would make it; no controller runs here."""
-    template = manifest("Deployment", "throttled")["spec"]["template"]["spec"]
+    template = with_sidecar(manifest("Deployment", "throttled")["spec"]["template"]["spec"])
     owner = {"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": f"{deployment}-7d4b9c6f5d", "uid": "u"}
     labels = {"pod-template-hash": "7d4b9c6f5d", "app": deployment}
     meta = {"name": POD, "labels": labels, "ownerReferences": [{**owner, "controller": True}]}
@@ -114,6 +118,8 @@ def test_the_cluster_completes_a_trace(cluster: Plane, tmp_path: Path, capsys: p
     """A trace knows no limits of `app`; the API server does. Each rule of limits is accepted as each sort of patch."""
     deployment = manifest("Deployment", "throttled")
     deployment["metadata"]["name"] = "web"
+    template = deployment["spec"]["template"]
+    template["spec"] = with_sidecar(template["spec"])
     cluster.admin.post(PATHS["Deployment"], deployment)
     target = {"type": "Utilization", "averageUtilization": 80}
     metrics = [{"type": "Resource", "resource": {"name": "cpu", "target": target}}]
@@ -141,7 +147,9 @@ def test_the_cluster_completes_a_trace(cluster: Plane, tmp_path: Path, capsys: p
             for rule in ("keep", "proportional", "none"):
                 text = said("-o", output, "--allow-hpa", "-l", "app=web", "--cpu-limit", rule, "--memory-limit", rule)
                 (line,) = [one for one in text.splitlines() if one.startswith("kubectl")]
-                made = dry_run(cluster, line)["spec"]["template"]["spec"]["containers"][0]["resources"]
+                spec = dry_run(cluster, line)["spec"]["template"]["spec"]
+                assert spec["initContainers"][0]["resources"]["requests"] == {"cpu": "13m", "memory": "125Mi"}
+                made = spec["containers"][0]["resources"]
                 assert set(made.get("limits", {})) == (set() if rule == "none" else {"cpu", "memory"})
                 assert made["requests"]["cpu"] == row["cpu"]["recommended"]
     finally:

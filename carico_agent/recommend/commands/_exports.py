@@ -101,7 +101,7 @@ def json_patches(rows: Sequence[Recommendation], found: Found) -> str:
 
 def _steps(workload: OwnerObject, row: Recommendation, said: dict[str, Any]) -> list[dict[str, Any]]:
     template = "/spec/jobTemplate/spec/template" if workload.kind == "CronJob" else "/spec/template"
-    path = f"{template}/spec/containers/{said['index']}"
+    path = f"{template}/spec/{said['list']}/{said['index']}"
     merged: dict[str, Any] = {name: dict(amounts) for name, amounts in said["resources"].items() if name != "claims"}
     if claims := said["resources"].get("claims"):
         merged["claims"] = claims

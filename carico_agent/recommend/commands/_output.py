@@ -237,8 +237,7 @@ def patch(rows: Sequence[Recommendation]) -> str:
         if workload.kind not in TEMPLATED:
             lines.append(f"# {workload.full_name}: {_why_no_patch(workload.kind)}")
             continue
-        spec: dict[str, Any] = {"containers": [{"name": r.container, "resources": resources_of(r)} for r in containers]}
-        spec = {"template": {"spec": spec}}
+        spec: dict[str, Any] = {"template": {"spec": _named(containers)}}
         if workload.kind == "CronJob":
             spec = {"jobTemplate": {"spec": spec}}
         if workload.guessed:
@@ -265,10 +264,18 @@ def _resized(workload: OwnerObject, containers: Sequence[Recommendation]) -> lis
         return [f"# {workload.full_name}: {refused}"]
     lines = []
     for pod in pods:
-        named = [{"name": r.container, "resources": resources_of(r)} for r in containers if pod in r.pods]
-        body = json.dumps({"spec": {"containers": named}}, separators=(",", ":"))
+        body = json.dumps({"spec": _named([r for r in containers if pod in r.pods])}, separators=(",", ":"))
         lines.append(f"kubectl patch pod {pod} -n {workload.namespace} --subresource resize -p '{body}'")
     return lines
+
+
+def _named(rows: Sequence[Recommendation]) -> dict[str, Any]:
+    """The part of a Pod's spec that changes; sidecars stand among the init containers."""
+    made: dict[str, Any] = {}
+    for row in rows:
+        listed = made.setdefault("initContainers" if row.sidecar else "containers", [])
+        listed.append({"name": row.container, "resources": resources_of(row)})
+    return made
 
 
 def _why_no_patch(kind: str) -> str:

@@ -42,7 +42,14 @@ def recommendations(found: Found, method: str, options: Options) -> list[Recomme
         )
         for (workload, name), group in made.items()
     ]
-    return [replace(row, hpa=found.hpas.get(row.workload, "")) for row in rows]
+    return [
+        replace(row, hpa=found.hpas.get(row.workload, ""), sidecar=_is_sidecar(found, row.workload, row.container))
+        for row in rows
+    ]
+
+
+def _is_sidecar(found: Found, workload: OwnerObject, container: str) -> bool:
+    return found.declared.get((workload, container), {}).get("list") == "initContainers"
 
 
 def _running(group: Group) -> int:

@@ -24,7 +24,7 @@ class KnownPods:
 
     pods: dict[tuple[str, str], DeclaredPod] = field(default_factory=dict)
     resources: dict[tuple[str, str, str], dict[str, Any]] = field(default_factory=dict)
-    """By namespace, Pod and container: its index and its resources."""
+    """By namespace, Pod and container: the list it stands in, its index there and its resources."""
     hpas: dict[OwnerObject, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -37,8 +37,10 @@ async def read_pods(client: KubeClient, selector: str = "") -> KnownPods:
         meta = pod["metadata"]
         place = str(meta.get("namespace", "")), str(meta["name"])
         known.pods[place] = declared(pod)
-        for index, one in enumerate((pod.get("spec") or {}).get("containers") or ()):
-            known.resources[*place, str(one["name"])] = {"index": index, "resources": one.get("resources") or {}}
+        for listed in ("containers", "initContainers"):
+            for index, one in enumerate((pod.get("spec") or {}).get(listed) or ()):
+                said = {"list": listed, "index": index, "resources": one.get("resources") or {}}
+                known.resources[*place, str(one["name"])] = said
 
     await _each(client, "/api/v1/pods", take, fieldSelector=UNFINISHED, labelSelector=selector)
     try:

@@ -43,7 +43,7 @@ class Found:
     hpas: dict[OwnerObject, str] = field(default_factory=dict)
     """What a HorizontalPodAutoscaler of the workload scales by, in a sentence."""
     declared: dict[tuple[OwnerObject, str], dict[str, Any]] = field(default_factory=dict)
-    """Of a container: `index` in its template, and its `resources` as they stand in the Pod object."""
+    """Of a container: `list` and `index` in its template, and its `resources` as they stand in the Pod object."""
 
     def saw_node(self, cores: float, memory_bytes: float) -> None:
         old = self.largest or NodeSize(0.0, 0.0)
