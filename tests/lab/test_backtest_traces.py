@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 
 from carico_agent.recommend.backtest import backtest
-from lab.backtest_traces import PAIRS, Interval, added, intervals, main, per_series, sets, stretches
+from lab.backtest_traces import PAIRS, Interval, added, autocorrelation, intervals, main, per_series, sets, stretches
 
 RNG = np.random.default_rng(1)
 SERIES = [1e9 + np.cumsum(RNG.normal(0, 1e6, 180)) for _ in range(6)]
@@ -39,3 +39,9 @@ def test_stretches_have_no_gaps_and_change(tmp_path: Path) -> None:
     values[1, ::50] = np.nan
     assert [x.size for x in stretches(values, 3)] == [360]
     assert sets(tmp_path) == {} and main(["--data", str(tmp_path)]) == 1
+
+
+def test_a_single_jump_at_the_end_has_no_autocorrelation() -> None:
+    jump = np.ones(360)
+    jump[-1] = 2.0
+    assert np.isfinite(autocorrelation([jump, *SERIES])).all()
