@@ -2,10 +2,10 @@
 
 A method sees usage only. A container that was killed, throttled or that needs more while it starts used less than it
 wanted; a request beyond the largest node is never scheduled. Order: method, then OOM kills, start-up, throttling,
-guaranteed, floors, whole CPUs, largest node, rounding (1m and 1 MiB, upwards).
+guaranteed, floors, allowed range, whole CPUs, largest node, rounding (1m and 1 MiB, upwards).
 
 The QoS class stays as it is: the API server refuses a resize that changes it. A Guaranteed Pod's limits follow its
-requests, a Burstable Pod's never become equal to all of them. Only --guaranteed asks for another class.
+requests, a Burstable Pod's never become equal to all of them. Only --guaranteed and a dropped limit ask for another.
 """
 
 import math
@@ -13,7 +13,17 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from carico_agent.recommend.history import ContainerHistory
-from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, evidence, methods
+from carico_agent.recommend.method import (
+    MIB,
+    RESOURCES,
+    Evidence,
+    Options,
+    Resource,
+    ResourceNeed,
+    amount,
+    evidence,
+    methods,
+)
 from carico_agent.recommend.vpa import UPPER_SHARE
 from carico_agent.recommend.workload import GUARANTEED, UNKNOWN, NodeSize, OwnerObject, Resources
 
@@ -32,6 +42,7 @@ class Advice:
     method: str = "none"
     limit: float | None = None
     """A limit that must change with the request; None = leave it."""
+    drop_limit: bool = False
     lower: float | None = None
     upper: float | None = None
     current_request: float | None = None
@@ -41,7 +52,11 @@ class Advice:
     def equal(self) -> bool:
         """Whether the limit is the request, once this is applied."""
         request = self.current_request if self.request is None else self.request
-        return request is not None and request == (self.current_limit if self.limit is None else self.limit)
+        return (
+            not self.drop_limit
+            and request is not None
+            and request == (self.current_limit if self.limit is None else self.limit)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +74,16 @@ class Recommendation:
     oom_kills: int
     qos: str = ""
     """Of its Pods now; empty: not known."""
+    replicas: int = 1
+    """How many Pods of it run."""
+    horizon_s: float = 0.0
+    """For how long ahead the method answers [s]."""
+    guaranteed: tuple[float | None, float | None] = (None, None)
+    """What it would request as a Guaranteed Pod: cores and bytes."""
+    hpa: str = ""
+    """A HorizontalPodAutoscaler that scales by these requests."""
+    sidecar: bool = False
+    """It stands among the init containers, with restartPolicy Always."""
 
     @property
     def confidence(self) -> str:
@@ -75,17 +100,36 @@ def advise(
     options: Options = DEFAULTS,
     largest: NodeSize | None = None,
     containers: int = 1,
+    replicas: int = 0,
 ) -> Recommendation:
-    """`containers`: how many the Pod has; they share the Pod's floors."""
+    """`containers`: how many the Pod has; they share the Pod's floors. `replicas` 0: as many as `pods`."""
     seen = evidence(histories)
-    cpu, memory = (
-        _ResourceAdvice(resource, seen, current, options, largest, containers).advice(method) for resource in RESOURCES
-    )
-    if not (options.guaranteed or current.guaranteed):
+
+    def made(how: Options) -> tuple[Advice, Advice]:
+        cpu, memory = (
+            _ResourceAdvice(resource, container, seen, current, how, largest, containers).advice(method)
+            for resource in RESOURCES
+        )
+        return cpu, memory
+
+    cpu, memory = made(options)
+    if not (options.guaranteed or (current.guaranteed and not options.drops_a_limit)):
         cpu = _kept_burstable(cpu, memory)
-    qos = current.qos or (GUARANTEED if current.guaranteed else "")
+    fixed = made(replace(options, guaranteed=True, cpu_limit="keep", memory_limit="keep"))
     return Recommendation(
-        workload, container, pods, cpu, memory, seen.samples, seen.days, seen.throttled_ratio, seen.oom_kills, qos
+        workload,
+        container,
+        pods,
+        cpu,
+        memory,
+        seen.samples,
+        seen.days,
+        seen.throttled_ratio,
+        seen.oom_kills,
+        current.qos or (GUARANTEED if current.guaranteed else ""),
+        replicas or max(len(pods), 1),
+        methods()[method].horizon_s,
+        (fixed[0].request, fixed[1].request),
     )
 
 
@@ -97,15 +141,13 @@ def _kept_burstable(cpu: Advice, memory: Advice) -> Advice:
     return replace(cpu, limit=round(cpu.request + 0.001, 3), why=(*cpu.why, why))
 
 
-RESOURCES: tuple[Resource, Resource] = ("cpu", "memory")
-
-
 class _ResourceAdvice:
     """The way of one resource from estimate to advice; `value` only ever changes with a reason."""
 
     def __init__(
         self,
         resource: Resource,
+        container: str,
         seen: Evidence,
         current: Resources,
         options: Options,
@@ -118,7 +160,9 @@ class _ResourceAdvice:
         self.limit = current.limit_cores if cpu else current.limit_bytes
         self.floor = options.floor_cores if cpu else options.floor_bytes
         self.most = None if largest is None else largest.cores if cpu else largest.memory_bytes
-        self.guaranteed = options.guaranteed or current.guaranteed
+        self.guaranteed = options.guaranteed or (current.guaranteed and not options.drops_a_limit)
+        self.rule = options.cpu_limit if cpu else options.memory_limit
+        self.least, self.most_allowed = options.range_of(resource, container)
         self.why: list[str] = []
         self.value = 0.0
 
@@ -136,6 +180,7 @@ class _ResourceAdvice:
         if self.guaranteed:
             self._guaranteed()
         self._floor()
+        self._allowed()
         if self.resource == "cpu" and self.options.whole_cpus:
             self._whole()
         self._largest()
@@ -149,6 +194,7 @@ class _ResourceAdvice:
             tuple(self.why),
             made.method,
             limit,
+            self.rule == "none" and self.limit is not None,
             min(self._round(made.lower), request),
             self._upper(made.upper, request),
             self.request,
@@ -231,6 +277,15 @@ class _ResourceAdvice:
         shared = f" shared by {self.containers} containers" if self.containers > 1 else ""
         self._raise(floor, f"the floor of {amount(self.resource, self.floor)} per Pod{shared}")
 
+    def _allowed(self) -> None:
+        self._raise(self.least, f"the least allowed for this container, {amount(self.resource, self.least)}")
+        if self.value > self.most_allowed:
+            cut = amount(self.resource, self.most_allowed)
+            self.why.append(
+                f"cut from {amount(self.resource, self.value)} to the most allowed for this container, {cut}"
+            )
+            self.value = self.most_allowed
+
     def _whole(self) -> None:
         if not self.guaranteed:
             self.why.append("not rounded to whole CPUs, which only Guaranteed Pods can be pinned to (--guaranteed)")
@@ -261,6 +316,14 @@ class _ResourceAdvice:
     def _limit(self, request: float) -> float | None:
         if self.guaranteed:
             return request
+        if self.rule == "none":
+            if self.limit is not None:
+                self.why.append(f"its limit of {amount(self.resource, self.limit)} is dropped, as asked")
+            return None
+        if self.rule == "proportional" and self.limit and self.request:
+            times = self.limit / self.request
+            self.why.append(f"its limit stays {times:.3g} times the request")
+            return self._round(request * times)
         if self.limit is not None and self.limit < request:
             self.why.append(f"its limit of {amount(self.resource, self.limit)} is below the request and moves with it")
             return request

@@ -13,6 +13,9 @@ from carico_agent.recommend.arima import CannotFit
 from carico_agent.recommend.method import MIB, Evidence, Options, Resource, ResourceNeed, amount, methods
 from carico_agent.recommend.series import Array
 
+HORIZON_S = 300.0
+"""Five steps of a minute [s]."""
+
 Forecast = Callable[[Array, int], tuple[Array, Array]]
 """A series and a number of steps: the forecast and its standard deviation; CannotFit says why not."""
 

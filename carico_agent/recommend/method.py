@@ -4,10 +4,12 @@ A method answers for one resource of one container of a workload, from the evide
 """
 
 import importlib
+import math
 import pkgutil
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
 from typing import ClassVar, Literal
 
 import numpy as np
@@ -20,7 +22,21 @@ from carico_agent.recommend.series import Array
 from carico_agent.recommend.vpa import confidence
 
 Resource = Literal["cpu", "memory"]
+RESOURCES: tuple[Resource, Resource] = ("cpu", "memory")
+LimitRule = Literal["keep", "proportional", "none"]
+"""keep: as it is, unless the request passes it; proportional: as many times the request as now; none: dropped."""
 MIB = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class AllowedRange:
+    """The least and the most that a container may be told to request [cores or bytes]; VPA's minAllowed, maxAllowed."""
+
+    container: str
+    """A pattern: `app`, `istio-*`, `*`."""
+    resource: Resource
+    least: float = 0.0
+    most: float = math.inf
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +55,23 @@ class Options:
     floor_cores: float = 0.025
     floor_bytes: float = 250.0 * MIB
     """Floors are per Pod, and divided by its containers."""
+    cpu_limit: LimitRule = "keep"
+    memory_limit: LimitRule = "keep"
+    allowed: tuple[AllowedRange, ...] = ()
+
+    @property
+    def drops_a_limit(self) -> bool:
+        """Then a Guaranteed Pod becomes a Burstable one."""
+        return "none" in (self.cpu_limit, self.memory_limit)
+
+    def range_of(self, resource: Resource, container: str) -> tuple[float, float]:
+        """Of all ranges that name this container, the narrowest.
+
+        >>> Options(allowed=(AllowedRange("a*", "cpu", 0.1), AllowedRange("*", "cpu", most=2.0))).range_of("cpu", "app")
+        (0.1, 2.0)
+        """
+        fitting = [r for r in self.allowed if r.resource == resource and fnmatchcase(container, r.container)]
+        return max((r.least for r in fitting), default=0.0), min((r.most for r in fitting), default=math.inf)
 
 
 @dataclass(frozen=True)
@@ -123,6 +156,8 @@ class Method(ABC):
 
     name: ClassVar[str]
     summary: ClassVar[str]
+    horizon_s: ClassVar[float]
+    """For how long ahead it answers [s]. Below an hour it is no request for a template, which stays for days."""
 
     def __init_subclass__(cls) -> None:
         METHODS[cls.name] = cls
@@ -130,6 +165,9 @@ class Method(ABC):
     @abstractmethod
     def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         """From evidence with at least one sample of that resource."""
+
+
+TEMPLATE_HORIZON_S = 3600.0
 
 
 METHODS: dict[str, type[Method]] = {}

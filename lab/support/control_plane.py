@@ -193,6 +193,22 @@ class Plane:
             name=name,
         )
 
+    def run_controllers(self, names: str) -> None:
+        """A kube-controller-manager with these controllers (comma-separated) alone; `stop_controllers` ends it."""
+        config = self.kubeconfig("admin-token")
+        self._run(
+            "kube-controller-manager",
+            f"--kubeconfig={config}",
+            *self._serving("kube-controller-manager", config),
+            f"--controllers={names}",
+            "--leader-elect=false",
+            "--kube-api-qps=300",
+            "--kube-api-burst=500",
+        )
+
+    def stop_controllers(self) -> None:
+        self._end("kube-controller-manager")
+
     def _serving(self, name: str, kubeconfig: Path) -> list[str]:
         """Flags by which a scheduler or controller manager serves its health and metrics; `component` asks for them."""
         self.ports[name] = free_port()

@@ -22,7 +22,9 @@ MIB = 2**20
 PODS = ("web-7d4b9c6f5d-x2xkz", "web-7d4b9c6f5d-bbbbb")
 
 
-def trace(path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: float = 60.0) -> str:
+def trace(
+    path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: float = 60.0, namespace: str = "shop"
+) -> str:
     """What an agent would record of a Pod with two containers; the first is killed once and throttled."""
     rng = np.random.default_rng(len(pod))
     writer = TraceWriter(path, node=pod, cores=cores, resources=("cpu",))
@@ -32,7 +34,7 @@ def trace(path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: floa
         t_s = n * step_s
         cpu += float(rng.gamma(4.0, 0.1)) * step_s
         app = ContainerReading(
-            "shop",
+            namespace,
             pod,
             "app",
             cpu_usage_usec=int(cpu * 1e6),
@@ -44,7 +46,7 @@ def trace(path: Path, pod: str, minutes: int = 300, cores: int = 4, step_s: floa
             limit_cores=0.5,
             request_bytes=600 * MIB,
         )
-        side = ContainerReading("shop", pod, "side", cpu_usage_usec=int(t_s * 1e4), memory_bytes=20 * MIB)
+        side = ContainerReading(namespace, pod, "side", cpu_usage_usec=int(t_s * 1e4), memory_bytes=20 * MIB)
         writer.write_pods(PodsRow(t_s, T + t_s, (app, side)))
     writer.write(TraceRow(Reading(minutes * 60.0 + 1, cores=cores), 1, False))
     writer.close()

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import asdict
 
 from carico_agent.command import complain
-from carico_agent.recommend.advice import RESOURCES
 from carico_agent.recommend.arima import MIN_SAMPLES, Variance
 from carico_agent.recommend.backtest import HORIZON, NAMES, BacktestRow, backtest, ratio_to
-from carico_agent.recommend.method import Resource
+from carico_agent.recommend.method import RESOURCES, Resource
 from carico_agent.recommend.series import TAIL
 from carico_agent.recommend.sources.histories import Found
 

@@ -2,6 +2,7 @@
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 
 from carico_agent.recommend.advice import Recommendation, advise
 from carico_agent.recommend.checkpoint import Checkpoint, encode
@@ -10,6 +11,8 @@ from carico_agent.recommend.method import Options, evidence
 from carico_agent.recommend.sources.histories import Found
 from carico_agent.recommend.workload import ContainerKey, OwnerObject, Resources
 
+STILL_THERE_S = 900.0
+"""A Pod without a sample for so long does not run any more [s]."""
 Group = dict[ContainerKey, ContainerHistory]
 
 
@@ -24,7 +27,7 @@ def groups(found: Found) -> dict[tuple[OwnerObject, str], Group]:
 def recommendations(found: Found, method: str, options: Options) -> list[Recommendation]:
     made = groups(found)
     containers = {workload: sum(other == workload for other, _ in made) for workload, _ in made}
-    return [
+    rows = [
         advise(
             workload,
             name,
@@ -35,9 +38,24 @@ def recommendations(found: Found, method: str, options: Options) -> list[Recomme
             options,
             found.largest,
             containers[workload],
+            found.replicas.get(workload) or _running(group),
         )
         for (workload, name), group in made.items()
     ]
+    return [
+        replace(row, hpa=found.hpas.get(row.workload, ""), sidecar=_is_sidecar(found, row.workload, row.container))
+        for row in rows
+    ]
+
+
+def _is_sidecar(found: Found, workload: OwnerObject, container: str) -> bool:
+    return found.declared.get((workload, container), {}).get("list") == "initContainers"
+
+
+def _running(group: Group) -> int:
+    """Pods that were seen until the end: a history keeps those of the last eight days."""
+    last_s = max(history.last_s for history in group.values())
+    return sum(history.last_s >= last_s - STILL_THERE_S for history in group.values())
 
 
 def _current(found: Found, group: Group) -> Resources:

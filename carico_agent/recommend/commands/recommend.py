@@ -1,12 +1,21 @@
 """print what each container should request, and why
 
-Prints recommendations and never applies one. Sources: the agent on this node (default), traces of several nodes,
-Prometheus, or a checkpoint of the Vertical Pod Autoscaler. "?" means that there are too few samples.
+Prints recommendations. Only `carico recommend apply --yes` changes anything: it resizes running Pods in place where
+their node has room, notes each change in a journal, and takes back what goes wrong.
+
+Sources: the agent on this node (default), traces of several nodes, Prometheus, or a checkpoint of the Vertical Pod
+Autoscaler. --cluster completes each of them with what the API server knows. "?" means that there are too few samples.
 
 examples:
   carico recommend
   carico recommend shop/web --prometheus http://localhost:9090 --since 8d
   carico recommend --trace node1.trace.gz node2.trace.gz --output patch
+  carico recommend --cluster -n 'shop*' --sort memory-savings --output wide
+  carico recommend --cpu-limit none --memory-limit proportional --max-memory app=4Gi --output patch
+  carico recommend --watch 5m
+  carico recommend apply -n shop
+  carico recommend apply -n shop --yes --every 5m
+  carico recommend apply --restore
   carico recommend 'web*' --method peak --guaranteed --whole-cpus
   carico recommend --prometheus http://localhost:9090 --backtest --picture backtest.png
   kubectl get vpacheckpoint -A -o json | carico recommend --checkpoint -
@@ -16,117 +25,123 @@ import argparse
 import os
 import sys
 import time
+from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.command import add_socket, ask, complain
-from carico_agent.lib.quantities import cores, duration, memory, ratio, share
+from carico_agent.command import ask, complain
+from carico_agent.recommend.commands._arguments import TEMPLATES, arguments, options, read_words
 
 if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
+    from carico_agent.recommend.advice import Recommendation
     from carico_agent.recommend.method import Options
     from carico_agent.recommend.sources.histories import Found
-    from carico_agent.recommend.workload import NodeSize
+    from carico_agent.recommend.workload import NodeSize, OwnerObject
 
-OUTPUTS = ("table", "json", "vpa", "patch", "resize", "checkpoint")
+__all__ = ["arguments", "run"]
+
 HALF_LIFE_S = 86_400.0
 NOTHING_SEEN = "no container has been observed (after the agent starts, wait a minute)"
 
 
-def arguments(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("workload", metavar="WORKLOAD", nargs="?", help="a name, namespace/name or pattern")
-    source = parser.add_argument_group("where the history comes from")
-    one = source.add_mutually_exclusive_group()
-    one.add_argument("--trace", metavar="FILE", nargs="+", help="files made by `carico agent --record`")
-    one.add_argument("--prometheus", metavar="URL", help="a Prometheus server, such as http://localhost:9090")
-    one.add_argument("--checkpoint", metavar="FILE", help="VerticalPodAutoscalerCheckpoints, JSON or YAML; - is stdin")
-    add_socket(parser)
-    source.add_argument("--since", metavar="TIME", type=duration, help="Prometheus: length of the history (default 8d)")
-    source.add_argument("--step", metavar="TIME", type=duration, default=60.0, help="Prometheus: a point every (60s)")
-    source.add_argument("--timeout", metavar="TIME", type=duration, default=30.0, help="Prometheus: per query (30s)")
-    source.add_argument("--token-file", metavar="FILE", help="Prometheus: a bearer token")
-    how = parser.add_argument_group("how")
-    how.add_argument("--method", default="vpa", help="vpa (default), peak, walk or arima")
-    how.add_argument("--percentile", type=share, default=0.9, help="of usage, 90 (default) or 0.9")
-    how.add_argument("--margin", type=ratio, default=0.15, help="on top, 0.15 (default) or 15%%")
-    how.add_argument("--half-life", metavar="TIME", type=duration, help="time after which a sample counts half (24h)")
-    how.add_argument("--safety", metavar="N", type=float, default=3.0, help="steps of safety of walk and arima (3)")
-    how.add_argument("--variance", choices=("exact", "thesis"), default="exact", help="of arima's forecast")
-    how.add_argument("--guaranteed", action="store_true", help="limits equal to requests")
-    how.add_argument("--whole-cpus", action="store_true", help="round Guaranteed Pods up to whole CPUs, for pinning")
-    how.add_argument("--floor-cpu", metavar="CPU", type=cores, default=0.025, help="least per Pod (25m)")
-    how.add_argument("--floor-memory", metavar="SIZE", type=memory, default=250.0 * 2**20, help="least per Pod (250Mi)")
-    how.add_argument("--largest-node", metavar="CPU,SIZE", help="never recommend more, such as 16,64Gi")
-    what = parser.add_argument_group("what to print")
-    what.add_argument("--output", choices=OUTPUTS, default="table")
-    what.add_argument("--json", action="store_const", const="json", dest="output", help="same as --output json")
-    what.add_argument("--backtest", action="store_true", help="compare the methods on the recorded history")
-    what.add_argument("--picture", metavar="FILE", help="with --backtest: draw it (needs matplotlib)")
-
-
 def run(given: argparse.Namespace) -> int:
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
+    from carico_agent.lib.kube.errors import KubeError
     from carico_agent.lib.trace.file import BadTrace
     from carico_agent.recommend.checkpoint import BadCheckpoint
     from carico_agent.recommend.method import methods
     from carico_agent.recommend.sources.histories import NoHistory
     from carico_agent.recommend.sources.prometheus import PrometheusError
 
+    try:
+        read_words(given)
+    except ValueError as error:
+        complain(str(error))
+        return 2
     known = methods()
     if given.method not in known:
         complain(f"--method {given.method}: known are {', '.join(known)}")
         return 2
     try:
-        options, largest = _options(given)
+        how, largest = options(given)
+        _check_horizon(given, known[given.method].horizon_s)
     except ValueError as error:
         complain(str(error))
         return 2
-    try:
-        found = _select(_find(given), given.workload)
-    except (BadTrace, NoHistory, PrometheusError, AgentError, AgentUnavailable) as error:
-        complain(str(error))
-        return 1
-    except (OSError, UnicodeDecodeError, BadCheckpoint) as error:
-        complain(f"{given.checkpoint}: {error}" if given.checkpoint and not isinstance(error, OSError) else str(error))
-        return 1
-    finally:
-        _progress_done()
+    if given.apply:
+        from carico_agent.recommend.commands._apply import show_apply
+
+        return show_apply(given, lambda: _rows(given, how, largest))
+    while True:
+        try:
+            code = _once(given, how, largest)
+        except (BadTrace, NoHistory, PrometheusError, AgentError, AgentUnavailable, KubeError) as error:
+            complain(str(error))
+            code = 1
+        except (OSError, UnicodeDecodeError, BadCheckpoint) as error:
+            named = given.checkpoint and not isinstance(error, OSError)
+            complain(f"{given.checkpoint}: {error}" if named else str(error))
+            code = 1
+        finally:
+            _progress_done()
+        if given.watch is None:
+            return code
+        time.sleep(given.watch)
+
+
+def _check_horizon(given: argparse.Namespace, horizon_s: float) -> None:
+    from carico_agent.recommend.method import TEMPLATE_HORIZON_S
+
+    if given.output in TEMPLATES and horizon_s < TEMPLATE_HORIZON_S:
+        raise ValueError(
+            f"--method {given.method} answers for the next {horizon_s / 60:g} minutes, and a template stays for days; "
+            "use --method vpa or peak, or --output resize"
+        )
+
+
+def _rows(given: argparse.Namespace, how: "Options", largest: "NodeSize | None") -> "list[Recommendation]":
+    """What `apply` carries out: owners must be known for certain."""
+    from carico_agent.recommend.commands._rows import recommendations
+
+    given.cluster = True
+    found = _select(_completed(_find(given), given), given)
+    found.largest = largest or found.largest
+    return recommendations(found, given.method, how)
+
+
+def _once(given: argparse.Namespace, how: "Options", largest: "NodeSize | None") -> int:
+    found = _select(_completed(_find(given), given), given)
     found.largest = largest or found.largest
     if given.backtest:
         from carico_agent.recommend.commands._backtest import show
 
         return show(found, given)
-    print(_print(given, found, options))
+    if given.watch and sys.stdout.isatty():
+        print("\033[H\033[2J", end="")
+    print(_print(given, found, how), flush=bool(given.watch))
     return 0
 
 
-def _options(given: argparse.Namespace) -> "tuple[Options, NodeSize | None]":
-    from carico_agent.recommend.method import Options
-    from carico_agent.recommend.workload import NodeSize
+def _completed(found: "Found", given: argparse.Namespace) -> "Found":
+    """With what the API server knows, where the user asks for it."""
+    if not (given.cluster or given.selector or given.kubeconfig or given.context):
+        return found
+    import asyncio
 
-    if given.half_life is not None and not (given.trace or given.prometheus):
-        raise ValueError("--half-life: the agent's and VPA's histograms are made with 24h; use --trace or --prometheus")
-    if given.picture and not given.backtest:
-        raise ValueError("--picture: only with --backtest")
-    if not 0 <= given.safety <= 100:
-        raise ValueError(f"--safety {given.safety:g}: 0 to 100 is expected")
-    largest = None
-    if given.largest_node:
-        try:
-            cpu, size = given.largest_node.split(",")
-            largest = NodeSize(cores(cpu), memory(size))
-        except (ValueError, argparse.ArgumentTypeError) as error:
-            raise ValueError(f"--largest-node {given.largest_node}: CPU,SIZE is expected, such as 16,64Gi") from error
-    options = Options(
-        given.percentile,
-        given.margin,
-        given.safety,
-        given.variance,
-        guaranteed=given.guaranteed,
-        whole_cpus=given.whole_cpus,
-        floor_cores=given.floor_cpu,
-        floor_bytes=given.floor_memory,
-    )
-    return options, largest
+    from carico_agent.lib.kube.access import of_user
+    from carico_agent.lib.kube.client import KubeClient
+    from carico_agent.lib.net.buckets import TokenBucket
+    from carico_agent.recommend.sources.cluster import KnownPods, complete, read_pods
+
+    async def read() -> KnownPods:
+        access = of_user(given.kubeconfig, given.context)
+        async with KubeClient(access, TokenBucket(per_s=50.0, burst=300), timeout_s=30.0) as client:
+            return await read_pods(client, given.selector)
+
+    known = asyncio.run(read())
+    for note in known.notes:
+        print(f"note: {note}", file=sys.stderr)
+    return complete(found, known, bool(given.selector))
 
 
 def _find(given: argparse.Namespace) -> "Found":
@@ -178,26 +193,47 @@ def _progress_done() -> None:
         print("\r\033[K", end="", file=sys.stderr, flush=True)
 
 
-def _select(found: "Found", wanted: str | None) -> "Found":
-    from fnmatch import fnmatchcase
-
+def _select(found: "Found", given: argparse.Namespace) -> "Found":
     from carico_agent.recommend.sources.histories import NoHistory
 
-    if wanted:
-        found.histories = {
-            key: history
-            for key, history in found.histories.items()
-            if fnmatchcase(key.workload.full_name if "/" in wanted else key.workload.name, wanted)
-        }
+    wanted = given.workload
+    found.histories = {key: one for key, one in found.histories.items() if _is_wanted(key.workload, given)}
     if not found.histories:
-        raise NoHistory(f"no container of {wanted} has been observed" if wanted else NOTHING_SEEN)
+        narrowed = wanted or ", ".join([*given.namespace, *(f"not {name}" for name in given.not_namespace)])
+        raise NoHistory(f"no container of {narrowed} has been observed" if narrowed else NOTHING_SEEN)
     return found
 
 
-def _print(given: argparse.Namespace, found: "Found", options: "Options") -> str:
+def _is_wanted(workload: "OwnerObject", given: argparse.Namespace) -> bool:
+    def matches(patterns: list[str]) -> bool:
+        return any(fnmatchcase(workload.namespace, pattern) for pattern in patterns)
+
+    if (given.namespace and not matches(given.namespace)) or matches(given.not_namespace):
+        return False
+    wanted = given.workload
+    return not wanted or fnmatchcase(workload.full_name if "/" in wanted else workload.name, wanted)
+
+
+def _print(given: argparse.Namespace, found: "Found", how: "Options") -> str:
+    from carico_agent.recommend.commands import _exports
     from carico_agent.recommend.commands._output import FORMATS
     from carico_agent.recommend.commands._rows import checkpoints, recommendations
+    from carico_agent.recommend.savings import sort
 
     if given.output == "checkpoint":
         return checkpoints(found)
-    return FORMATS[given.output](recommendations(found, given.method, options))
+    rows = sort(recommendations(found, given.method, how), given.sort)
+    if given.output in ("csv", "yaml"):
+        return _exports.as_csv(rows) if given.output == "csv" else _exports.as_yaml(rows)
+    if given.output not in TEMPLATES or given.allow_hpa:
+        return _exports.json_patches(rows, found) if given.output == "json-patch" else FORMATS[given.output](rows)
+    comments, rows = _without_scaled(rows)
+    text = _exports.json_patches(rows, found) if given.output == "json-patch" else FORMATS[given.output](rows)
+    return "\n".join([*comments, *([text] if text else [])])
+
+
+def _without_scaled(rows: "list[Recommendation]") -> "tuple[list[str], list[Recommendation]]":
+    """Without what an HPA scales by its requests: the number of replicas would change with them."""
+    scaled = {row.workload.full_name: row.hpa for row in rows if row.hpa}
+    comments = [f"# {name}: {hpa}; to patch it all the same: --allow-hpa" for name, hpa in scaled.items()]
+    return comments, [row for row in rows if not row.hpa]

@@ -9,6 +9,7 @@ from carico_agent.recommend.series import Array
 class Arima(Method):
     name = "arima"
     summary = "an ARIMA forecast plus its deviation; for the next minutes (experimental)"
+    horizon_s = forecast.HORIZON_S
 
     def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         def made(x: Array, steps: int) -> tuple[Array, Array]:

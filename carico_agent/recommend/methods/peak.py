@@ -8,6 +8,7 @@ from carico_agent.recommend.method import Evidence, Method, Options, Resource, R
 class Peak(Method):
     name = "peak"
     summary = "the highest value of the last two hours, plus the margin"
+    horizon_s = 7200.0
 
     def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         tails = [tail for tail in seen.tails[resource] if tail.size]

@@ -7,6 +7,7 @@ from carico_agent.recommend.vpa import bounds
 class Vpa(Method):
     name = "vpa"
     summary = "a percentile of decaying history, as the Vertical Pod Autoscaler"
+    horizon_s = 8 * 86_400.0
 
     def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         found = bounds(seen.histogram(resource), seen.days, options.share, options.margin)

@@ -22,6 +22,7 @@ def walk(x: Array, steps: int) -> tuple[Array, Array]:
 class Walk(Method):
     name = "walk"
     summary = "the last value plus a deviation that grows with time; for the next minutes"
+    horizon_s = forecast.HORIZON_S
 
     def estimate(self, resource: Resource, seen: Evidence, options: Options) -> ResourceNeed:
         return forecast.estimate(self.name, walk, resource, seen, options)

@@ -38,6 +38,12 @@ class Found:
     histories: dict[ContainerKey, ContainerHistory] = field(default_factory=dict)
     current: dict[ContainerKey, Resources] = field(default_factory=dict)
     largest: NodeSize | None = None
+    replicas: dict[OwnerObject, int] = field(default_factory=dict)
+    """How many Pods of a workload run, where the cluster was asked."""
+    hpas: dict[OwnerObject, str] = field(default_factory=dict)
+    """What a HorizontalPodAutoscaler of the workload scales by, in a sentence."""
+    declared: dict[tuple[OwnerObject, str], dict[str, Any]] = field(default_factory=dict)
+    """Of a container: `list` and `index` in its template, and its `resources` as they stand in the Pod object."""
 
     def saw_node(self, cores: float, memory_bytes: float) -> None:
         old = self.largest or NodeSize(0.0, 0.0)
