@@ -9,7 +9,7 @@ from math import inf
 
 from carico_agent.burst.choice import POLICIES, JobNeeds, Option, Prices, TargetOffer
 from carico_agent.burst.cluster import take
-from carico_agent.burst.overflow import NodeRoom, Waiting, stays
+from carico_agent.burst.overflow import ROUNDING, NodeRoom, Waiting, stays
 from carico_agent.burst.sizing import ExpectedWork, NodeOffer, nodes_to_add
 from carico_agent.burst.waits import starts
 
@@ -151,10 +151,10 @@ def places_of(node: NodeRoom, waiting: Waiting) -> int:
     >>> places_of(NodeRoom("new", cpu=16.0, memory=16e9), Waiting(("d", "a"), "k", Asked(2.0, 2.5e9), 40.0))
     6
     """
-    asked = waiting.asked
-    by_cpu = node.cpu / asked.cpu if asked.cpu else inf
-    by_memory = node.memory / asked.memory if asked.memory else inf
-    return int(min(by_cpu, by_memory, node.pods) / max(1, waiting.pods))
+    if node.why_not(waiting.workload, waiting.asked):
+        return 0
+    amounts = [node.free(name) / amount for name, amount in waiting.asked.amounts()]
+    return int(min([*amounts, node.pods]) / max(1, waiting.pods) + ROUNDING)
 
 
 def _place(

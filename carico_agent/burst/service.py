@@ -99,7 +99,8 @@ class BurstService:
         since = [pod.unschedulable_since_s for pod in pods]
         waited_s = min((wall_s - at_s if at_s is not None else 0.0) for at_s in since)
         workload = workload_of_job(job.whole)
-        waiting = Waiting(key, workload, asked_by(job.whole["spec"]["template"]), max(0.0, waited_s), len(pods))
+        asked = asked_by(job.whole["spec"]["template"], key[0])
+        waiting = Waiting(key, workload, asked, max(0.0, waited_s), len(pods), pods[0].asked)
         annotations = job.whole["metadata"].get("annotations") or {}
         regions = tuple(filter(None, annotations.get(REGIONS, "").replace(" ", "").split(",")))
         needs = JobNeeds(self.history.duration_s(workload), self._data(job), regions)
@@ -144,7 +145,7 @@ class BurstService:
             if job.finished or (copy is not None and (copy.uid in bound or copy.finished)):
                 continue
             for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
-                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"]))
+                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"], key[0]))
 
     def _growth(self, site: Site, now_s: float) -> Growth | None:
         provisioner = site.provisioner

@@ -15,6 +15,7 @@ from carico_agent.burst.choice import (
 )
 from carico_agent.burst.overflow import Asked, NodeRoom, Waiting
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, TargetState, plan
+from carico_agent.burst.pod_rules import NodeTraits, PodRules, Taint
 
 FULL = [NodeRoom("home-1", cpu=0.0)]
 BIG = NodeRoom("new", cpu=6.0, memory=16e9)
@@ -130,3 +131,40 @@ def test_prices_that_are_none_are_refused(text: str, why: str) -> None:
 def test_prices_are_read() -> None:
     prices = parse_prices("[machines.us-east-1]\n'c5.4xlarge' = 0.68\n[egress_per_gb]\nus-east-1 = 0.09\n")
     assert prices.per_h["us-east-1"]["c5.4xlarge"] == 0.68
+
+
+GPU = "nvidia.com/gpu"
+
+
+def gpu_candidate() -> Candidate:
+    return Candidate(Waiting(("d", "gpu"), "k", Asked(2.0, 2e9, {GPU: 1.0}), 60.0), JobNeeds(600.0))
+
+
+def test_a_job_for_a_gpu_is_overflow_where_home_has_none_and_goes_only_where_there_is_one() -> None:
+    home = [NodeRoom("home-1", cpu=64.0, memory=64e9)]
+    without, with_one = (
+        target("plain", 0.1),
+        TargetState("gpus", price_per_h=9.0, rooms=[NodeRoom("g", others={GPU: 1})]),
+    )
+    assert plan([gpu_candidate()], home, [500.0], [without, with_one], BurstPolicy()).moves == {("d", "gpu"): "gpus"}
+    made = plan([gpu_candidate()], home, [500.0], [without], BurstPolicy())
+    assert "plain: it has no room" in made.reasons["d", "gpu"]
+
+
+def test_selectors_and_taints_decide_at_home_and_for_nodes_that_do_not_exist_yet() -> None:
+    rules = PodRules(selector=(("disk", "ssd"),))
+    picky = Candidate(Waiting(("d", "a"), "k", Asked(2.0, rules=rules), 60.0), JobNeeds(600.0))
+    home = [NodeRoom("home-1", cpu=64.0)]
+    plain, ssd = NodeRoom("new", cpu=6.0), NodeRoom("new", cpu=6.0, traits=NodeTraits({"disk": "ssd"}))
+    tainted = NodeRoom("new", cpu=6.0, traits=NodeTraits({"disk": "ssd"}, (Taint("team", "x"),)))
+    added = {}
+    for name, node in (("plain", plain), ("ssd", ssd), ("tainted", tainted)):
+        growing = TargetState("cloud", price_per_h=0.68, growth=Growth(node, 300.0, 4))
+        added[name] = plan([picky], home, [], [growing], BurstPolicy()).add.get("cloud", 0)
+    assert added == {"plain": 0, "ssd": 1, "tainted": 0}
+
+
+def test_where_volumes_decide_only_kube_scheduler_is_believed() -> None:
+    rules = PodRules(unjudged="where its volumes are")
+    bound = Candidate(Waiting(("d", "a"), "k", Asked(2.0, rules=rules), 60.0), JobNeeds(600.0))
+    assert plan([bound], [NodeRoom("home-1")], [500.0], [target()], BurstPolicy()).moves
