@@ -148,6 +148,17 @@ class ClusterView:
     def synced(self) -> bool:
         return all(watch.synced.is_set() for watch in self.watches)
 
+    def forget(self) -> None:
+        """The cluster is gone, and all that was seen there."""
+        self.nodes, self.pods = {}, {}
+
+    def empty(self) -> list[NodeRoom]:
+        """Every node as if no Pod were on it, by requests."""
+        return [
+            NodeRoom(node.name, node.cpu, node.memory, node.pods, others=node.others, traits=node.traits)
+            for node in self.nodes.values()
+        ]
+
     def _nodes_are(self, nodes: list[NodeSeen]) -> None:
         self.nodes = {node.name: node for node in nodes}
 

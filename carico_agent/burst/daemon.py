@@ -7,18 +7,18 @@ import signal
 import socket
 import tomllib
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from carico_agent.burst.choice import BadPrices, Prices, parse_prices
+from carico_agent.burst.catalogue import BadPrices, Prices, parse_prices
 from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
-from carico_agent.burst.feeds import target_watches, watches
+from carico_agent.burst.feeds import follow, target_watches, watches
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
@@ -27,19 +27,20 @@ from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import BurstPolicy
 from carico_agent.burst.protocol import Intent, Suspends
-from carico_agent.burst.provisioner import Provisioner
+from carico_agent.burst.provisioner import Offer, Provisioner, read_kubeconfig
 from carico_agent.burst.report import status
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import load_seal, read_seal
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
 from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
-from carico_agent.burst.target import Target, identity, probe, suspends
-from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service
+from carico_agent.burst.target import NOWHERE, Target, identity, probe, suspends
+from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service, from_text
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.leader import LeaderLease
+from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net import metrics
 from carico_agent.lib.net.address import is_loopback, split_listen
 from carico_agent.lib.net.buckets import TokenBucket
@@ -68,8 +69,8 @@ def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
         except BadSettings as bad:
             errors += bad.errors
             continue
-        if not made[name].kubeconfig:
-            errors.append(f"{path}.kubeconfig: is missing")
+        if not made[name].kubeconfig and not made[name].provisioner:
+            errors.append(f"{path}.kubeconfig: is missing; only a target with a provisioner can do without")
     if errors:
         raise BadSettings(errors)
     return made
@@ -82,6 +83,17 @@ def read_prices(path: str) -> Prices:
         return parse_prices(Path(path).read_text())
     except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError, BadPrices) as error:
         raise BadPrices(f"{path}: {error}") from error
+
+
+def nodes_of(prices: Prices, target: BurstTargetSettings, otherwise: NodeRoom) -> dict[str, tuple[NodeRoom, float]]:
+    """Machine → a new node of it and its price, for every machine that the target may have and that has a price."""
+    made = {}
+    for name in target.machines or (target.machine,):
+        machine = prices.machine(target.region, name)
+        paid_per_h = machine.paid_per_h(target.spot) if machine is not None else None
+        if machine is not None and paid_per_h is not None:
+            made[name] = machine.node(name, target.region, otherwise), paid_per_h
+    return made
 
 
 @dataclass
@@ -104,7 +116,7 @@ def clients_of(settings: BurstSettings, targets: dict[str, BurstTargetSettings])
         return KubeClient(access, TokenBucket(per_s=200.0, burst=400))
 
     def pair(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient]:
-        access = from_kubeconfig_of_service(one.kubeconfig, one.context)
+        access = from_kubeconfig_of_service(one.kubeconfig, one.context) if one.kubeconfig else NOWHERE
         return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S)
 
     return Clients(client(home_access(settings)), {name: pair(one) for name, one in targets.items()})
@@ -165,13 +177,13 @@ class BurstDaemon:
         service = self.service = self._service(mover)
         for watch in watches(mover, self.settings.selector, self.settings.namespaces):
             self._start(f"watch {id(watch)}", watch.run)
-        views = [service.home, *(site.view for site in service.sites.values())]
-        for watch_any in [watch for view in views for watch in view.watches]:
-            self._start(f"watch {id(watch_any)}", watch_any.run)
+        for watch_home in service.home.watches:
+            self._start(f"watch {id(watch_home)}", watch_home.run)
         for name, target in mover.targets.items():
             self._start(f"probe {name}", partial(probe, target))
-            for copies in target_watches(mover, target):
-                self._start(f"copies {name} {id(copies)}", copies.run)
+            all_watches: list[ResourceWatch[Any]] = [*service.sites[name].view.watches, *target_watches(mover, target)]
+            for watch_any in all_watches:
+                self._start(f"watch {name} {id(watch_any)}", partial(follow, watch_any, target.client))
         if acts:
             self._start_acting(service, mover)
         return service
@@ -232,13 +244,18 @@ class BurstDaemon:
 
     def _site(self, target: Target, one: BurstTargetSettings) -> Site:
         own = self.settings
-        price = self.prices.per_h.get(one.region, {}).get(one.machine)
-        if price is None:
-            log.warning("%s: burst.prices has no %s in %s: it is not used", target.name, one.machine, one.region)
+        otherwise = NodeRoom("new", one.node_cpu, one.node_memory_gb * 1e9, one.node_pods)
+        machines = nodes_of(self.prices, one, otherwise)
+        for name in {*one.machines, *([] if one.machines else [one.machine])} - set(machines):
+            log.warning("%s: burst.prices has no %s in %s: it is not used", target.name, name, one.region)
+        known = self.prices.machine(one.region, one.machine)
+        price = known.paid_per_h(one.spot) if known else min((paid for _, paid in machines.values()), default=None)
         provisioner = None
         if one.provisioner:
+            rows = {name: asdict(self.prices.machines[one.region][name]) for name in machines}
+            offer = Offer(one.region, one.spot, rows, on_demand=not one.kubeconfig)
             provisioner = Provisioner(
-                self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s
+                self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s, offer
             )
         return Site(
             target,
@@ -249,7 +266,9 @@ class BurstDaemon:
             one.data_s_per_gb,
             one.autoscales_s or None,
             provisioner,
-            NodeRoom("new", one.node_cpu, one.node_memory_gb * 1e9, one.node_pods),
+            next((node for node, _ in machines.values()), otherwise),
+            dict(machines.items()) if provisioner is not None else {},
+            not one.kubeconfig,
             one.boot_s,
             one.max_nodes,
         )
@@ -292,10 +311,11 @@ async def look(settings: Settings, max_s: float = 9.0) -> dict[str, Any]:
             service = await daemon.start(acts=False)
             while not service.home.synced:
                 await asyncio.sleep(0.05)
-        await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
         for site in service.sites.values():
             if site.provisioner is not None:
                 await site.provisioner.load()
+                site.use_kubeconfig()
+        await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
         await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
         await service.round(acts=False)
         return status(service)
@@ -323,11 +343,16 @@ async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent
     targets = target_settings(settings.burst)
     clients = clients_of(settings.burst, targets)
     try:
-        seal = await read_seal(clients.home, settings.burst.lease_namespace) or Seal.new()
+        own = settings.burst
+        seal = await read_seal(clients.home, own.lease_namespace) or Seal.new()
         job = home_job(await clients.home.get(jobs_path(namespace, name)), seal)
         to = job.ledger.to
         if to not in targets:
             raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
+        if not targets[to].kubeconfig:
+            text = await read_kubeconfig(clients.home, own.lease_namespace, to)
+            for client in clients.targets[to] if text else ():
+                client.use(from_text(text, f"kubeconfig of {to}"))
         by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
         if wish == Intent.RECALL:
             there = clients.targets[to][0]

@@ -26,9 +26,13 @@ class Link:
 
     def __init__(self, home: KubeClient, target: KubeClient) -> None:
         self._home, self._target = home, target
+        self._generation = target.generation
 
     async def send(self, request: Request) -> ServerAnswer:
         client = self._home if request.home else self._target
+        if not request.home and client.generation != self._generation:
+            # what was read came from another cluster, perhaps
+            raise Unreachable("the way to the target was changed in the middle of a move")
         headers = {"Content-Type": MERGE} if request.method == "PATCH" else None
         try:
             body = await client.request(request.method, request.path, request.body, headers, request.params or None)

@@ -186,7 +186,8 @@ class Mover:
             self._again(key)
             return
         begins = job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE
-        why = await self.obstacle(job, target) if begins or job.ledger.state == State.HOLDING else ""
+        held = job.ledger.state == State.HOLDING and wish != Intent.FORGET
+        why = await self.obstacle(job, target) if begins or held else ""
         if begins and why:
             self._refuse(key, job, target, why)
             return

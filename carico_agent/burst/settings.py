@@ -66,7 +66,7 @@ class BurstTargetSettings:
     """One target: [burst.targets.NAME]."""
 
     kubeconfig: str = ""
-    """Kubeconfig of the target."""
+    """Kubeconfig of the target. Empty: its provisioner makes the cluster and hands one back."""
 
     context: str = ""
     """Context of that kubeconfig. Empty: its current one."""
@@ -76,6 +76,13 @@ class BurstTargetSettings:
 
     machine: str = ""
     """Machine type of its nodes, as in the prices."""
+
+    machines: tuple[str, ...] = ()
+    """Machine types of which its provisioner may make nodes, as in the prices; for each Job the cheapest that takes it.
+    Empty: `machine` only."""
+
+    spot: bool = False
+    """Its machines are spot machines: their spot_price holds, and the provisioner is told."""
 
     namespaces: dict[str, str] = field(default_factory=dict)
     """Namespace at home → at the target, where they differ."""

@@ -6,9 +6,13 @@ from dataclasses import dataclass, field, replace
 
 from carico_agent.burst.objects import CopyJob
 from carico_agent.burst.steps import Route
+from carico_agent.lib.kube.access import Access
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
+
+NOWHERE = Access("")
+"""Of a cluster that does not exist yet."""
 
 Key = tuple[str, str]
 """Namespace and name of a Job at home."""
@@ -33,6 +37,19 @@ class Target:
     def name(self) -> str:
         return self.route.to
 
+    def use(self, access: Access) -> None:
+        """Another kubeconfig. Until the probe has asked which cluster it leads to, nothing is done there."""
+        self.client.use(access)
+        self.prober.use(access)
+        self.known = False
+        self.route = replace(self.route, cluster="")
+        self.exists.clear()
+
+    def forget(self) -> None:
+        """The cluster is proven gone: nothing of what was seen there counts any more."""
+        self.use(NOWHERE)
+        self.copies.clear()
+
 
 def suspends(version: Object) -> bool:
     """Whether a server of this /version holds Jobs by `suspend`: from 1.22 on, where it is no longer alpha.
@@ -55,10 +72,14 @@ async def probe(target: Target, period_s: float = 3.0) -> None:
     With a client of its own: the other one pauses when the target does not answer.
     """
     while True:
+        generation = target.prober.generation
         try:
             version = await target.prober.get("/version")
             by_suspend = replace(target.route.suspends, target=suspends(version))
-            target.route = replace(target.route, suspends=by_suspend, cluster=await identity(target.prober))
+            cluster = await identity(target.prober)
+            if generation != target.prober.generation:
+                continue  # the two answers may be of two clusters
+            target.route = replace(target.route, suspends=by_suspend, cluster=cluster)
             target.silent_since_s, target.known = None, True
             target.health.good("probe")
         except KubeError as error:

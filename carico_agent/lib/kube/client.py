@@ -47,6 +47,8 @@ class KubeClient:
     ) -> None:
         self.access = access
         self.credentials = Credentials(access)
+        self.generation = 0
+        """How often `use` has changed the way to the server."""
         self.requests = 0
         """Sent so far, for metrics."""
         self.clock_skew_s = 0.0
@@ -65,6 +67,13 @@ class KubeClient:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+    def use(self, access: Access) -> None:
+        """Reach the server in another way from the next request on: rotated credentials, or another cluster."""
+        self.access, self.credentials = access, Credentials(access)
+        self._tls, self._tls_pair = None, b""
+        self._failures, self._resume_s = 0, 0.0
+        self.generation += 1
 
     async def close(self) -> None:
         if self._session is not None:
@@ -171,6 +180,9 @@ class KubeClient:
         params: Texts | None,
         timeout_s: float | None,
     ) -> aiohttp.ClientResponse:
+        if not self.access.server:
+            self._troubled(None)
+            raise Unreachable("no kubeconfig is known for it yet")
         sent = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._timeout_s, sock_read=timeout_s or SILENCE_S)
         self.requests += 1
