@@ -43,7 +43,7 @@ class BadPrices(ValueError):
 
 
 @dataclass(frozen=True)
-class Machine:
+class MachineType:
     """One row of the catalogue. Amounts are what a node of it lets Pods have (allocatable)."""
 
     price: Annotated[float, Range(0.0, 1e6)] = 0.0
@@ -99,12 +99,12 @@ class Machine:
 class Prices:
     """What machines and traffic cost, by region."""
 
-    machines: Mapping[str, Mapping[str, Machine]] = field(default_factory=dict)
+    machines: Mapping[str, Mapping[str, MachineType]] = field(default_factory=dict)
     """Region → name → machine."""
     egress_per_gb: Mapping[str, float] = field(default_factory=dict)
     """Region that the data leaves → price per GB; missing is 0."""
 
-    def machine(self, region: str, name: str) -> Machine | None:
+    def machine(self, region: str, name: str) -> MachineType | None:
         return self.machines.get(region, {}).get(name)
 
 
@@ -137,20 +137,20 @@ def parse_prices(text: str) -> Prices:
     return Prices({region: _region(region, rows) for region, rows in machines.items()}, egress)
 
 
-def _region(region: str, rows: Any) -> dict[str, Machine]:
+def _region(region: str, rows: Any) -> dict[str, MachineType]:
     if not isinstance(rows, dict):
         raise BadPrices(f"{region}: {rows!r} is not a table of prices")
     return {name: _machine(f"{region}.{name}", row) for name, row in rows.items()}
 
 
-def _machine(where: str, row: Any) -> Machine:
+def _machine(where: str, row: Any) -> MachineType:
     if not isinstance(row, dict):
         _check_price(where, row)
-        return Machine(float(row))
+        return MachineType(float(row))
     if "price" not in row:
         raise BadPrices(f"{where}: has no price")
     try:
-        made: Machine = build(Machine, row, where)
+        made: MachineType = build(MachineType, row, where)
         for taint in made.taints:
             parse_taint(taint)
     except BadSettings as bad:

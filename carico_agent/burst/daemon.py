@@ -19,6 +19,7 @@ from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
 from carico_agent.burst.feeds import follow, target_watches, watches
+from carico_agent.burst.job_logs import LogKeeper
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
@@ -27,7 +28,7 @@ from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import BurstPolicy
 from carico_agent.burst.protocol import Intent, Suspends
-from carico_agent.burst.provisioner import Offer, Provisioner, read_kubeconfig
+from carico_agent.burst.provisioner import ClusterOffer, Provisioner, read_kubeconfig
 from carico_agent.burst.report import status
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import load_seal, read_seal
@@ -45,6 +46,7 @@ from carico_agent.lib.net import metrics
 from carico_agent.lib.net.address import is_loopback, split_listen
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, answer_metrics
+from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.tasks import Supervisor
 from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSettings, Settings, build
@@ -52,6 +54,8 @@ from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSetting
 log = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 3.0
+READ_AGAIN = Backoff(first_s=0.05, factor=1.0, max_s=0.05)
+"""A kubelet that gives no log says nothing about the others."""
 
 
 def home_access(settings: BurstSettings) -> Access:
@@ -101,10 +105,11 @@ class Clients:
     """All clients, closed together."""
 
     home: KubeClient
-    targets: dict[str, tuple[KubeClient, KubeClient]]
+    targets: dict[str, tuple[KubeClient, KubeClient, KubeClient]]
+    """To move, to probe, to read logs."""
 
     async def close(self) -> None:
-        for client in [self.home, *(client for pair in self.targets.values() for client in pair)]:
+        for client in [self.home, *(client for three in self.targets.values() for client in three)]:
             await client.close()
 
 
@@ -115,11 +120,12 @@ def clients_of(settings: BurstSettings, targets: dict[str, BurstTargetSettings])
         # a move has 12 requests: 90 Jobs in 15 s are 72 per second; beyond that, API priority and fairness decides
         return KubeClient(access, TokenBucket(per_s=200.0, burst=400))
 
-    def pair(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient]:
+    def three(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient, KubeClient]:
         access = from_kubeconfig_of_service(one.kubeconfig, one.context) if one.kubeconfig else NOWHERE
-        return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S)
+        reader = KubeClient(access, TokenBucket(per_s=50.0, burst=100), retry_delays=READ_AGAIN)
+        return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S), reader
 
-    return Clients(client(home_access(settings)), {name: pair(one) for name, one in targets.items()})
+    return Clients(client(home_access(settings)), {name: three(one) for name, one in targets.items()})
 
 
 class BurstDaemon:
@@ -222,7 +228,7 @@ class BurstDaemon:
     def _mover(self, home_id: str, by_suspend: bool, seal: Seal) -> Mover:
         targets = {}
         for name, one in self._targets.items():
-            client, prober = self.clients.targets[name]
+            client, prober, reader = self.clients.targets[name]
             route = Route(
                 home_id,
                 name,
@@ -232,8 +238,9 @@ class BurstDaemon:
                 homes=self.settings.namespaces,
                 host_paths=one.host_paths,
             )
-            targets[name] = Target(route, client, prober, health=Health(f"target {name}"))
-        return Mover(self.clients.home, targets, self.events, seal)
+            targets[name] = Target(route, client, prober, reader, health=Health(f"target {name}"))
+        logs = LogKeeper(self.clients.home) if self.settings.keep_logs else None
+        return Mover(self.clients.home, targets, self.events, seal, logs)
 
     def _service(self, mover: Mover) -> BurstService:
         own = self.settings
@@ -253,7 +260,7 @@ class BurstDaemon:
         provisioner = None
         if one.provisioner:
             rows = {name: asdict(self.prices.machines[one.region][name]) for name in machines}
-            offer = Offer(one.region, one.spot, rows, on_demand=not one.kubeconfig)
+            offer = ClusterOffer(one.region, one.spot, rows, on_demand=not one.kubeconfig)
             provisioner = Provisioner(
                 self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s, offer
             )

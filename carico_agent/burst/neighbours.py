@@ -57,7 +57,7 @@ class NeighbourRules:
 
 
 @dataclass(frozen=True)
-class Place:
+class Neighbourhood:
     """A node with its Pods. `affinity_ok`, `taints_ok`: whether the Pod in question passes these rules there."""
 
     labels: Mapping[str, str]
@@ -147,7 +147,9 @@ def neighbours_unjudged(spec: Object) -> str:
     return ""
 
 
-def judge_places(me: Resident, rules: NeighbourRules | None, places: Sequence[Place]) -> Callable[[Place], str]:
+def judge_places(
+    me: Resident, rules: NeighbourRules | None, places: Sequence[Neighbourhood]
+) -> Callable[[Neighbourhood], str]:
     """A function that says why a place is not for this Pod, or nothing; all Pods are counted once, here."""
     residents = [(place, one) for place in places for one in place.residents]
     refused = Counter(
@@ -162,7 +164,7 @@ def judge_places(me: Resident, rules: NeighbourRules | None, places: Sequence[Pl
     alone = not friends and all(term.matches(me.namespace, me.labels) for term in near)
     spreads = [(one, _domains(me, one, rules, places)) for one in rules.spreads] if rules else []
 
-    def why_not(place: Place) -> str:
+    def why_not(place: Neighbourhood) -> str:
         domains = list(place.labels.items())
         if any(refused[domain] for domain in domains):
             return "a Pod there does not want it near (anti-affinity)"
@@ -184,7 +186,7 @@ Matches = Callable[[Resident, Term], bool]
 
 
 def _counted(
-    residents: Iterable[tuple[Place, Resident]], terms: tuple[Term, ...], matches: Matches
+    residents: Iterable[tuple[Neighbourhood, Resident]], terms: tuple[Term, ...], matches: Matches
 ) -> "Counter[tuple[str, str]]":
     return Counter(
         (term.key, place.labels[term.key])
@@ -194,7 +196,7 @@ def _counted(
     )
 
 
-def _domains(me: Resident, spread: Spread, rules: NeighbourRules, places: Sequence[Place]) -> dict[str, int]:
+def _domains(me: Resident, spread: Spread, rules: NeighbourRules, places: Sequence[Neighbourhood]) -> dict[str, int]:
     """Matching Pods by domain, over the nodes that count."""
     keys = [one.key for one in rules.spreads]
     counts: dict[str, int] = {}
@@ -216,7 +218,7 @@ def _spread_counts(me: Resident, spread: Spread, one: Resident) -> bool:
     return bool(spread.selector) and selected(spread.selector, one.labels)
 
 
-def _too_skewed(me: Resident, spread: Spread, counts: Mapping[str, int], place: Place) -> str:
+def _too_skewed(me: Resident, spread: Spread, counts: Mapping[str, int], place: Neighbourhood) -> str:
     domain = place.labels.get(spread.key)
     if domain is None:
         return f"its topology spread wants the label {spread.key}"

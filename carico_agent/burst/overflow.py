@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from carico_agent.burst.neighbours import Place, Resident, judge_places
+from carico_agent.burst.neighbours import Neighbourhood, Resident, judge_places
 from carico_agent.burst.objects import Object
 from carico_agent.burst.pod_rules import FREE, PLAIN, NodeTraits, PodRules, Port
 
@@ -127,10 +127,10 @@ def _reasons(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> Iterator
     return (node.why_not(workload, asked) or why_near(place) for node, place in zip(nodes, places, strict=True))
 
 
-def _place(node: NodeRoom, asked: Asked) -> Place:
+def _place(node: NodeRoom, asked: Asked) -> Neighbourhood:
     rules, traits = asked.rules, node.traits
     where = replace(rules, tolerations=({"operator": "Exists"},), ports=())
-    return Place(
+    return Neighbourhood(
         traits.labels,
         node.residents,
         not where.why_not(node.name, traits.labels, (), frozenset()),

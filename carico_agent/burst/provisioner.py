@@ -121,7 +121,7 @@ async def run_command(command: tuple[str, ...], request: Object, deadline_s: flo
 
 
 @dataclass(frozen=True)
-class Offer:
+class ClusterOffer:
     """What the command is told about a target beside the order: its region, and its rows of the catalogue."""
 
     region: str = ""
@@ -161,9 +161,9 @@ class Provisioner:
         target: str,
         command: tuple[str, ...],
         deadline_s: float,
-        offer: Offer | None = None,
+        offer: ClusterOffer | None = None,
     ) -> None:
-        self._client, self._target, self._offer = client, target, offer or Offer()
+        self._client, self._target, self._offer = client, target, offer or ClusterOffer()
         self._namespace = namespace
         self._path = f"/api/v1/namespaces/{namespace}/configmaps"
         self._secrets = f"/api/v1/namespaces/{namespace}/secrets"

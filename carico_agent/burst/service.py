@@ -10,6 +10,7 @@ from math import isfinite
 from carico_agent.burst.catalogue import ARCH
 from carico_agent.burst.choice import REGIONS, Data, JobNeeds
 from carico_agent.burst.cluster import ClusterView, PodSeen, asked_by, take
+from carico_agent.burst.live_status import patch_of, seen_there
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, Object, State
@@ -18,6 +19,7 @@ from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, Tar
 from carico_agent.burst.protocol import RECALLED, Intent
 from carico_agent.burst.provisioner import ProvisionerError
 from carico_agent.burst.site import Site
+from carico_agent.burst.steps import jobs_path
 from carico_agent.burst.target import Key
 from carico_agent.burst.waits import Arrivals, JobDurations
 from carico_agent.lib.kube.errors import KubeError
@@ -75,6 +77,7 @@ class BurstService:
                 await self._size(site, now_s)
             if site.target.copies:
                 await self._replace_refused(site)
+                await self._mirror_live(site)
 
     def _plan(self, now_s: float, wall_s: float) -> Plan:
         pods = self.home.of_jobs()
@@ -271,6 +274,22 @@ class BurstService:
                     await site.target.client.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
         except KubeError as error:
             site.target.health.bad("refused Pods", error)
+
+    async def _mirror_live(self, site: Site) -> None:
+        """What copies do, onto their Jobs at home."""
+        pods = site.view.of_jobs()
+        for key, copy in site.target.copies.items():
+            job = self.mover.jobs.get(key)
+            if job is None or job.ledger.state != State.AWAY or job.ledger.copy != copy.uid or job.deleting:
+                continue
+            body = patch_of(job, seen_there(job, copy, pods.get(copy.uid, [])))
+            if body is None:
+                continue
+            try:
+                await self.mover.home.patch(jobs_path(*key), body)
+            except KubeError as error:
+                self.mover.home_health.bad("live status", error)
+                return
 
     # ---- learning
 

@@ -51,6 +51,10 @@ class BurstSettings:
     idle_delete_s: Annotated[float, Range(0.0, 86400.0)] = 60.0
     """Nodes of a target without Jobs for this long are removed, and the whole target when all are [s]."""
 
+    keep_logs: bool = True
+    """Keep the end of a moved Job's logs at home, in the ConfigMap JOB-burst-logs of its namespace. `carico burst logs`
+    shows them."""
+
     lease_namespace: str = "carico-burst"
     """Namespace of the leader's Lease, of the provisioners' orders and of the key of the seal (deploy/burst)."""
 

@@ -25,6 +25,8 @@ class Target:
     route: Route
     client: KubeClient
     prober: KubeClient
+    reader: KubeClient | None = None
+    """For logs: a kubelet that does not answer must not make the client of the moves pause."""
     copies: dict[Key, CopyJob] = field(default_factory=dict)
     health: Health = field(default_factory=lambda: Health("target"))
     silent_since_s: float | None = None
@@ -39,8 +41,9 @@ class Target:
 
     def use(self, access: Access) -> None:
         """Another kubeconfig. Until the probe has asked which cluster it leads to, nothing is done there."""
-        self.client.use(access)
-        self.prober.use(access)
+        for client in (self.client, self.prober, self.reader):
+            if client is not None:
+                client.use(access)
         self.known = False
         self.route = replace(self.route, cluster="")
         self.exists.clear()
