@@ -3,11 +3,12 @@
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import socket
 import tomllib
-from collections.abc import Awaitable, Callable
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -20,25 +21,23 @@ from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
 from carico_agent.burst.feeds import follow, target_watches, watches
 from carico_agent.burst.job_logs import LogKeeper
-from carico_agent.burst.link import Link, carry
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.multikueue import Dispatcher
-from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import BurstPolicy
-from carico_agent.burst.protocol import Intent, Suspends
-from carico_agent.burst.provisioner import ClusterOffer, Provisioner, read_kubeconfig
+from carico_agent.burst.protocol import Suspends
+from carico_agent.burst.provisioner import ClusterOffer, Provisioner
 from carico_agent.burst.report import status
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import load_seal, read_seal
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
-from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
+from carico_agent.burst.steps import Route
 from carico_agent.burst.target import NOWHERE, Target, identity, probe, suspends
-from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service, from_text
+from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service, of_user
 from carico_agent.lib.kube.client import KubeClient
-from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.errors import BadAccess
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.lib.kube.watch import ResourceWatch
@@ -58,8 +57,11 @@ READ_AGAIN = Backoff(first_s=0.05, factor=1.0, max_s=0.05)
 """A kubelet that gives no log says nothing about the others."""
 
 
-def home_access(settings: BurstSettings) -> Access:
-    return access_to(settings.kubeconfig, settings.context)
+def home_access(settings: BurstSettings, environ: Mapping[str, str] = os.environ) -> Access:
+    """The kubeconfig of the settings; else in a Pod its own account; else what kubectl would take."""
+    if settings.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST"):
+        return access_to(settings.kubeconfig, settings.context, environ)
+    return of_user("", settings.context, environ)
 
 
 def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
@@ -78,6 +80,44 @@ def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
     if errors:
         raise BadSettings(errors)
     return made
+
+
+def problems(settings: BurstSettings) -> list[str]:
+    """For `carico check-config`: what a service of these settings would stumble over here."""
+    try:
+        targets = target_settings(settings)
+    except BadSettings as bad:
+        return bad.errors
+    found = []
+    try:
+        prices = read_prices(settings.prices)
+    except BadPrices as error:
+        found.append(f"burst.prices: {error}")
+        prices = Prices()
+    for name, one in targets.items():
+        path = f"burst.targets.{name}"
+        found += _target_problems(path, one)
+        for machine in (one.machines or (one.machine,)) if settings.prices else ():
+            if prices.machine(one.region, machine) is None:
+                key = "machines" if one.machines else "machine"
+                found.append(
+                    f"{path}.{key}: burst.prices has no {machine or '(empty)'} in region {one.region or '(none)'}"
+                )
+    if targets and not settings.prices:
+        found.append("burst.prices: is missing; a target without a price is not used")
+    return found
+
+
+def _target_problems(path: str, one: BurstTargetSettings) -> list[str]:
+    found = []
+    if one.kubeconfig:
+        try:
+            from_kubeconfig_of_service(one.kubeconfig, one.context)
+        except BadAccess as error:
+            found.append(f"{path}.kubeconfig: {error}")
+    if one.provisioner and shutil.which(one.provisioner[0]) is None:
+        found.append(f"{path}.provisioner: there is no program {one.provisioner[0]}")
+    return found
 
 
 def read_prices(path: str) -> Prices:
@@ -308,70 +348,3 @@ class BurstDaemon:
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         return answer_metrics(self.families())
-
-
-async def look(settings: Settings, max_s: float = 9.0) -> dict[str, Any]:
-    """What the service would think now, without doing anything: for `plan` and `status`."""
-    daemon = BurstDaemon(settings)
-    try:
-        async with asyncio.timeout(max_s):
-            service = await daemon.start(acts=False)
-            while not service.home.synced:
-                await asyncio.sleep(0.05)
-        for site in service.sites.values():
-            if site.provisioner is not None:
-                await site.provisioner.load()
-                site.use_kubeconfig()
-        await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
-        await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
-        await service.round(acts=False)
-        return status(service)
-    except TimeoutError as error:
-        raise KubeError(f"{daemon.clients.home.access.server} does not answer within {max_s:g} s") from error
-    finally:
-        await daemon.stop()
-
-
-async def _targets_answer(service: BurstService, max_s: float) -> None:
-    """Until every target is known or silent."""
-    deadline_s = asyncio.get_running_loop().time() + max_s
-    while asyncio.get_running_loop().time() < deadline_s:
-        sites = service.sites.values()
-        if all(site.target.silent_since_s is not None or (site.target.known and site.view.synced) for site in sites):
-            return
-        await asyncio.sleep(0.05)
-
-
-async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent) -> MoveOutcome | None:
-    """Recall or forget one Job, as one more mover: the service need not run, and may. None when there is no such Job.
-
-    A recall needs the target; forgetting does not ask it.
-    """
-    targets = target_settings(settings.burst)
-    clients = clients_of(settings.burst, targets)
-    try:
-        own = settings.burst
-        seal = await read_seal(clients.home, own.lease_namespace) or Seal.new()
-        job = home_job(await clients.home.get(jobs_path(namespace, name)), seal)
-        to = job.ledger.to
-        if to not in targets:
-            raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
-        if not targets[to].kubeconfig:
-            text = await read_kubeconfig(clients.home, own.lease_namespace, to)
-            for client in clients.targets[to] if text else ():
-                client.use(from_text(text, f"kubeconfig of {to}"))
-        by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
-        if wish == Intent.RECALL:
-            there = clients.targets[to][0]
-            by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
-            cluster = await identity(there)
-        home_id, there_too = await identity(clients.home), dict(targets[to].namespaces)
-        route = Route(home_id, to, by_suspend, there_too, cluster, seal=seal)
-        send = Link(clients.home, clients.targets[to][0]).send
-        return await carry(namespace, name, wish, route, send, {State.HOME, State.DONE})
-    except Refused as refused:
-        if refused.says_absent(jobs_path(namespace, name)):
-            return None
-        raise
-    finally:
-        await clients.close()

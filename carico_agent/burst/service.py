@@ -324,6 +324,7 @@ class BurstService:
 def pending_sum(waiting: Iterable[Waiting]) -> Object:
     """What Jobs ask for together, for a provisioner.
 
+    >>> from carico_agent.burst.overflow import Asked
     >>> gpu = Waiting(("d", "a"), "k", Asked(2.0, 1e9, {"nvidia.com/gpu": 1.0}), 40.0, pods=2)
     >>> pending_sum([gpu, Waiting(("d", "b"), "k", Asked(1.0), 40.0)])
     {'jobs': 2, 'pods': 3, 'requests': {'cpu': 5.0, 'memory': 2000000000.0, 'nvidia.com/gpu': 2.0}, 'architectures': []}
