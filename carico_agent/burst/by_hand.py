@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from carico_agent.burst.daemon import PROBE_TIMEOUT_S, BurstDaemon, Clients, clients_of, target_settings
+from carico_agent.burst.daemon import PROBE_TIMEOUT_S, BurstDaemon, Clients, clients_of, home_access, target_settings
 from carico_agent.burst.job_logs import ContainerLog, LogKeeper, name_of, pods_of, read_logs
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.mover import IN_FLIGHT
@@ -182,20 +182,24 @@ async def _carried(hand: Hand, route: Route, wish: Intent, until: set[State]) ->
 
 
 async def logs(settings: Settings, namespace: str, name: str) -> list[ContainerLog] | None:
-    """What a moved Job has printed: at the target while its copy is there, else what was kept. None: no such Job."""
+    """What a moved Job has printed: what was kept, else at the target while its copy is there. None: no such Job.
+
+    What was kept needs no right beside that to read ConfigMaps in the Job's namespace.
+    """
+    async with KubeClient(home_access(settings.burst)) as home:
+        if kept := await _kept_logs(home, namespace, name):
+            return kept
     async with hand_on(settings, namespace, name) as hand:
         if hand is None:
             return None
         job = hand.job
-        if job.ledger.state in IN_FLIGHT and job.ledger.to in hand.clients.targets:
-            found = await read_logs(hand.clients.targets[job.ledger.to][2], job.ledger.namespace, job.uid)
-            if found:
-                return found
-        return await _kept_logs(hand.clients.home, job)
+        if job.ledger.state not in IN_FLIGHT or job.ledger.to not in hand.clients.targets:
+            return []
+        return await read_logs(hand.clients.targets[job.ledger.to][2], job.ledger.namespace, job.uid)
 
 
-async def _kept_logs(home: KubeClient, job: HomeJob) -> list[ContainerLog]:
-    path = f"/api/v1/namespaces/{job.namespace}/configmaps/{name_of(job.name)}"
+async def _kept_logs(home: KubeClient, namespace: str, job: str) -> list[ContainerLog]:
+    path = f"/api/v1/namespaces/{namespace}/configmaps/{name_of(job)}"
     try:
         data = (await home.get(path)).get("data") or {}
     except Refused as refused:

@@ -2,8 +2,8 @@
 
 Without a verb it runs the service. Verbs that only look: `status`, `plan`, `explain JOB` (why it is where it is),
 `check JOB` (what it needs at each target, and whether that is there), `logs JOB` (what it printed elsewhere). Verbs
-that act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which starts a Job at home whose target is lost:
-use it only when nothing can run there any more.
+that act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which starts a Job at home whose target is
+lost: use it only when nothing can run there any more.
 
 A target is a table [burst.targets.NAME] with kubeconfig, context, region, machine, machines, spot, namespaces,
 host_paths, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu, node_memory_gb

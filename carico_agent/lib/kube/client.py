@@ -137,8 +137,8 @@ class KubeClient:
                 raise Unreachable(f"{self.access.server}: the list broke off: {error}") from error
 
     async def chunks(self, path: str, timeout_s: float) -> AsyncIterator[bytes]:
-        """An answer that is no JSON (metrics), in pieces as they come; raises KubeError."""
-        async with self._answer("GET", path, None, {"Accept": "text/plain"}, None, timeout_s) as response:
+        """An answer that is no JSON (metrics, logs), in pieces as they come; raises KubeError."""
+        async with self._answer("GET", path, None, {"Accept": "text/plain, */*"}, None, timeout_s) as response:
             try:
                 async for chunk in response.content.iter_chunked(1 << 16):
                     yield chunk
