@@ -35,6 +35,8 @@ GONE_S = 20.0
 """A target that is silent for this long is asked for at its provisioner [s]."""
 
 
+LOOK_S = 10.0
+"""Between two looks at the Secret of a target's kubeconfig [s]."""
 LATE_S = 60.0
 """A node that the provisioner calls ready is looked for this much longer than it takes to boot [s]."""
 
@@ -65,6 +67,7 @@ class BurstService:
 
     async def round(self, acts: bool) -> None:
         now_s, wall_s = time.monotonic(), time.time()
+        await self._find_ways(now_s)
         self._count_arrivals(now_s)
         self.plan = self._plan(now_s, wall_s)
         self.mover.reasons.update(self.plan.reasons)
@@ -78,6 +81,21 @@ class BurstService:
             if site.target.copies:
                 await self._replace_refused(site)
                 await self._mirror_live(site)
+
+    async def _find_ways(self, now_s: float) -> None:
+        """The kubeconfigs of clusters that are made on demand, out of their Secrets: also while another process leads,
+        and when an operator or another leader has rotated one."""
+        for site in self.sites.values():
+            if not site.on_demand or site.provisioner is None or now_s < site.looked_s + LOOK_S:
+                continue
+            try:
+                await site.provisioner.load()
+                site.use_kubeconfig()
+                if site.looked_s < 0:
+                    site.ordered_s = now_s  # whoever ordered before us: nodes may still be on their way
+                site.looked_s = now_s
+            except (ProvisionerError, KubeError) as error:
+                log.warning("%s: %s", site.target.name, error)
 
     def _plan(self, now_s: float, wall_s: float) -> Plan:
         pods = self.home.of_jobs()
@@ -191,7 +209,6 @@ class BurstService:
         try:
             if not provisioner.loaded:
                 await provisioner.load()
-                site.ordered_s = now_s
             site.use_kubeconfig()
             busy = site.view.busy()
             unsure = provisioner.report.state in ("working", "unknown")
@@ -254,13 +271,8 @@ class BurstService:
             (job.ledger.state in IN_FLIGHT and job.ledger.to == name) or self.mover.wished_target(key) == name
             for key, job in self.mover.jobs.items()
         )
-        wanted = len(busy) if in_flight or busy else 0
-        idle = provisioner.report.state == "ready" and wanted < provisioner.report.nodes
-        if not idle or (in_flight and not busy):
-            site.idle_since_s = None
-            return None
-        site.idle_since_s = now_s if site.idle_since_s is None else site.idle_since_s
-        return wanted if now_s - site.idle_since_s >= self._idle_delete_s else None
+        nodes = provisioner.report.nodes if provisioner.report.state == "ready" else 0
+        return site.idle.fewer(now_s, nodes, len(busy), in_flight, self._idle_delete_s)
 
     async def _replace_refused(self, site: Site) -> None:
         """Pods of our copies that a kubelet refused for room are deleted, so that the Job controller makes new ones

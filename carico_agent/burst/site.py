@@ -1,18 +1,20 @@
 """A target as the planner sees it: what is there, what it costs, how it grows."""
 
 from dataclasses import dataclass, field
+from math import inf
 
 from carico_agent.burst.catalogue import INSTANCE
 from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.provisioner import Provisioner
+from carico_agent.burst.sizing import IdleNodes
 from carico_agent.burst.target import NOWHERE, Target
 from carico_agent.lib.kube.access import from_text
 
 
 @dataclass
 class Site:
-    """Prices are per node and hour, times in seconds; `ordered_s` and `idle_since_s` are monotonic."""
+    """Prices are per node and hour, times in seconds; `ordered_s` is monotonic."""
 
     target: Target
     view: ClusterView
@@ -30,7 +32,9 @@ class Site:
     boot_s: float = 300.0
     max_nodes: int = 0
     ordered_s: float = 0.0
-    idle_since_s: float | None = None
+    idle: IdleNodes = field(default_factory=IdleNodes)
+    looked_s: float = -inf
+    """When the Secret of its kubeconfig was read last (monotonic)."""
     used_kubeconfig: str = field(default="", repr=False)
 
     def obstacle(self, now_s: float) -> str:
