@@ -3,7 +3,8 @@
     python -m lab.burst_sim [--json] [--seeds N] [--seed S] [--write]
 
 90 Jobs: three trainings every 180, 160 and 140 s, ten times each; three times 20 inferences, the first at 0, the others
-uniform in 0 to 1800 s. The document gives three makespans: 3244 s at home (5.2), 1847 s with a cluster that exists
+uniform in 0 to 1800 s. These numbers are ours; the document says "regular" and "random" intervals (chapter 5). It gives
+three makespans: 3244 s at home (5.2), 1847 s with a cluster that exists
 already (5.3), 1847 s with one made on demand (5.4). It does not say how long a Job runs. With 3 Jobs at once per worker
 and 200 s per training, 61 s per inference, the simulation gives these numbers. The fit is not unique: the runs with a
 cloud are bound by the last arrival (1769 ± 29 s) and mean little for either value.
