@@ -113,10 +113,12 @@ def plan(
             made.reasons[key] = f"starts at home in about {wait_s:.0f} s, at {best.target} in {best.elsewhere_s:.0f} s"
         else:
             _place(candidate, best, targets, rooms, made, wanted)
+    both = zip(candidates, waits_s, strict=True)
+    never = frozenset(one.waiting.key for one, wait_s in both if wait_s == inf)
     for target in targets:
         for growth in target.growths:
             if waiting := wanted.get((target.name, growth.machine)):
-                more = _nodes(waiting, home_left_s, target, growth, policy, expected)
+                more = _all_nodes(waiting, never, home_left_s, target, growth, policy, expected)
                 made.machines.setdefault(target.name, {})[growth.machine] = more
                 made.add[target.name] = made.add.get(target.name, 0) + more
     return made
@@ -224,6 +226,26 @@ def _place(
         wanted.setdefault((target.name, best.machine), []).append(candidate)
         made.pending.setdefault(target.name, []).append(waiting)
         made.reasons[waiting.key] = f"waits for a node at {target.name}"
+
+
+def _all_nodes(
+    waiting: Sequence[Candidate],
+    never: frozenset[tuple[str, str]],
+    home_left_s: Sequence[float],
+    target: TargetState,
+    growth: Growth,
+    policy: BurstPolicy,
+    expected: Sequence[tuple[float, float]],
+) -> int:
+    """`never`: Jobs that cannot start at home. No place at home counts for them, nor one at the target, whose nodes may
+    be other machines: only nodes of this one do."""
+    stuck = [one for one in waiting if one.waiting.key in never]
+    others = [one for one in waiting if one.waiting.key not in never]
+    first = _nodes(stuck, (), replace(target, left_s=()), growth, policy, ()) if stuck else 0
+    if not others:
+        return first
+    left = replace(growth, more=growth.more - first, coming=[*growth.coming, *([growth.boot_s] * first)])
+    return first + _nodes(others, home_left_s, target, left, policy, expected)
 
 
 def _nodes(
