@@ -44,7 +44,7 @@ class Target:
         for client in (self.client, self.prober, self.reader):
             if client is not None:
                 client.use(access)
-        self.known = False
+        self.known, self.silent_since_s = False, None
         self.route = replace(self.route, cluster="")
         self.exists.clear()
 
@@ -89,4 +89,6 @@ async def probe(target: Target, period_s: float = 3.0) -> None:
             target.health.bad("probe", error)
             if target.silent_since_s is None:
                 target.silent_since_s = time.monotonic()
-        await asyncio.sleep(period_s)
+        asked_s = time.monotonic()
+        while time.monotonic() < asked_s + period_s and generation == target.prober.generation:
+            await asyncio.sleep(min(0.2, period_s))

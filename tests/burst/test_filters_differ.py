@@ -131,7 +131,8 @@ class Drawn:
     def pod_term(self) -> Object:
         term: Object = {"topologyKey": self.random.choice(SPREAD), "labelSelector": self.selector()}
         if self.maybe(0.2):
-            term |= {"namespaces": ["elsewhere"]} if self.maybe(0.5) else {"namespaceSelector": {}}
+            other: Object = {"namespaces": ["elsewhere"]} if self.maybe(0.5) else {"namespaceSelector": {}}
+            term |= other
         return term
 
     def spread(self, key: str) -> Object:
