@@ -26,7 +26,7 @@ class WorldJob:
 
 
 def workload(seed: int) -> list[WorldJob]:
-    """The document's 90 Jobs, in order of arrival."""
+    """90 Jobs after the document's description, in order of arrival."""
     drawn = random.Random(seed)
     models = ("arpu", "saved", "fraud")
     jobs = [

@@ -6,16 +6,13 @@ cost = price · node-seconds / Jobs per node + egress · GB + value of time · (
 """
 
 import re
-import tomllib
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 from math import inf, isfinite
 
+from carico_agent.burst.catalogue import Prices
+
 DATA, REGIONS = "carico.dev/data", "carico.dev/regions"
-
-
-class BadPrices(ValueError):
-    """The file of prices cannot be used."""
 
 
 @dataclass(frozen=True)
@@ -26,16 +23,6 @@ class Data:
     url: str
     region: str = ""
     gb: float = 1.0
-
-
-@dataclass(frozen=True)
-class Prices:
-    """What machines and traffic cost, by region."""
-
-    per_h: Mapping[str, Mapping[str, float]] = field(default_factory=dict)
-    """Region → machine → price per hour."""
-    egress_per_gb: Mapping[str, float] = field(default_factory=dict)
-    """Region that the data leaves → price per GB; missing is 0."""
 
 
 @dataclass(frozen=True)
@@ -53,6 +40,10 @@ class TargetOffer:
     data_s_per_gb: float = 0.0
     obstacle: str = ""
     """Why it cannot be used at all: not reachable, refuses this Job."""
+    no_room: str = ""
+    """Why neither its nodes nor new ones take this Job."""
+    machine: str = ""
+    """Of which machine a new node for this Job would be."""
 
 
 @dataclass(frozen=True)
@@ -73,6 +64,7 @@ class Option:
     elsewhere_s: float = inf
     """Until the Job would start there."""
     why_not: str = ""
+    machine: str = ""
 
 
 def parse_data(text: str) -> tuple[Data, ...]:
@@ -93,25 +85,6 @@ def parse_data(text: str) -> tuple[Data, ...]:
     return tuple(found)
 
 
-def parse_prices(text: str) -> Prices:
-    """A TOML file: `[machines.REGION]` with `MACHINE = price per hour`, `[egress_per_gb]` with `REGION = price`."""
-    try:
-        table = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise BadPrices(f"not TOML: {error}") from error
-    if unknown := set(table) - {"machines", "egress_per_gb"}:
-        raise BadPrices(f"unknown: {', '.join(sorted(unknown))}; known are machines and egress_per_gb")
-    machines, egress = table.get("machines", {}), table.get("egress_per_gb", {})
-    tables = {**machines, "egress_per_gb": egress} if isinstance(machines, dict) else {"machines": machines}
-    for where, prices in tables.items():
-        if not isinstance(prices, dict):
-            raise BadPrices(f"{where}: {prices!r} is not a table of prices")
-        for name, price in prices.items():
-            if not isinstance(price, int | float) or isinstance(price, bool) or not 0 <= price < inf:
-                raise BadPrices(f"{where}.{name}: {price!r} is not a price")
-    return Prices(machines, egress)
-
-
 def judge(needs: JobNeeds, target: TargetOffer, prices: Prices, value_per_h: float) -> Option:
     """Cost and time of one target, or why it cannot be."""
     if target.obstacle:
@@ -121,13 +94,13 @@ def judge(needs: JobNeeds, target: TargetOffer, prices: Prices, value_per_h: flo
     if needs.regions and target.region not in needs.regions:
         return Option(target.name, why_not=f"region {target.region or '(none)'} is not allowed ({REGIONS})")
     if not isfinite(target.ready_s):
-        return Option(target.name, why_not="it has no room and cannot grow")
+        return Option(target.name, why_not=target.no_room or "it has no room and cannot grow")
     away = [data for data in needs.data if data.region and data.region != target.region]
     egress = sum(prices.egress_per_gb.get(data.region, 0.0) * data.gb for data in away)
     elsewhere_s = target.ready_s + target.image_s + target.data_s_per_gb * sum(data.gb for data in away)
     machine = target.price_per_h * needs.duration_s / 3600 / max(1, target.places)
     cost = machine + egress + value_per_h * (elsewhere_s + needs.duration_s) / 3600
-    return Option(target.name, cost, elsewhere_s)
+    return Option(target.name, cost, elsewhere_s, machine=target.machine)
 
 
 def min_cost(needs: JobNeeds, targets: Iterable[TargetOffer], prices: Prices, value_per_h: float) -> list[Option]:

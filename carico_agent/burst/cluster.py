@@ -6,12 +6,14 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
-from carico_agent.burst.overflow import Asked, NodeRoom
+from carico_agent.burst.neighbours import Resident, anti_terms
+from carico_agent.burst.overflow import Asked, NodeRoom, fitting
+from carico_agent.burst.pod_rules import PLAIN, NodeTraits, rules_of, taints_of
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import POD_CAPACITY, STATUS
 from carico_agent.lib.kube.placement_lease import MALFORMED, MAX_TTL_S
-from carico_agent.lib.kube.pod_requests import asked_of
+from carico_agent.lib.kube.pod_requests import asked, resource_names
 from carico_agent.lib.kube.pods import UNFINISHED
 from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net.times import parse_rfc3339
@@ -30,6 +32,10 @@ class NodeSeen:
     pod_capacity: float | None = None
     fits: dict[str, float] = field(default_factory=dict)
     until_s: float = -inf
+    others: dict[str, float] = field(default_factory=dict)
+    """Allocatable of every other resource, by name."""
+    traits: NodeTraits = PLAIN
+    ready: bool = True
 
 
 @dataclass(frozen=True)
@@ -63,6 +69,9 @@ def read_node(node: Object) -> NodeSeen:
         quantity(have.get("memory", 0)),
         int(quantity(have.get("pods", 110))),
         ready and not spec.get("unschedulable"),
+        others={name: quantity(amount) for name, amount in have.items() if name not in ("cpu", "memory", "pods")},
+        traits=NodeTraits(dict(meta.get("labels") or {}), taints_of(spec)),
+        ready=ready,
     )
     annotations = meta.get("annotations") or {}
     if POD_CAPACITY not in annotations:
@@ -98,9 +107,15 @@ def read_pod(pod: Object) -> PodSeen:
     )
 
 
-def asked_by(pod: Object) -> Asked:
-    """What a Pod, or a template, asks for, as kube-scheduler counts it."""
-    return Asked(*asked_of(pod))
+def asked_by(pod: Object, namespace: str = "") -> Asked:
+    """What a Pod, or a template, asks for, as kube-scheduler counts it. `namespace`: of a template's Pods."""
+    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
+    amounts = {name: asked(pod, name) for name in resource_names(pod)}
+    where = str(meta.get("namespace") or namespace)
+    me = Resident(
+        where, dict(meta.get("labels") or {}), anti_terms(spec, where), deleting=bool(meta.get("deletionTimestamp"))
+    )
+    return Asked(amounts.pop("cpu", 0.0), amounts.pop("memory", 0.0), amounts, rules_of(pod, namespace), me)
 
 
 def _time(text: object) -> float:
@@ -132,6 +147,17 @@ class ClusterView:
     @property
     def synced(self) -> bool:
         return all(watch.synced.is_set() for watch in self.watches)
+
+    def forget(self) -> None:
+        """The cluster is gone, and all that was seen there."""
+        self.nodes, self.pods = {}, {}
+
+    def empty(self) -> list[NodeRoom]:
+        """Every node as if no Pod were on it, by requests."""
+        return [
+            NodeRoom(node.name, node.cpu, node.memory, node.pods, others=node.others, traits=node.traits)
+            for node in self.nodes.values()
+        ]
 
     def _nodes_are(self, nodes: list[NodeSeen]) -> None:
         self.nodes = {node.name: node for node in nodes}
@@ -180,7 +206,14 @@ class ClusterView:
                     node.pods - len(pods),
                     node.pod_capacity if fresh else None,
                     node.fits if fresh else {},
-                    node.open,
+                    node.ready,
+                    {
+                        name: have - sum(pod.asked.others.get(name, 0.0) for pod in pods)
+                        for name, have in node.others.items()
+                    },
+                    node.traits,
+                    tuple(pod.asked.me for pod in pods),
+                    frozenset(port for pod in pods for port in pod.asked.rules.ports),
                 )
             )
         return rooms
@@ -188,17 +221,8 @@ class ClusterView:
 
 def take(rooms: list[NodeRoom], workload: str, asked: Asked) -> bool:
     """Take the place of one Pod in the first node that has one; False when none has."""
-    for index, node in enumerate(rooms):
-        if node.takes(workload, asked):
-            less = None if node.pod_capacity is None else node.pod_capacity - 1
-            fits = {name: room - 1 for name, room in node.fits.items()}
-            rooms[index] = replace(
-                node,
-                cpu=node.cpu - asked.cpu,
-                memory=node.memory - asked.memory,
-                pods=node.pods - 1,
-                pod_capacity=less,
-                fits=fits,
-            )
-            return True
-    return False
+    index = next(fitting(rooms, workload, asked), None)
+    if index is None:
+        return False
+    rooms[index] = rooms[index].with_one(asked)
+    return True

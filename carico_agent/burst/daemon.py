@@ -3,47 +3,49 @@
 import asyncio
 import logging
 import os
+import shutil
 import signal
 import socket
 import tomllib
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
-from carico_agent.burst.choice import BadPrices, Prices, parse_prices
+from carico_agent.burst.catalogue import BadPrices, Prices, parse_prices
 from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
-from carico_agent.burst.feeds import target_watches, watches
-from carico_agent.burst.link import Link, carry
+from carico_agent.burst.feeds import follow, target_watches, watches
+from carico_agent.burst.job_logs import LogKeeper
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.multikueue import Dispatcher
-from carico_agent.burst.objects import State, home_job
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import BurstPolicy
-from carico_agent.burst.protocol import Intent, Suspends
-from carico_agent.burst.provisioner import Provisioner
+from carico_agent.burst.protocol import Suspends
+from carico_agent.burst.provisioner import ClusterOffer, Provisioner
 from carico_agent.burst.report import status
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import load_seal, read_seal
 from carico_agent.burst.service import BurstService, rounds
 from carico_agent.burst.site import Site
-from carico_agent.burst.steps import MoveOutcome, Route, jobs_path
-from carico_agent.burst.target import Target, identity, probe, suspends
-from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service
+from carico_agent.burst.steps import Route
+from carico_agent.burst.target import NOWHERE, Target, identity, probe, suspends
+from carico_agent.lib.kube.access import Access, access_to, from_kubeconfig_of_service, of_user
 from carico_agent.lib.kube.client import KubeClient
-from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.errors import BadAccess
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.leader import LeaderLease
+from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net import metrics
 from carico_agent.lib.net.address import is_loopback, split_listen
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, answer_metrics
+from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.tasks import Supervisor
 from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSettings, Settings, build
@@ -51,10 +53,15 @@ from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSetting
 log = logging.getLogger(__name__)
 
 PROBE_TIMEOUT_S = 3.0
+READ_AGAIN = Backoff(first_s=0.05, factor=1.0, max_s=0.05)
+"""A kubelet that gives no log says nothing about the others."""
 
 
-def home_access(settings: BurstSettings) -> Access:
-    return access_to(settings.kubeconfig, settings.context)
+def home_access(settings: BurstSettings, environ: Mapping[str, str] = os.environ) -> Access:
+    """The kubeconfig of the settings; else in a Pod its own account; else what kubectl would take."""
+    if settings.kubeconfig or environ.get("KUBERNETES_SERVICE_HOST"):
+        return access_to(settings.kubeconfig, settings.context, environ)
+    return of_user("", settings.context, environ)
 
 
 def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
@@ -68,11 +75,49 @@ def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
         except BadSettings as bad:
             errors += bad.errors
             continue
-        if not made[name].kubeconfig:
-            errors.append(f"{path}.kubeconfig: is missing")
+        if not made[name].kubeconfig and not made[name].provisioner:
+            errors.append(f"{path}.kubeconfig: is missing; only a target with a provisioner can do without")
     if errors:
         raise BadSettings(errors)
     return made
+
+
+def problems(settings: BurstSettings) -> list[str]:
+    """For `carico check-config`: what a service of these settings would stumble over here."""
+    try:
+        targets = target_settings(settings)
+    except BadSettings as bad:
+        return bad.errors
+    found = []
+    try:
+        prices = read_prices(settings.prices)
+    except BadPrices as error:
+        found.append(f"burst.prices: {error}")
+        prices = Prices()
+    for name, one in targets.items():
+        path = f"burst.targets.{name}"
+        found += _target_problems(path, one)
+        for machine in (one.machines or (one.machine,)) if settings.prices else ():
+            if prices.machine(one.region, machine) is None:
+                key = "machines" if one.machines else "machine"
+                found.append(
+                    f"{path}.{key}: burst.prices has no {machine or '(empty)'} in region {one.region or '(none)'}"
+                )
+    if targets and not settings.prices:
+        found.append("burst.prices: is missing; a target without a price is not used")
+    return found
+
+
+def _target_problems(path: str, one: BurstTargetSettings) -> list[str]:
+    found = []
+    if one.kubeconfig:
+        try:
+            from_kubeconfig_of_service(one.kubeconfig, one.context)
+        except BadAccess as error:
+            found.append(f"{path}.kubeconfig: {error}")
+    if one.provisioner and shutil.which(one.provisioner[0]) is None:
+        found.append(f"{path}.provisioner: there is no program {one.provisioner[0]}")
+    return found
 
 
 def read_prices(path: str) -> Prices:
@@ -84,15 +129,27 @@ def read_prices(path: str) -> Prices:
         raise BadPrices(f"{path}: {error}") from error
 
 
+def nodes_of(prices: Prices, target: BurstTargetSettings, otherwise: NodeRoom) -> dict[str, tuple[NodeRoom, float]]:
+    """Machine → a new node of it and its price, for every machine that the target may have and that has a price."""
+    made = {}
+    for name in target.machines or (target.machine,):
+        machine = prices.machine(target.region, name)
+        paid_per_h = machine.paid_per_h(target.spot) if machine is not None else None
+        if machine is not None and paid_per_h is not None:
+            made[name] = machine.node(name, target.region, otherwise), paid_per_h
+    return made
+
+
 @dataclass
 class Clients:
     """All clients, closed together."""
 
     home: KubeClient
-    targets: dict[str, tuple[KubeClient, KubeClient]]
+    targets: dict[str, tuple[KubeClient, KubeClient, KubeClient]]
+    """To move, to probe, to read logs."""
 
     async def close(self) -> None:
-        for client in [self.home, *(client for pair in self.targets.values() for client in pair)]:
+        for client in [self.home, *(client for three in self.targets.values() for client in three)]:
             await client.close()
 
 
@@ -103,11 +160,12 @@ def clients_of(settings: BurstSettings, targets: dict[str, BurstTargetSettings])
         # a move has 12 requests: 90 Jobs in 15 s are 72 per second; beyond that, API priority and fairness decides
         return KubeClient(access, TokenBucket(per_s=200.0, burst=400))
 
-    def pair(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient]:
-        access = from_kubeconfig_of_service(one.kubeconfig, one.context)
-        return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S)
+    def three(one: BurstTargetSettings) -> tuple[KubeClient, KubeClient, KubeClient]:
+        access = from_kubeconfig_of_service(one.kubeconfig, one.context) if one.kubeconfig else NOWHERE
+        reader = KubeClient(access, TokenBucket(per_s=50.0, burst=100), retry_delays=READ_AGAIN)
+        return client(access), KubeClient(access, timeout_s=PROBE_TIMEOUT_S), reader
 
-    return Clients(client(home_access(settings)), {name: pair(one) for name, one in targets.items()})
+    return Clients(client(home_access(settings)), {name: three(one) for name, one in targets.items()})
 
 
 class BurstDaemon:
@@ -165,13 +223,13 @@ class BurstDaemon:
         service = self.service = self._service(mover)
         for watch in watches(mover, self.settings.selector, self.settings.namespaces):
             self._start(f"watch {id(watch)}", watch.run)
-        views = [service.home, *(site.view for site in service.sites.values())]
-        for watch_any in [watch for view in views for watch in view.watches]:
-            self._start(f"watch {id(watch_any)}", watch_any.run)
+        for watch_home in service.home.watches:
+            self._start(f"watch {id(watch_home)}", watch_home.run)
         for name, target in mover.targets.items():
             self._start(f"probe {name}", partial(probe, target))
-            for copies in target_watches(mover, target):
-                self._start(f"copies {name} {id(copies)}", copies.run)
+            all_watches: list[ResourceWatch[Any]] = [*service.sites[name].view.watches, *target_watches(mover, target)]
+            for watch_any in all_watches:
+                self._start(f"watch {name} {id(watch_any)}", partial(follow, watch_any, target.client))
         if acts:
             self._start_acting(service, mover)
         return service
@@ -210,7 +268,7 @@ class BurstDaemon:
     def _mover(self, home_id: str, by_suspend: bool, seal: Seal) -> Mover:
         targets = {}
         for name, one in self._targets.items():
-            client, prober = self.clients.targets[name]
+            client, prober, reader = self.clients.targets[name]
             route = Route(
                 home_id,
                 name,
@@ -220,8 +278,9 @@ class BurstDaemon:
                 homes=self.settings.namespaces,
                 host_paths=one.host_paths,
             )
-            targets[name] = Target(route, client, prober, health=Health(f"target {name}"))
-        return Mover(self.clients.home, targets, self.events, seal)
+            targets[name] = Target(route, client, prober, reader, health=Health(f"target {name}"))
+        logs = LogKeeper(self.clients.home) if self.settings.keep_logs else None
+        return Mover(self.clients.home, targets, self.events, seal, logs)
 
     def _service(self, mover: Mover) -> BurstService:
         own = self.settings
@@ -232,13 +291,18 @@ class BurstDaemon:
 
     def _site(self, target: Target, one: BurstTargetSettings) -> Site:
         own = self.settings
-        price = self.prices.per_h.get(one.region, {}).get(one.machine)
-        if price is None:
-            log.warning("%s: burst.prices has no %s in %s: it is not used", target.name, one.machine, one.region)
+        otherwise = NodeRoom("new", one.node_cpu, one.node_memory_gb * 1e9, one.node_pods)
+        machines = nodes_of(self.prices, one, otherwise)
+        for name in {*one.machines, *([] if one.machines else [one.machine])} - set(machines):
+            log.warning("%s: burst.prices has no %s in %s: it is not used", target.name, name, one.region)
+        known = self.prices.machine(one.region, one.machine)
+        price = known.paid_per_h(one.spot) if known else min((paid for _, paid in machines.values()), default=None)
         provisioner = None
         if one.provisioner:
+            rows = {name: asdict(self.prices.machines[one.region][name]) for name in machines}
+            offer = ClusterOffer(one.region, one.spot, rows, on_demand=not one.kubeconfig)
             provisioner = Provisioner(
-                self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s
+                self.clients.home, own.lease_namespace, target.name, one.provisioner, one.deadline_s, offer
             )
         return Site(
             target,
@@ -249,7 +313,9 @@ class BurstDaemon:
             one.data_s_per_gb,
             one.autoscales_s or None,
             provisioner,
-            NodeRoom("new", one.node_cpu, one.node_memory_gb * 1e9, one.node_pods),
+            next((node for node, _ in machines.values()), otherwise),
+            dict(machines.items()) if provisioner is not None else {},
+            not one.kubeconfig,
             one.boot_s,
             one.max_nodes,
         )
@@ -282,64 +348,3 @@ class BurstDaemon:
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         return answer_metrics(self.families())
-
-
-async def look(settings: Settings, max_s: float = 9.0) -> dict[str, Any]:
-    """What the service would think now, without doing anything: for `plan` and `status`."""
-    daemon = BurstDaemon(settings)
-    try:
-        async with asyncio.timeout(max_s):
-            service = await daemon.start(acts=False)
-            while not service.home.synced:
-                await asyncio.sleep(0.05)
-        await _targets_answer(service, PROBE_TIMEOUT_S + 1.0)
-        for site in service.sites.values():
-            if site.provisioner is not None:
-                await site.provisioner.load()
-        await asyncio.to_thread(daemon.models.prepare, list(service.mover.jobs.values()))
-        await service.round(acts=False)
-        return status(service)
-    except TimeoutError as error:
-        raise KubeError(f"{daemon.clients.home.access.server} does not answer within {max_s:g} s") from error
-    finally:
-        await daemon.stop()
-
-
-async def _targets_answer(service: BurstService, max_s: float) -> None:
-    """Until every target is known or silent."""
-    deadline_s = asyncio.get_running_loop().time() + max_s
-    while asyncio.get_running_loop().time() < deadline_s:
-        sites = service.sites.values()
-        if all(site.target.silent_since_s is not None or (site.target.known and site.view.synced) for site in sites):
-            return
-        await asyncio.sleep(0.05)
-
-
-async def bring_home(settings: Settings, namespace: str, name: str, wish: Intent) -> MoveOutcome | None:
-    """Recall or forget one Job, as one more mover: the service need not run, and may. None when there is no such Job.
-
-    A recall needs the target; forgetting does not ask it.
-    """
-    targets = target_settings(settings.burst)
-    clients = clients_of(settings.burst, targets)
-    try:
-        seal = await read_seal(clients.home, settings.burst.lease_namespace) or Seal.new()
-        job = home_job(await clients.home.get(jobs_path(namespace, name)), seal)
-        to = job.ledger.to
-        if to not in targets:
-            raise LookupError(f"{namespace}/{name} is at home" if not to else f"burst.targets has no {to}")
-        by_suspend, cluster = Suspends(suspends(await clients.home.get("/version"))), ""
-        if wish == Intent.RECALL:
-            there = clients.targets[to][0]
-            by_suspend = replace(by_suspend, target=suspends(await there.get("/version")))
-            cluster = await identity(there)
-        home_id, there_too = await identity(clients.home), dict(targets[to].namespaces)
-        route = Route(home_id, to, by_suspend, there_too, cluster, seal=seal)
-        send = Link(clients.home, clients.targets[to][0]).send
-        return await carry(namespace, name, wish, route, send, {State.HOME, State.DONE})
-    except Refused as refused:
-        if refused.says_absent(jobs_path(namespace, name)):
-            return None
-        raise
-    finally:
-        await clients.close()

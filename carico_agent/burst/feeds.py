@@ -1,16 +1,33 @@
 """The watches by which a mover notices what has changed: Jobs at home, copies at the targets."""
 
+import asyncio
 import logging
+from typing import Any
 
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.objects import HOME_LABEL, CopyJob, HomeJob, copy_job, home_job
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import jobs_path
 from carico_agent.burst.target import Target
-from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.watch import ResourceWatch
 
 log = logging.getLogger(__name__)
+
+
+async def follow(watch: ResourceWatch[Any], client: KubeClient) -> None:
+    """Run a watch; begin it again when the way to its cluster has changed."""
+    while True:
+        generation = client.generation
+        watching = asyncio.ensure_future(watch.run())
+        try:
+            while client.generation == generation and not watching.done():
+                await asyncio.sleep(0.2)
+            if watching.done():
+                await watching
+        finally:
+            watching.cancel()
+        watch.begin_again()
 
 
 def watches(mover: Mover, selector: str, namespaces: tuple[str, ...]) -> list[ResourceWatch[HomeJob | None]]:

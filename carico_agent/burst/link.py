@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Generator
 from typing import TypeVar
 
-from carico_agent.burst.objects import Object, State, home_job
+from carico_agent.burst.objects import HomeJob, Object, State, home_job
 from carico_agent.burst.protocol import Action, Intent
 from carico_agent.burst.steps import MoveOutcome, Request, Route, ServerAnswer, jobs_path, reconcile
 from carico_agent.lib.kube.client import MERGE, KubeClient
@@ -26,9 +26,13 @@ class Link:
 
     def __init__(self, home: KubeClient, target: KubeClient) -> None:
         self._home, self._target = home, target
+        self._generation = target.generation
 
     async def send(self, request: Request) -> ServerAnswer:
         client = self._home if request.home else self._target
+        if not request.home and client.generation != self._generation:
+            # what was read came from another cluster, perhaps
+            raise Unreachable("the way to the target was changed in the middle of a move")
         headers = {"Content-Type": MERGE} if request.method == "PATCH" else None
         try:
             body = await client.request(request.method, request.path, request.body, headers, request.params or None)
@@ -77,18 +81,28 @@ async def drive(steps: Generator[Request, ServerAnswer, T], send: Send) -> T:
 
 
 async def carry(
-    namespace: str, name: str, wish: Intent, route: Route, send: Send, until: set[State]
+    namespace: str,
+    name: str,
+    wish: Intent,
+    route: Route,
+    send: Send,
+    until: set[State],
+    keep: Callable[[HomeJob], Awaitable[bool]] | None = None,
 ) -> MoveOutcome | None:
     """Look at one Job again and again until its ledger has one of these states; None when it is gone.
 
-    What stands in the way for good (not: what others still have to do) is the outcome too.
+    What stands in the way for good (not: what others still have to do) is the outcome too. `keep`: keeps the logs of a
+    Job whose copy has ended; until it says that it has, the result is not taken home.
     """
     waits = 0
     while True:
         answer = await send(Request(True, "GET", jobs_path(namespace, name)))
         if answer.status == 404:
             return None
-        outcome = await drive(reconcile(home_job(answer.body, route.seal), wish, route), send)
+        job = home_job(answer.body, route.seal)
+        outcome = await drive(reconcile(job, wish, route, logs_kept=keep is None), send)
+        if outcome.verdict.action == Action.MIRROR and outcome.job is not None and keep and await keep(outcome.job):
+            outcome = await drive(reconcile(outcome.job, wish, route), send)
         if outcome.job is None:
             return None
         if outcome.job.ledger.state in until:

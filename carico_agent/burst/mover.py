@@ -10,9 +10,10 @@ import time
 from dataclasses import dataclass, field
 
 from carico_agent.burst.events import EVENTS, JobEvents
+from carico_agent.burst.job_logs import LogKeeper
 from carico_agent.burst.link import WAITS, Link, drive
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
-from carico_agent.burst.protocol import UNREAD, Action, Intent
+from carico_agent.burst.protocol import UNREAD, Action, Intent, Verdict
 from carico_agent.burst.requirements import needed
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import MoveOutcome, Request, collect, jobs_path, orphan, reconcile
@@ -49,6 +50,8 @@ class Mover:
     targets: dict[str, Target]
     events: JobEvents
     seal: Seal
+    logs: LogKeeper | None = None
+    """Keeps what copies printed. None: logs are deleted with the copies."""
     home_health: Health = field(default_factory=lambda: Health("home"))
     jobs: dict[Key, HomeJob] = field(default_factory=dict)
     reasons: dict[Key, str] = field(default_factory=dict)
@@ -186,17 +189,29 @@ class Mover:
             self._again(key)
             return
         begins = job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE
-        why = await self.obstacle(job, target) if begins or job.ledger.state == State.HOLDING else ""
+        held = job.ledger.state == State.HOLDING and wish != Intent.FORGET
+        why = await self.obstacle(job, target) if begins or held else ""
         if begins and why:
             self._refuse(key, job, target, why)
             return
         outcome = await self._reconcile(target, job, wish, why)
+        if outcome.verdict.action == Action.MIRROR and outcome.job is not None and self.logs is not None:
+            self._after(key, target, outcome)
+            outcome = await self._take_home(target, outcome.job, wish)
         self._after(key, target, outcome)
+
+    async def _take_home(self, target: Target, job: HomeJob, wish: Intent) -> MoveOutcome:
+        """The logs of a copy that has ended, then its result."""
+        assert self.logs is not None
+        if why := await self.logs.keep(job, target.reader or target.client):
+            return MoveOutcome(job, Verdict(Action.WAIT, why))
+        return await self._reconcile(target, job, wish, "")
 
     async def _reconcile(self, target: Target, job: HomeJob, wish: Intent, refusal: str) -> MoveOutcome:
         try:
             copy = target.copies.get((job.namespace, job.name), UNREAD)
-            steps = reconcile(job, wish, target.route, copy, refusal)
+            logs_kept = self.logs is None or self.logs.has(job)
+            steps = reconcile(job, wish, target.route, copy, refusal, logs_kept)
             outcome = await drive(steps, Link(self.home, target.client).send)
         except KubeError:
             self.jobs.pop((job.namespace, job.name), None)  # a write may have been applied: read it again

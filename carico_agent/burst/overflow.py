@@ -5,19 +5,34 @@ Both are asked because each alone is wrong: kube-scheduler's verdict is by reque
 with a free place by Pod-Capacity may be about to get the Pod. A node without an agent is judged by requests.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from math import inf
 
+from carico_agent.burst.neighbours import Neighbourhood, Resident, judge_places
 from carico_agent.burst.objects import Object
+from carico_agent.burst.pod_rules import FREE, PLAIN, NodeTraits, PodRules, Port
+
+ROUNDING = 1e-6
+"""Sums of thousandths of a core are not exact."""
+STRANGER = Resident("", {})
 
 
 @dataclass(frozen=True)
 class Asked:
-    """What one Pod asks for."""
+    """What one Pod asks for: CPU [cores], memory [bytes], other resources by name, and where it may run."""
 
     cpu: float = 0.0
     memory: float = 0.0
+    others: Mapping[str, float] = field(default_factory=dict)
+    rules: PodRules = FREE
+    me: Resident = STRANGER
+
+    def amounts(self) -> Iterator[tuple[str, float]]:
+        """Every resource that it asks for."""
+        found = (("cpu", self.cpu), ("memory", self.memory), *self.others.items())
+        return ((name, amount) for name, amount in found if amount > 0)
 
 
 @dataclass(frozen=True)
@@ -32,7 +47,35 @@ class NodeRoom:
     pod_capacity: float | None = None
     fits: Mapping[str, float] = field(default_factory=dict)
     open: bool = True
-    """Ready and not cordoned."""
+    """Ready."""
+    others: Mapping[str, float] = field(default_factory=dict)
+    """Free of every other resource; one that is not here the node does not have."""
+    traits: NodeTraits = PLAIN
+    residents: tuple[Resident, ...] = ()
+    ports: frozenset[Port] = frozenset()
+
+    def free(self, resource: str) -> float:
+        return {"cpu": self.cpu, "memory": self.memory}.get(resource, self.others.get(resource, 0.0))
+
+    def why_not(self, workload: str, asked: Asked) -> str:
+        """Why one more Pod of this workload does not fit, its neighbours aside, or nothing.
+
+        >>> node = NodeRoom("a", cpu=8.0, others={"nvidia.com/gpu": 1})
+        >>> node.why_not("k", Asked(9.0)), node.why_not("k", Asked(1.0, others={"nvidia.com/gpu": 2}))
+        ('insufficient cpu', 'insufficient nvidia.com/gpu')
+        """
+        if not self.open:
+            return "not ready"
+        if why := asked.rules.why_not(self.name, self.traits.labels, self.traits.taints, self.ports):
+            return why
+        if self.pods < 1:
+            return "too many Pods"
+        for name, amount in asked.amounts():
+            if amount > self.free(name) + ROUNDING:
+                return f"insufficient {name}"
+        if self.pod_capacity is not None and self.fits.get(workload, self.pod_capacity) < 1.0:
+            return "its Pod-Capacity is used"
+        return ""
 
     def takes(self, workload: str, asked: Asked) -> bool:
         """Whether one more Pod of this workload fits.
@@ -40,11 +83,59 @@ class NodeRoom:
         >>> [NodeRoom("a", cpu=8.0, pod_capacity=pods).takes("k", Asked(1.0)) for pods in (0.4, 1.2, None)]
         [False, True, True]
         """
-        if not self.open or self.pods < 1:
-            return False
-        if self.pod_capacity is not None and self.fits.get(workload, self.pod_capacity) < 1.0:
-            return False
-        return asked.cpu <= self.cpu and asked.memory <= self.memory
+        return not self.why_not(workload, asked)
+
+    def with_one(self, asked: Asked) -> "NodeRoom":
+        """The same node with one more Pod of this kind."""
+        less = None if self.pod_capacity is None else self.pod_capacity - 1
+        return replace(
+            self,
+            cpu=self.cpu - asked.cpu,
+            memory=self.memory - asked.memory,
+            pods=self.pods - 1,
+            pod_capacity=less,
+            fits={name: room - 1 for name, room in self.fits.items()},
+            others={name: free - asked.others.get(name, 0.0) for name, free in self.others.items()},
+            residents=(*self.residents, asked.me),
+            ports=self.ports | frozenset(asked.rules.ports),
+        )
+
+
+def fitting(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> Iterator[int]:
+    """The index of every node on which one more Pod of this workload fits, its neighbours included."""
+    reasons = _reasons(nodes, workload, asked)
+    return (index for index, why in enumerate(reasons) if not why)
+
+
+def why_none(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> str:
+    """In the words of kube-scheduler: why no node takes it.
+
+    >>> why_none([NodeRoom("a", cpu=1.0), NodeRoom("b", cpu=1.0), NodeRoom("c", open=False)], "k", Asked(2.0))
+    '0/3 nodes: 2 insufficient cpu, 1 not ready'
+    """
+    counts = Counter(why for why in _reasons(nodes, workload, asked) if why)
+    return f"0/{len(nodes)} nodes: " + ", ".join(f"{count} {why}" for why, count in counts.most_common())
+
+
+def _reasons(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> Iterator[str]:
+    rules = asked.rules.neighbours
+    looks = rules is not None or any(one.anti for node in nodes for one in node.residents)
+    if not looks:
+        return (node.why_not(workload, asked) for node in nodes)
+    places = [_place(node, asked) for node in nodes]
+    why_near = judge_places(asked.me, rules, places)
+    return (node.why_not(workload, asked) or why_near(place) for node, place in zip(nodes, places, strict=True))
+
+
+def _place(node: NodeRoom, asked: Asked) -> Neighbourhood:
+    rules, traits = asked.rules, node.traits
+    where = replace(rules, tolerations=({"operator": "Exists"},), ports=())
+    return Neighbourhood(
+        traits.labels,
+        node.residents,
+        not where.why_not(node.name, traits.labels, (), frozenset()),
+        not PodRules(tolerations=rules.tolerations).why_not(node.name, {}, traits.taints, frozenset()),
+    )
 
 
 @dataclass(frozen=True)
@@ -56,10 +147,13 @@ class Waiting:
     asked: Asked
     unschedulable_s: float
     pods: int = 1
+    here: Asked | None = None
+    """What its Pods at home ask for, if that differs: defaults of that cluster are in them."""
 
 
-def stays(job: Waiting, nodes: Iterable[NodeRoom], min_s: float) -> str:
-    """Why a waiting Job is no overflow (yet), or nothing.
+def stays(job: Waiting, nodes: Sequence[NodeRoom], min_s: float) -> str:
+    """Why a waiting Job is no overflow (yet), or nothing. Where burst cannot check all that kube-scheduler does, only
+    kube-scheduler's verdict counts.
 
     >>> job = Waiting(("d", "a"), "k", Asked(2.0), 40.0)
     >>> stays(job, [NodeRoom("n", cpu=1.0)], 30.0), stays(job, [NodeRoom("n", cpu=4.0)], 30.0), stays(job, [], 60.0)
@@ -67,9 +161,11 @@ def stays(job: Waiting, nodes: Iterable[NodeRoom], min_s: float) -> str:
     """
     if job.unschedulable_s < min_s:
         return f"unschedulable for {job.unschedulable_s:.0f} s, of {min_s:g} s"
-    for node in nodes:
-        if node.takes(job.workload, job.asked):
-            return f"node {node.name} has room for it"
+    asked = job.here or job.asked
+    if asked.rules.unjudged:
+        return ""
+    for index in fitting(nodes, job.workload, asked):
+        return f"node {nodes[index].name} has room for it"
     return ""
 
 

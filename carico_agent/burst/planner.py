@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from carico_agent.burst.choice import POLICIES, JobNeeds, Option, Prices, TargetOffer
+from carico_agent.burst.catalogue import Prices
+from carico_agent.burst.choice import POLICIES, JobNeeds, Option, TargetOffer
 from carico_agent.burst.cluster import take
-from carico_agent.burst.overflow import NodeRoom, Waiting, stays
+from carico_agent.burst.overflow import ROUNDING, NodeRoom, Waiting, fitting, stays, why_none
 from carico_agent.burst.sizing import ExpectedWork, NodeOffer, nodes_to_add
 from carico_agent.burst.waits import starts
 
@@ -26,7 +27,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Growth:
-    """How a target can grow: by whole nodes, through its provisioner."""
+    """How a target can grow: by whole nodes of one machine, through its provisioner."""
 
     node: NodeRoom
     """What a new node has."""
@@ -35,6 +36,9 @@ class Growth:
     """Nodes that may still be added."""
     coming: Sequence[float] = ()
     """In how many seconds each ordered node is there."""
+    machine: str = ""
+    price_per_h: float | None = None
+    """Of a node. None: the target's."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +51,8 @@ class TargetState:
     rooms: Sequence[NodeRoom] = ()
     left_s: Sequence[float] = ()
     """How long each Job that runs there will still run."""
-    growth: Growth | None = None
+    growths: Sequence[Growth] = ()
+    """One for each machine that it may be given."""
     autoscales_s: float | None = None
     """It makes nodes by itself for Pods that wait, in this time."""
     image_s: float = 0.0
@@ -73,6 +78,10 @@ class Plan:
     reasons: dict[tuple[str, str], str] = field(default_factory=dict)
     options: dict[tuple[str, str], list[Option]] = field(default_factory=dict)
     add: dict[str, int] = field(default_factory=dict)
+    machines: dict[str, dict[str, int]] = field(default_factory=dict)
+    """Target → machine → nodes to add."""
+    pending: dict[str, list[Waiting]] = field(default_factory=dict)
+    """Target → the Jobs that wait for a node there."""
 
 
 def plan(
@@ -82,12 +91,14 @@ def plan(
     targets: Sequence[TargetState],
     policy: BurstPolicy,
     expected: Sequence[tuple[float, float]] = (),
+    home_empty: Sequence[NodeRoom] | None = None,
 ) -> Plan:
-    """`expected`: (in how many seconds, duration) of Jobs that will come."""
+    """`expected`: (in how many seconds, duration) of Jobs that will come. `home_empty`: the nodes of home as if no Pod
+    were on them. A Job that fits on none of them waits at home in vain, however soon others end."""
     made = Plan()
     rooms = {target.name: list(target.rooms) for target in targets}
-    waits_s = starts(home_left_s, [(0.0, one.needs.duration_s) for one in candidates])
-    wanted: dict[str, list[Candidate]] = {}
+    waits_s = _waits(candidates, home_left_s, home_empty)
+    wanted: dict[tuple[str, str], list[Candidate]] = {}
     for candidate, wait_s in zip(candidates, waits_s, strict=True):
         key = candidate.waiting.key
         if why := stays(candidate.waiting, home, policy.unschedulable_s):
@@ -102,10 +113,30 @@ def plan(
             made.reasons[key] = f"starts at home in about {wait_s:.0f} s, at {best.target} in {best.elsewhere_s:.0f} s"
         else:
             _place(candidate, best, targets, rooms, made, wanted)
+    both = zip(candidates, waits_s, strict=True)
+    never = frozenset(one.waiting.key for one, wait_s in both if wait_s == inf)
     for target in targets:
-        if target.growth is not None and (waiting := wanted.get(target.name)):
-            made.add[target.name] = _nodes(waiting, home_left_s, target, target.growth, policy, expected)
+        for growth in target.growths:
+            if waiting := wanted.get((target.name, growth.machine)):
+                more = _all_nodes(waiting, never, home_left_s, target, growth, policy, expected)
+                made.machines.setdefault(target.name, {})[growth.machine] = more
+                made.add[target.name] = made.add.get(target.name, 0) + more
     return made
+
+
+def _waits(
+    candidates: Sequence[Candidate], home_left_s: Sequence[float], home_empty: Sequence[NodeRoom] | None
+) -> list[float]:
+    """When each Job would start at home."""
+    possible = [home_empty is None or _ever(one.waiting, home_empty) for one in candidates]
+    queue = [(0.0, one.needs.duration_s) for one, may in zip(candidates, possible, strict=True) if may]
+    begun = iter(starts(home_left_s, queue))
+    return [next(begun) if may else inf for may in possible]
+
+
+def _ever(waiting: Waiting, nodes: Sequence[NodeRoom]) -> bool:
+    asked = waiting.here or waiting.asked
+    return next(fitting(nodes, waiting.workload, asked), None) is not None
 
 
 def _options(
@@ -117,26 +148,44 @@ def _options(
 
 def _offer(candidate: Candidate, target: TargetState, rooms: list[NodeRoom]) -> TargetOffer:
     waiting = candidate.waiting
-    ready_s = 0.0 if _fits(rooms, waiting) else inf
-    places = 1
-    if target.growth is not None:
-        places = places_of(target.growth.node, waiting)
-        if ready_s and places and target.growth.coming:
-            ready_s = min(target.growth.coming)
-        elif ready_s and places and target.growth.more:
-            ready_s = target.growth.boot_s
+    ready_s, no_room = (0.0, "") if _fits(rooms, waiting) else (inf, _no_room(waiting, target, rooms))
+    growth = _growth_for(waiting, target)
+    if ready_s and growth is not None:
+        ready_s = min(growth.coming) if growth.coming else growth.boot_s
     if target.autoscales_s is not None:
         ready_s = min(ready_s, target.autoscales_s)
+    price_per_h = target.price_per_h if growth is None or growth.price_per_h is None else growth.price_per_h
     return TargetOffer(
         target.name,
         target.region,
-        target.price_per_h,
-        max(1, places),
+        price_per_h,
+        1 if growth is None else max(1, places_of(growth.node, waiting)),
         ready_s,
         target.image_s,
         target.data_s_per_gb,
         target.obstacle or candidate.refusals.get(target.name, ""),
+        no_room,
+        growth.machine if growth is not None else "",
     )
+
+
+def _growth_for(waiting: Waiting, target: TargetState) -> Growth | None:
+    """The machine whose nodes take this Job for the least money, of those of which nodes come or may be ordered."""
+    able = [one for one in target.growths if (one.more or one.coming) and places_of(one.node, waiting)]
+    price = [one.price_per_h if one.price_per_h is not None else target.price_per_h or 0.0 for one in able]
+    ranked = sorted(range(len(able)), key=lambda n: (price[n] / places_of(able[n].node, waiting), price[n]))
+    return able[ranked[0]] if ranked else None
+
+
+def _no_room(waiting: Waiting, target: TargetState, rooms: list[NodeRoom]) -> str:
+    """Why neither the nodes of a target nor new ones take this Job."""
+    words = [f"it has no room ({why_none(rooms, waiting.workload, waiting.asked)})" if rooms else "it has no room"]
+    for growth in target.growths:
+        if why := growth.node.why_not(waiting.workload, waiting.asked):
+            words.append(f"{growth.node.name}: {why}")
+        elif not growth.more:
+            words.append(f"it may have no more nodes {growth.machine}".rstrip())
+    return "; ".join(words if target.growths else [*words, "it cannot grow"])
 
 
 def _fits(rooms: list[NodeRoom], waiting: Waiting) -> bool:
@@ -151,10 +200,10 @@ def places_of(node: NodeRoom, waiting: Waiting) -> int:
     >>> places_of(NodeRoom("new", cpu=16.0, memory=16e9), Waiting(("d", "a"), "k", Asked(2.0, 2.5e9), 40.0))
     6
     """
-    asked = waiting.asked
-    by_cpu = node.cpu / asked.cpu if asked.cpu else inf
-    by_memory = node.memory / asked.memory if asked.memory else inf
-    return int(min(by_cpu, by_memory, node.pods) / max(1, waiting.pods))
+    if node.why_not(waiting.workload, waiting.asked):
+        return 0
+    amounts = [node.free(name) / amount for name, amount in waiting.asked.amounts()]
+    return int(min([*amounts, node.pods]) / max(1, waiting.pods) + ROUNDING)
 
 
 def _place(
@@ -163,7 +212,7 @@ def _place(
     targets: Sequence[TargetState],
     rooms: dict[str, list[NodeRoom]],
     made: Plan,
-    wanted: dict[str, list[Candidate]],
+    wanted: dict[tuple[str, str], list[Candidate]],
 ) -> None:
     """Move it where there is room; where there will be, it waits at home, which may still take it."""
     waiting, target = candidate.waiting, next(one for one in targets if one.name == best.target)
@@ -174,8 +223,29 @@ def _place(
     elif target.autoscales_s is not None:
         made.moves[waiting.key] = target.name
     else:
-        wanted.setdefault(target.name, []).append(candidate)
+        wanted.setdefault((target.name, best.machine), []).append(candidate)
+        made.pending.setdefault(target.name, []).append(waiting)
         made.reasons[waiting.key] = f"waits for a node at {target.name}"
+
+
+def _all_nodes(
+    waiting: Sequence[Candidate],
+    never: frozenset[tuple[str, str]],
+    home_left_s: Sequence[float],
+    target: TargetState,
+    growth: Growth,
+    policy: BurstPolicy,
+    expected: Sequence[tuple[float, float]],
+) -> int:
+    """`never`: Jobs that cannot start at home. No place at home counts for them, nor one at the target, whose nodes may
+    be other machines: only nodes of this one do."""
+    stuck = [one for one in waiting if one.waiting.key in never]
+    others = [one for one in waiting if one.waiting.key not in never]
+    first = _nodes(stuck, (), replace(target, left_s=()), growth, policy, ()) if stuck else 0
+    if not others:
+        return first
+    left = replace(growth, more=growth.more - first, coming=[*growth.coming, *([growth.boot_s] * first)])
+    return first + _nodes(others, home_left_s, target, left, policy, expected)
 
 
 def _nodes(
@@ -199,4 +269,5 @@ def _nodes(
 
 
 def _offered(growth: Growth, places: int, target: TargetState) -> NodeOffer:
-    return NodeOffer(places, growth.boot_s, target.price_per_h or 0.0)
+    price_per_h = target.price_per_h if growth.price_per_h is None else growth.price_per_h
+    return NodeOffer(places, growth.boot_s, price_per_h or 0.0)

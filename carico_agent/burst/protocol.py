@@ -134,9 +134,11 @@ def next_action(seen: Observed, wish: Intent, suspends: Suspends, place: CopyPla
     if state in (State.HOME, State.DONE):
         return _at_home(seen, wish, suspends.home, place)
     if wish == Intent.FORGET and state in (State.AWAY, State.RECALLING):
-        if home.deleting:
-            return Verdict(Action.CLEAR, "the target is fenced: the Job is deleted")
+        if home.deleting or home.finished:
+            return Verdict(Action.CLEAR, "the target is fenced: nothing is left of its copy")
         return Verdict(Action.ABANDON, "the target is fenced: the Job starts at home again")
+    if wish == Intent.FORGET and (state == State.RETURNED or home.deleting):
+        return Verdict(Action.CLEAR, "the target is fenced: its copy is gone")
     if state in (State.HOLDING, State.AWAY, State.RECALLING) and not _there(home, place):
         return _elsewhere(home, place)
     if home.deleting or state == State.RETURNED or (home.finished and state != State.HOLDING):

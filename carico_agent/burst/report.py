@@ -52,18 +52,19 @@ def _job_status(service: BurstService, key: Key, job: HomeJob) -> dict[str, Any]
 def _target_status(service: BurstService, site: Site, now_s: float) -> dict[str, Any]:
     provisioner = site.provisioner
     return {
-        "answers": site.target.silent_since_s is None,
-        "condition": site.obstacle(now_s) or ("fine" if site.price_per_h is not None else NO_PRICE),
+        "answers": site.target.silent_since_s is None or site.can_be_made(),
+        "condition": site.condition(now_s) or ("fine" if site.price_per_h is not None else NO_PRICE),
         "region": site.region,
         "price_per_h": site.price_per_h,
         "nodes": len(site.view.nodes),
         "copies": len(site.target.copies),
         "add": service.plan.add.get(site.target.name, 0),
+        "machines": service.plan.machines.get(site.target.name, {}),
         "provisioner": None
         if provisioner is None
         else {
-            "state": provisioner.report.state,
-            "nodes": provisioner.report.nodes,
+            "state": (provisioner.last_report if provisioner.report.state == "unknown" else provisioner.report).state,
+            "nodes": provisioner.report.nodes or provisioner.last_report.nodes,
             "trouble": provisioner.trouble,
             "order": f"{provisioner.order.verb} {provisioner.order.nodes}",
             "open": provisioner.order.open,

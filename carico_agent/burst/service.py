@@ -3,19 +3,23 @@
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 from math import isfinite
 
+from carico_agent.burst.catalogue import ARCH
 from carico_agent.burst.choice import REGIONS, Data, JobNeeds
 from carico_agent.burst.cluster import ClusterView, PodSeen, asked_by, take
+from carico_agent.burst.live_status import patch_of, seen_there
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
-from carico_agent.burst.objects import ORIGIN, HomeJob, State
+from carico_agent.burst.objects import ORIGIN, HomeJob, Object, State
 from carico_agent.burst.overflow import NodeRoom, Waiting, workload_of_job
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, TargetState, plan
 from carico_agent.burst.protocol import RECALLED, Intent
 from carico_agent.burst.provisioner import ProvisionerError
 from carico_agent.burst.site import Site
+from carico_agent.burst.steps import jobs_path
 from carico_agent.burst.target import Key
 from carico_agent.burst.waits import Arrivals, JobDurations
 from carico_agent.lib.kube.errors import KubeError
@@ -29,6 +33,12 @@ OUT_OF = ("OutOfcpu", "OutOfmemory", "OutOfpods", "OutOfephemeral-storage")
 
 GONE_S = 20.0
 """A target that is silent for this long is asked for at its provisioner [s]."""
+
+
+LOOK_S = 10.0
+"""Between two looks at the Secret of a target's kubeconfig [s]."""
+LATE_S = 60.0
+"""A node that the provisioner calls ready is looked for this much longer than it takes to boot [s]."""
 
 
 DataOf = Callable[[HomeJob], tuple[Data, ...]]
@@ -57,6 +67,7 @@ class BurstService:
 
     async def round(self, acts: bool) -> None:
         now_s, wall_s = time.monotonic(), time.time()
+        await self._find_ways(now_s)
         self._count_arrivals(now_s)
         self.plan = self._plan(now_s, wall_s)
         self.mover.reasons.update(self.plan.reasons)
@@ -64,11 +75,27 @@ class BurstService:
             return
         for key, to in self.plan.moves.items():
             self.mover.wish(key, Intent.MOVE, to)
-        for name, site in self.sites.items():
+        for site in self.sites.values():
             if site.provisioner is not None:
-                await self._size(site, self.plan.add.get(name, 0), now_s)
+                await self._size(site, now_s)
             if site.target.copies:
                 await self._replace_refused(site)
+                await self._mirror_live(site)
+
+    async def _find_ways(self, now_s: float) -> None:
+        """The kubeconfigs of clusters that are made on demand, out of their Secrets: also while another process leads,
+        and when an operator or another leader has rotated one."""
+        for site in self.sites.values():
+            if not site.on_demand or site.provisioner is None or now_s < site.looked_s + LOOK_S:
+                continue
+            try:
+                await site.provisioner.load()
+                site.use_kubeconfig()
+                if site.looked_s < 0:
+                    site.ordered_s = now_s  # whoever ordered before us: nodes may still be on their way
+                site.looked_s = now_s
+            except (ProvisionerError, KubeError) as error:
+                log.warning("%s: %s", site.target.name, error)
 
     def _plan(self, now_s: float, wall_s: float) -> Plan:
         pods = self.home.of_jobs()
@@ -86,7 +113,8 @@ class BurstService:
         horizon_s = max((site.boot_s for site in self.sites.values()), default=0.0)
         coming = self.arrivals.expected(now_s, horizon_s)
         expected = [(in_s, self.history.duration_s(workload)) for in_s, workload in coming]
-        thought = plan(candidates, self.home.room(wall_s), self._left(running, wall_s), states, self.policy, expected)
+        rooms, empty = self.home.room(wall_s), self.home.empty()
+        thought = plan(candidates, rooms, self._left(running, wall_s), states, self.policy, expected, empty)
         thought.reasons.update(made.reasons)
         return thought
 
@@ -99,7 +127,8 @@ class BurstService:
         since = [pod.unschedulable_since_s for pod in pods]
         waited_s = min((wall_s - at_s if at_s is not None else 0.0) for at_s in since)
         workload = workload_of_job(job.whole)
-        waiting = Waiting(key, workload, asked_by(job.whole["spec"]["template"]), max(0.0, waited_s), len(pods))
+        asked = asked_by(job.whole["spec"]["template"], key[0])
+        waiting = Waiting(key, workload, asked, max(0.0, waited_s), len(pods), pods[0].asked)
         annotations = job.whole["metadata"].get("annotations") or {}
         regions = tuple(filter(None, annotations.get(REGIONS, "").replace(" ", "").split(",")))
         needs = JobNeeds(self.history.duration_s(workload), self._data(job), regions)
@@ -112,17 +141,16 @@ class BurstService:
         return [self.history.left_s(workloads.get(pod.job, ""), max(0.0, wall_s - pod.started_s)) for pod in running]
 
     def _state(self, site: Site, now_s: float, wall_s: float) -> TargetState:
-        rooms = site.view.room(wall_s)
+        rooms = site.view.room(wall_s) if site.target.silent_since_s is None else []
         self._reserve(site, rooms)
         running = [pod for pod in site.view.pods.values() if pod.node and pod.job]
-        growth = self._growth(site, now_s)
         return TargetState(
             site.target.name,
             site.region,
             site.price_per_h,
             rooms,
             self._left(running, wall_s),
-            growth,
+            self._growths(site, now_s),
             site.autoscales_s,
             site.image_s,
             site.data_s_per_gb,
@@ -144,40 +172,74 @@ class BurstService:
             if job.finished or (copy is not None and (copy.uid in bound or copy.finished)):
                 continue
             for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
-                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"]))
+                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"], key[0]))
 
-    def _growth(self, site: Site, now_s: float) -> Growth | None:
+    def _growths(self, site: Site, now_s: float) -> list[Growth]:
         provisioner = site.provisioner
         if provisioner is None:
-            return None
+            return []
         order = provisioner.order
         ordered = order.nodes if order.verb == "scale" else 0
-        missing = max(0, ordered - len([node for node in site.view.nodes.values() if node.open])) if order.open else 0
-        in_s = max(5.0, site.boot_s - (now_s - site.ordered_s))
         more = max(0, site.max_nodes - max(ordered, provisioner.report.nodes))
-        return Growth(site.new_node, site.boot_s, 0 if provisioner.trouble else more, [in_s] * missing)
+        more = 0 if provisioner.trouble or (order.verb == "delete" and order.open) else more
+        in_s = max(5.0, site.boot_s - (now_s - site.ordered_s))
+        machines = site.machines or {"": (site.new_node, None)}
+        made = []
+        for machine, (node, price_per_h) in machines.items():
+            missing = self._missing(site, machine, now_s)
+            made.append(Growth(node, site.boot_s, more, [in_s] * missing, machine, price_per_h))
+        return made
+
+    def _missing(self, site: Site, machine: str, now_s: float) -> int:
+        """Nodes of this machine that were ordered and that the target does not show yet."""
+        provisioner = site.provisioner
+        assert provisioner is not None
+        order = provisioner.order
+        if order.verb != "scale" or not (order.open or now_s - site.ordered_s < 2 * site.boot_s + LATE_S):
+            return 0
+        wanted = order.machines.get(machine, 0) if order.machines else order.nodes
+        there = [node for node in site.view.nodes.values() if node.open]
+        return max(0, wanted - sum(1 for node in there if not machine or site.machine_of(node.name) == machine))
 
     # ---- nodes
 
-    async def _size(self, site: Site, add: int, now_s: float) -> None:
+    async def _size(self, site: Site, now_s: float) -> None:
         provisioner = site.provisioner
         assert provisioner is not None
         try:
             if not provisioner.loaded:
                 await provisioner.load()
+            site.use_kubeconfig()
             busy = site.view.busy()
             unsure = provisioner.report.state in ("working", "unknown")
             if provisioner.order.open or provisioner.trouble or unsure:
                 await provisioner.poll(busy)
-            elif add:
-                have = provisioner.report.nodes if provisioner.report.state == "ready" else 0
-                await provisioner.ask("scale", min(site.max_nodes, have + add))
-                site.ordered_s = now_s
+                site.use_kubeconfig()
+            elif self.plan.add.get(site.target.name):
+                await self._grow(site, now_s)
             elif (fewer := self._fewer(site, busy, now_s)) is not None:
-                await provisioner.ask("scale" if fewer else "delete", fewer)
+                machines = dict(Counter(map(site.machine_of, busy))) if site.machines and fewer else {}
+                await provisioner.ask("scale" if fewer else "delete", fewer, machines)
             await self._forget_if_gone(site, now_s)
         except (ProvisionerError, KubeError) as error:
             log.warning("%s: %s", site.target.name, error)
+
+    async def _grow(self, site: Site, now_s: float) -> None:
+        """Order the nodes of the plan beside those that are there."""
+        provisioner, name = site.provisioner, site.target.name
+        assert provisioner is not None
+        ready = provisioner.report.state == "ready"
+        have = provisioner.report.nodes if ready else 0
+        machines: dict[str, int] = {}
+        if site.machines:
+            there = provisioner.report.machines or provisioner.order.machines
+            machines = {key: count for key, count in there.items() if count and ready}
+            for key, more in self.plan.machines[name].items():
+                machines[key] = machines.get(key, 0) + more
+            machines = _at_most(machines, site.max_nodes)
+        nodes = sum(machines.values()) if machines else min(site.max_nodes, have + self.plan.add[name])
+        await provisioner.ask("scale", nodes, machines, pending_sum(self.plan.pending.get(name, ())))
+        site.ordered_s = now_s
 
     async def _forget_if_gone(self, site: Site, now_s: float) -> None:
         """A target that does not answer and whose provisioner, asked now, proves that nothing of it exists any more:
@@ -187,7 +249,7 @@ class BurstService:
         away = [
             key
             for key, job in self.mover.jobs.items()
-            if job.ledger.to == target.name and job.ledger.state in (State.AWAY, State.RECALLING)
+            if job.ledger.to == target.name and job.ledger.state in IN_FLIGHT
         ]
         if (
             not away
@@ -206,16 +268,11 @@ class BurstService:
         assert provisioner is not None
         name = site.target.name
         in_flight = any(
-            job.ledger.state in IN_FLIGHT and job.ledger.to == name and not job.finished
-            for job in self.mover.jobs.values()
+            (job.ledger.state in IN_FLIGHT and job.ledger.to == name) or self.mover.wished_target(key) == name
+            for key, job in self.mover.jobs.items()
         )
-        wanted = len(busy) if in_flight or busy else 0
-        idle = provisioner.report.state == "ready" and wanted < provisioner.report.nodes
-        if not idle or (in_flight and not busy):
-            site.idle_since_s = None
-            return None
-        site.idle_since_s = now_s if site.idle_since_s is None else site.idle_since_s
-        return wanted if now_s - site.idle_since_s >= self._idle_delete_s else None
+        nodes = provisioner.report.nodes if provisioner.report.state == "ready" else 0
+        return site.idle.fewer(now_s, nodes, len(busy), in_flight, self._idle_delete_s)
 
     async def _replace_refused(self, site: Site) -> None:
         """Pods of our copies that a kubelet refused for room are deleted, so that the Job controller makes new ones
@@ -229,6 +286,22 @@ class BurstService:
                     await site.target.client.delete(f"/api/v1/namespaces/{meta['namespace']}/pods/{meta['name']}")
         except KubeError as error:
             site.target.health.bad("refused Pods", error)
+
+    async def _mirror_live(self, site: Site) -> None:
+        """What copies do, onto their Jobs at home."""
+        pods = site.view.of_jobs()
+        for key, copy in site.target.copies.items():
+            job = self.mover.jobs.get(key)
+            if job is None or job.ledger.state != State.AWAY or job.ledger.copy != copy.uid or job.deleting:
+                continue
+            body = patch_of(job, seen_there(job, copy, pods.get(copy.uid, [])))
+            if body is None:
+                continue
+            try:
+                await self.mover.home.patch(jobs_path(*key), body)
+            except KubeError as error:
+                self.mover.home_health.bad("live status", error)
+                return
 
     # ---- learning
 
@@ -258,6 +331,31 @@ class BurstService:
             return
         if isfinite(took_s) and took_s >= 0:
             self.history.finished(workload_of_job(job.whole), took_s)
+
+
+def pending_sum(waiting: Iterable[Waiting]) -> Object:
+    """What Jobs ask for together, for a provisioner.
+
+    >>> from carico_agent.burst.overflow import Asked
+    >>> gpu = Waiting(("d", "a"), "k", Asked(2.0, 1e9, {"nvidia.com/gpu": 1.0}), 40.0, pods=2)
+    >>> pending_sum([gpu, Waiting(("d", "b"), "k", Asked(1.0), 40.0)])
+    {'jobs': 2, 'pods': 3, 'requests': {'cpu': 5.0, 'memory': 2000000000.0, 'nvidia.com/gpu': 2.0}, 'architectures': []}
+    """
+    jobs, total = list(waiting), Counter[str]()
+    architectures: set[str] = set()
+    for job in jobs:
+        total.update({name: amount * job.pods for name, amount in job.asked.amounts()})
+        architectures |= {value for key, value in job.asked.rules.selector if key == ARCH}
+    pods = sum(job.pods for job in jobs)
+    return {"jobs": len(jobs), "pods": pods, "requests": dict(total), "architectures": sorted(architectures)}
+
+
+def _at_most(machines: dict[str, int], most: int) -> dict[str, int]:
+    """As many nodes as allowed, the first machines first."""
+    kept: dict[str, int] = {}
+    for name, count in machines.items():
+        kept[name] = min(count, most - sum(kept.values()))
+    return {name: count for name, count in kept.items() if count > 0}
 
 
 def _created(job: HomeJob) -> tuple[str, str]:

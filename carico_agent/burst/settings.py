@@ -51,6 +51,10 @@ class BurstSettings:
     idle_delete_s: Annotated[float, Range(0.0, 86400.0)] = 60.0
     """Nodes of a target without Jobs for this long are removed, and the whole target when all are [s]."""
 
+    keep_logs: bool = True
+    """Keep the end of a moved Job's logs at home, in the ConfigMap JOB-burst-logs of its namespace. `carico burst logs`
+    shows them."""
+
     lease_namespace: str = "carico-burst"
     """Namespace of the leader's Lease, of the provisioners' orders and of the key of the seal (deploy/burst)."""
 
@@ -66,7 +70,7 @@ class BurstTargetSettings:
     """One target: [burst.targets.NAME]."""
 
     kubeconfig: str = ""
-    """Kubeconfig of the target."""
+    """Kubeconfig of the target. Empty: its provisioner makes the cluster and hands one back."""
 
     context: str = ""
     """Context of that kubeconfig. Empty: its current one."""
@@ -76,6 +80,13 @@ class BurstTargetSettings:
 
     machine: str = ""
     """Machine type of its nodes, as in the prices."""
+
+    machines: tuple[str, ...] = ()
+    """Machine types of which its provisioner may make nodes, as in the prices; for each Job the cheapest that takes it.
+    Empty: `machine` only."""
+
+    spot: bool = False
+    """Its machines are spot machines: their spot_price holds, and the provisioner is told."""
 
     namespaces: dict[str, str] = field(default_factory=dict)
     """Namespace at home → at the target, where they differ."""

@@ -57,3 +57,24 @@ def nodes_to_add(demand: ExpectedWork, offer: NodeOffer, value_per_h: float, mos
     if most <= 0 or not demand.jobs:
         return 0
     return min(range(most + 1), key=lambda more: (cost(demand, offer, more, value_per_h), more))
+
+
+@dataclass
+class IdleNodes:
+    """Since when a target has nodes that no Job uses. The rule by which it shrinks: the service's and the simulator's.
+
+    >>> idle = IdleNodes()
+    >>> [idle.fewer(now_s, 3, 1, False, 60.0) for now_s in (0.0, 30.0, 60.0)]
+    [None, None, 1]
+    """
+
+    since_s: float | None = None
+
+    def fewer(self, now_s: float, nodes: int, busy: int, in_flight: bool, idle_s: float) -> int | None:
+        """The number of nodes to shrink to, or None. `busy`: nodes with Jobs; `in_flight`: Jobs are on their way there,
+        so that a node without one may be about to get it."""
+        if busy >= nodes or (in_flight and not busy):
+            self.since_s = None
+            return None
+        self.since_s = now_s if self.since_s is None else self.since_s
+        return busy if now_s - self.since_s >= idle_s else None

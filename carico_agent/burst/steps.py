@@ -102,13 +102,19 @@ def _is_used(home: HomeJob, copy: CopyJob | Unread) -> bool:
 
 
 def reconcile(
-    home: HomeJob, wish: Intent, route: Route, copy: CopyJob | Unread = UNREAD, refusal: str = ""
+    home: HomeJob,
+    wish: Intent,
+    route: Route,
+    copy: CopyJob | Unread = UNREAD,
+    refusal: str = "",
+    logs_kept: bool = True,
 ) -> Generator[Request, ServerAnswer, MoveOutcome]:
     """Bring one Job as far as it can be brought now. `home` may be old: then the first write is refused.
 
     `copy`: as a watch knows it. It may be old as well, and is used only while the Job is away: what is done then is
     guarded by its version, or (its result) does not change any more; and where it shows that the Job was away once.
     `refusal`: why the target cannot take the Job; a copy that is there already goes on.
+    `logs_kept`: false stops before the result is taken home, which lets the copy and its logs be deleted.
     """
     seen, uid = Observed(home, copy if _is_used(home, copy) else UNREAD, refusal=refusal), home.uid
     place = route.place(home.namespace)
@@ -116,7 +122,7 @@ def reconcile(
     verdict = Verdict(Action.NOTHING)
     for _ in range(MAX_ACTIONS):
         verdict = next_action(seen, wish, route.suspends, place)
-        if verdict.action in (Action.NOTHING, Action.WAIT):
+        if verdict.action in (Action.NOTHING, Action.WAIT) or (verdict.action == Action.MIRROR and not logs_kept):
             break
         after = yield from _act(seen, verdict, route)
         if after is None or after.home.uid != uid:

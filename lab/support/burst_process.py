@@ -21,12 +21,13 @@ class BurstProcess:
     """Started at once; `kill` and `start` again as often as wanted."""
 
     def __init__(
-        self, folder: Path, home: Plane, cloud: Plane, target: dict[str, Any] | None = None, **settings: Any
+        self, folder: Path, home: Plane, cloud: Plane | None, target: dict[str, Any] | None = None, **settings: Any
     ) -> None:
-        """`target`: more settings of the target; `settings`: of the service."""
+        """`cloud`: None for a target that does not exist yet. `target`: more of its settings; `settings`: of the
+        service."""
         token = "burst-token"
         self.port, self.config, self.log = free_port(), folder / "burst.toml", folder / "burst.log"
-        (folder / "prices.toml").write_text(PRICES)
+        (folder / "prices.toml").write_text(settings.pop("catalogue", PRICES))
         rows = {
             "kubeconfig": str(home.kubeconfig(token)),
             "listen": f"127.0.0.1:{self.port}",
@@ -38,7 +39,7 @@ class BurstProcess:
             **settings,
         }
         there = {
-            "kubeconfig": str(cloud.kubeconfig(token)),
+            **({"kubeconfig": str(cloud.kubeconfig(token))} if cloud is not None else {}),
             "region": "west",
             "machine": "big",
             "image_s": 0.0,

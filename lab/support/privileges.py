@@ -102,7 +102,15 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("carico-burst/carico-burst", "default", "pods"): ("delete", "target: those that a kubelet refused for room"),
     ("carico-burst/carico-burst", "default", "namespaces"): ("get", "target: whether it is there"),
     ("carico-burst/carico-burst", "default", "secrets"): ("get", "target: whether one that a Job names is there"),
-    ("carico-burst/carico-burst", "default", "configmaps"): ("get", "target: the same"),
+    ("carico-burst/carico-burst", "default", "configmaps"): (
+        "create get patch",
+        "home: the ends of moved Jobs' logs (create, patch; RBAC cannot restrict them by the end of a name); target: "
+        "whether one that a Job names is there (get)",
+    ),
+    ("carico-burst/carico-burst", "default", "pods/log"): (
+        "get",
+        "target: kept at home before a finished copy is deleted",
+    ),
     ("carico-burst/carico-burst", "default", "persistentvolumeclaims"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "default", "serviceaccounts"): ("get", "target: the same"),
     ("carico-burst/carico-burst", "default", "resourceclaims.resource.k8s.io"): ("get", "target: the same"),
@@ -114,6 +122,10 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("carico-burst/carico-burst", "carico-burst", "leases.coordination.k8s.io: carico-burst"): (
         "get patch",
         "which replica leads",
+    ),
+    ("carico-burst/carico-burst", "carico-burst", "secrets: carico-burst-cloud-kubeconfig"): (
+        "get patch",
+        "the way into target `cloud`, when its provisioner hands it back",
     ),
     ("carico-burst/carico-burst", "carico-burst", "secrets: carico-burst-seal"): (
         "get patch",

@@ -24,6 +24,7 @@ class FakeClient:
             "/api/v1/namespaces/default": {},
             "/api/v1/namespaces/kube-system": {"metadata": {"uid": f"{cluster.name}-id"}},
         }
+        self.generation = 0
         self.posted: list[Object] = []
         self.lists: dict[str, list[Object]] = {}
         self.version = 0

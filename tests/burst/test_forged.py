@@ -134,6 +134,8 @@ async def test_what_the_target_lacks_is_looked_up_again_for_a_job_that_is_held()
 class Between:
     """A load balancer before an API server. `answers`: what it says by itself, by method and end of path."""
 
+    generation = 0
+
     def __init__(self, inner: FakeClient, answers: dict[tuple[str, str], Object | Exception]) -> None:
         self.inner, self.answers, self.access = inner, answers, type("Access", (), {"server": "https://lb"})
 

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from carico_agent.burst.daemon import BurstDaemon, bring_home, look
+from carico_agent.burst.by_hand import bring_home, look
+from carico_agent.burst.daemon import BurstDaemon
 from carico_agent.burst.objects import copy_job
 from carico_agent.burst.protocol import Intent
 from carico_agent.burst.report import status

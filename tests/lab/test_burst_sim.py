@@ -34,12 +34,21 @@ def test_naive_and_hcs_are_bound_by_arrivals(table: dict[str, Any]) -> None:
     assert table["hcs"]["nodes_left"][0] == pytest.approx(3, abs=0.2)
 
 
-def test_ours_is_as_fast_for_less_and_leaves_nothing_behind(table: dict[str, Any]) -> None:
+def test_ours_costs_less_than_the_documents_system_and_leaves_nothing_behind(table: dict[str, Any]) -> None:
+    """With the planner and the rule to shrink that are shipped. An earlier bound of 2,000 node-seconds was kept by a
+    rule that only the simulator had."""
     ours, hcs = table["ours"], table["hcs"]
     assert ours["makespan_s"][0] <= 1900
-    assert ours["node_s"][0] <= 2000
+    assert ours["node_s"][0] <= 0.65 * hcs["node_s"][0]
     assert ours["nodes_left"] == [0, 0]
-    assert ours["money_usd"][0] < hcs["money_usd"][0]
+    assert ours["money_usd"][0] < 0.8 * hcs["money_usd"][0]
+
+
+def test_ours_loses_to_naive_as_the_page_says(table: dict[str, Any]) -> None:
+    """Should this fail, lab/results/burst.md and docs/burst.md say less than the truth."""
+    ours, naive = table["ours"], table["naive"]
+    assert ours["money_usd"][0] > naive["money_usd"][0]
+    assert ours["turnaround_s"][0] > naive["turnaround_s"][0]
 
 
 @pytest.mark.parametrize("name", burst_sim.SYSTEMS)

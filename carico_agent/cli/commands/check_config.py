@@ -20,10 +20,11 @@ def run(given: argparse.Namespace) -> int:
     settings = load_settings(given.file)
     if settings is None:
         return 1
+    from carico_agent.burst.daemon import problems
     from carico_agent.extender.policies import load
     from carico_agent.node.machine_check import missing_here
 
-    errors = missing_here(settings)
+    errors = [*missing_here(settings), *problems(settings.burst)]
     try:
         load(settings.extender.policy, settings.extender.policies)
     except BadSettings as bad:

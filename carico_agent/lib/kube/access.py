@@ -119,7 +119,10 @@ def from_kubeconfig(path: str | os.PathLike[str], context: str = "") -> Access:
 
 def from_kubeconfigs(files: Sequence[Path], context: str = "") -> Access:
     """The same of several files, as in $KUBECONFIG: what is found first counts."""
-    documents = {file: _read(file) for file in files}
+    return _of({file: _read(file) for file in files}, context)
+
+
+def _of(documents: Mapping[Path, Any], context: str) -> Access:
     name = context or next(
         (str(one["current-context"]) for one in documents.values() if one.get("current-context")), ""
     )
@@ -132,6 +135,19 @@ def from_kubeconfigs(files: Sequence[Path], context: str = "") -> Access:
     if chosen.get("user"):
         user, user_file = _named(documents, "users", "user", str(chosen["user"]))
     return _access(cluster, cluster_file, user, user_file, str(chosen.get("namespace") or "default"))
+
+
+def from_text(text: str, name: str, context: str = "") -> Access:
+    """A kubeconfig that came from elsewhere (a Secret, a provisioner): it names no files and runs no program, for who
+    wrote it does not choose what is read or run here."""
+    document = _parse(text.encode(), Path(name))
+    for table, key in (("clusters", "cluster"), ("users", "user")):
+        for entry in document.get(table) or ():
+            value = (entry or {}).get(key) or {}
+            for field_ in ("certificate-authority", "client-certificate", "client-key", "tokenFile", "exec"):
+                if value.get(field_):
+                    raise BadAccess(f"{name}: {field_} is not allowed here; write the data itself, or a token, into it")
+    return _of({Path(name): document}, context)
 
 
 def of_user(kubeconfig: str = "", context: str = "", environ: Mapping[str, str] = os.environ) -> Access:

@@ -47,6 +47,8 @@ class KubeClient:
     ) -> None:
         self.access = access
         self.credentials = Credentials(access)
+        self.generation = 0
+        """How often `use` has changed the way to the server."""
         self.requests = 0
         """Sent so far, for metrics."""
         self.clock_skew_s = 0.0
@@ -65,6 +67,13 @@ class KubeClient:
 
     async def __aexit__(self, *error: object) -> None:
         await self.close()
+
+    def use(self, access: Access) -> None:
+        """Reach the server in another way from the next request on: rotated credentials, or another cluster."""
+        self.access, self.credentials = access, Credentials(access)
+        self._tls, self._tls_pair = None, b""
+        self._failures, self._resume_s = 0, 0.0
+        self.generation += 1
 
     async def close(self) -> None:
         if self._session is not None:
@@ -128,8 +137,8 @@ class KubeClient:
                 raise Unreachable(f"{self.access.server}: the list broke off: {error}") from error
 
     async def chunks(self, path: str, timeout_s: float) -> AsyncIterator[bytes]:
-        """An answer that is no JSON (metrics), in pieces as they come; raises KubeError."""
-        async with self._answer("GET", path, None, {"Accept": "text/plain"}, None, timeout_s) as response:
+        """An answer that is no JSON (metrics, logs), in pieces as they come; raises KubeError."""
+        async with self._answer("GET", path, None, {"Accept": "text/plain, */*"}, None, timeout_s) as response:
             try:
                 async for chunk in response.content.iter_chunked(1 << 16):
                     yield chunk
@@ -171,6 +180,9 @@ class KubeClient:
         params: Texts | None,
         timeout_s: float | None,
     ) -> aiohttp.ClientResponse:
+        if not self.access.server:
+            self._troubled(None)
+            raise Unreachable("no kubeconfig is known for it yet")
         sent = {"Content-Type": "application/json", "Accept": "application/json", **await self.credentials.headers()}
         timeout = aiohttp.ClientTimeout(total=timeout_s, sock_connect=self._timeout_s, sock_read=timeout_s or SILENCE_S)
         self.requests += 1

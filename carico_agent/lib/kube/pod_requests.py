@@ -44,6 +44,18 @@ def asked(pod: Object, name: str, what: str = "requests", missing: float | None 
     return amount + extra
 
 
+def resource_names(pod: Object) -> set[str]:
+    """Every resource of which the Pod asks for something.
+
+    >>> one = {"resources": {"limits": {"nvidia.com/gpu": "1", "cpu": "2"}}}
+    >>> sorted(resource_names({"spec": {"containers": [one]}}))
+    ['cpu', 'nvidia.com/gpu']
+    """
+    spec = pod.get("spec") or {}
+    said = [*(spec.get("containers") or ()), *(spec.get("initContainers") or ()), spec]
+    return {name for one in said for name in _amounts(one, "requests")}.union(spec.get("overhead") or ())
+
+
 def asked_of(pod: Object, what: str = "requests") -> tuple[float, float]:
     """CPU [cores] and memory [bytes], as kube-scheduler's filter counts them."""
     return asked(pod, "cpu", what), asked(pod, "memory", what)

@@ -85,6 +85,11 @@ class ResourceWatch(Generic[T]):
         self.synced = asyncio.Event()
         self._lost_s: float | None = -float("inf")  # None while it is open
 
+    def begin_again(self) -> None:
+        """List first, whatever was seen: the client leads to another cluster now."""
+        self._version, self._seen = "", "0"
+        self.synced.clear()
+
     def closed_s(self) -> float:
         """For how long this watch has not been open [s]; 0 while it is."""
         return 0.0 if self._lost_s is None else boottime_s() - self._lost_s
