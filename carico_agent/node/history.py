@@ -38,13 +38,12 @@ class StatusHistory:
     def __init__(
         self,
         resources: Sequence[str],
-        catch_up: Callable[[], None] = lambda: None,
         rows: int = SECONDS,
         marks: int = MAX_MARKS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`catch_up()` lets all rows be recorded that can be; `clock` is the wall clock: the reader's axis."""
-        self._catch_up, self._clock, self._rows, self._written = catch_up, clock, rows, 0
+        """`clock` is the wall clock: the reader's axis."""
+        self._clock, self._rows, self._written = clock, rows, 0
         self._time_s = array("d", bytes(8 * rows))
         self._numbers = {name: array("f", bytes(4 * rows)) for name in NUMBERS}
         self._usage = {name: array("f", bytes(4 * rows)) for name in resources}
@@ -103,7 +102,6 @@ class StatusHistory:
             after_s = float(request.query.get("after", -inf))
         except ValueError as error:
             raise ApiError(400, "after: seconds since 1970 are expected") from error
-        self._catch_up()
         return answer(self.body(after_s))
 
     def _in_order(self, column: "array[float]") -> "array[float]":

@@ -92,7 +92,7 @@ class ProgressApi:
         await self.server.stop()
 
     def take_settings(self, settings: Settings) -> None:
-        self.limiter.limits = self._limits()
+        self.limiter.allow(self._limits())
 
     # ---- the socket for jobs
 

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -65,7 +65,7 @@ class SelfRoutes:
         source: Source,
         runtime: Runtime,
         tasks: Mapping[str, Condition],
-        publishers: Callable[[], Sequence[Publisher]],
+        publishers: Sequence[Publisher],
         configuration: Configuration,
     ) -> None:
         self._cost, self._source, self._runtime, self._tasks = cost, source, runtime, tasks
@@ -90,7 +90,7 @@ class SelfRoutes:
                 "tasks": tasks,
                 "absent": self._source.absent,
                 "runtime": self._runtime.condition,
-                "publishers": {one.name: {"condition": one.condition, **one.counters} for one in self._publishers()},
+                "publishers": {one.name: {"condition": one.condition, **one.counters} for one in self._publishers},
             }
         )
 

@@ -32,13 +32,10 @@ class StatusFilePublisher:
         return self._context.settings().socket.status_file
 
     async def run(self) -> None:
-        board = self._context.board
-        while True:
-            if self._path and board.sequence:
-                await self._write(Path(self._path), board.encoded() + b"\n")
-            seen = board.sequence
-            while seen == board.sequence:
-                await board.changed(urgent=bool(self._path))
+        latest = self._context.latest
+        async for _ in latest.updates():
+            if self._path:
+                await self._write(Path(self._path), latest.encoded() + b"\n")
 
     async def _write(self, path: Path, encoded: bytes) -> None:
         try:
