@@ -1,10 +1,10 @@
 """The agent: puts the parts of one node together, and runs its loop.
 
 The loop (`Agent._loop`) is the way of every sample. Once a second it takes the samples out of the queue, steps the
-model, makes one immutable Status and publishes it. It also runs at once when Pods or reservations change. All other
-parts only read the latest Status, or put something into the loop's inbox (inbox.py). The sampling side (source.py)
-reads the kernel and owns the model; the publishers (publish/publishers) carry the Status on, and none is known here by
-name.
+model, makes one immutable Status and publishes it. It also runs at once when Pods or reservations change, and only
+every five seconds while no publisher and no client follows the status (publish/latest.py says why). All other parts
+only read the latest Status, or put something into the loop's inbox (inbox.py). The sampling side (source.py) reads the
+kernel and owns the model; the publishers (publish/publishers) carry the Status on, and none is known here by name.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ from carico_agent.node.plugins import PluginApi
 from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.watch import discover
 from carico_agent.node.progress import ProgressApi
-from carico_agent.node.publish.latest import LatestStatus
+from carico_agent.node.publish.latest import IDLE_S, OLD_S, LatestStatus
 from carico_agent.node.publish.publisher import KnowsPods, Measured, Publisher, PublisherContext, open_all
 from carico_agent.node.publish.status import as_json, known
 from carico_agent.node.reload import Configuration
@@ -79,10 +79,11 @@ class Agent:
         self._publishers: list[Publisher] = []
         self._stopping = asyncio.Event()
         self._cost, self._supervisor = OwnCost(), Supervisor()
-        self._inbox, self._latest = Inbox(), LatestStatus(settings.socket.ttl_s)
+        self._inbox = Inbox()
+        self._latest = LatestStatus(settings.socket.ttl_s, on_follow=partial(self._inbox.put, Notice.FOLLOWED))
         self._runtime = discover(settings)
         self._source = self._open_source(settings, options or SourceOptions())
-        self._history = StatusHistory(self._source.resources)
+        self._history = StatusHistory(self._source.resources, self._latest.current)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
@@ -93,6 +94,7 @@ class Agent:
             self._room,
             partial(self._inbox.put, Notice.RESERVED),
             self._fits,
+            current=self._latest.current,
         )
         self._reservations.take_settings(settings)
         self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._latest.status))
@@ -121,9 +123,8 @@ class Agent:
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
-        second = partial(self._inbox.put_from_thread, Notice.SECOND)
         if options.replay:
-            ended = partial(self._inbox.put_from_thread, Notice.ENDED)
+            second, ended = (partial(self._inbox.put_from_thread, one) for one in (Notice.SECOND, Notice.ENDED))
             return open_replay(settings, options, self._cost, second, ended)
         return open_live(
             settings,
@@ -131,9 +132,14 @@ class Agent:
             self._runtime,
             self._cost,
             settings.state_path / "model.json",
-            second,
+            self._second,
             options.record,
         )
+
+    def _second(self) -> None:
+        """The sampling thread has read another second: the loop wakes for it while the status is followed."""
+        if self._latest.is_followed or self._latest.age_s >= IDLE_S - 0.5:
+            self._inbox.put_from_thread(Notice.SECOND)
 
     async def run(self) -> None:
         self._add_signal_handlers()
@@ -160,6 +166,8 @@ class Agent:
             if self._configuration.current().pods.history:
                 self._supervisor.start("container history", self._histories.run)
             await self._plugins.start()
+            if self._plugins.running:  # their threads read a status every second
+                self._latest.follow(asyncio.Event())
             await self._progress.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
@@ -222,33 +230,35 @@ class Agent:
     # ---- the way of a sample
 
     async def _loop(self) -> None:
-        """Samples → model → Status → publishers. The sampling thread wakes it once a second; container events and
-        reservations wake it at once."""
+        """Samples → model → Status → publishers. The sampling thread wakes it once a second, or more rarely while no
+        reader follows; container events, reservations and new readers wake it at once."""
         source, latest, cost = self._source, self._latest, self._cost.stage("publish")
         while True:
-            news = await self._inbox.get()
-            seconds = source.feed.step()
-            for t, estimate in seconds:
+            news, samples_wait = await self._inbox.get(), bool(source.queue)
+            for t, estimate in source.feed.step():
                 self._history.record_estimate(estimate, 0.0 if source.replaying else time.monotonic() - t)
             for event in news:
                 if isinstance(event, Event):
                     self._take_event(event)
             if Notice.SECOND in news and not source.replaying:
                 self._look_at_pods()
-            if self._is_due(news):
+            if self._is_due(news, samples_wait):
                 started_s = time.perf_counter()
                 latest.publish(self._statuses.make(source.feed.estimate()))
                 cost.record(time.perf_counter() - started_s)
             if Notice.ENDED in news:
                 self._stopping.set()
 
-    def _is_due(self, news: list[News]) -> bool:
-        """Whether a status is: every second, and when the number of Pods or the reservations have changed since."""
+    def _is_due(self, news: list[News], fed: bool) -> bool:
+        """Whether a status is: when the sampling thread says so, when the number of Pods or the reservations have
+        changed since, and when a reader waits and there are samples (`fed`) newer than an old one."""
         if not self._source.ready:
             return False
         if Notice.SECOND in news or not self._latest.sequence:
             return Notice.SECOND in news
-        return Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods
+        if Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods:
+            return True
+        return Notice.FOLLOWED in news and fed and self._latest.age_s > OLD_S
 
     def _take_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next sample."""

@@ -13,6 +13,7 @@ class Notice(Enum):
     """What needs no more words than its name."""
 
     SECOND = "a second of samples waits in the queue"
+    FOLLOWED = "a reader waits for the next status"
     RESERVED = "reservations have changed"
     ENDED = "the replayed trace has ended"
 

@@ -43,6 +43,11 @@ class PluginApi:
     async def start(self) -> None:
         await self._life.run(self._host.start)
 
+    @property
+    def running(self) -> bool:
+        """Some plugin runs."""
+        return bool(self._host.runners)
+
     async def stop(self) -> None:
         await self._life.run(self._host.stop)
 

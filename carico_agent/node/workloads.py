@@ -33,6 +33,7 @@ class WorkloadRoutes:
     @operation(Operation(errors={503: "no number, or an old one"}))
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
         """workloads: what one costs, how many run and how many more fit"""
+        await self._latest.current()
         status = self._latest.valid
         if status is None:
             raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
@@ -53,6 +54,7 @@ class WorkloadRoutes:
         name = request_tail(request, PATH)
         if not name or len(name) > MAX_NAME_CHARS:
             raise ApiError(400, f"the name of a workload is expected after {PATH}, like {PATH}shop/web")
+        await self._latest.current()
         status = self._latest.valid
         if status is None:
             raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})

@@ -15,7 +15,7 @@ WAY = (
     ("node.sampling.thread", "Live._tick", "meters.tick("),
     ("node.sampling.thread", "Live._tick", "_queue.put("),
     ("node.sampling.thread", "Live._tick", "_on_update"),
-    ("node.agent", "Agent._open_source", "_inbox.put_from_thread, Notice.SECOND"),
+    ("node.agent", "Agent._second", "_inbox.put_from_thread(Notice.SECOND)"),
     ("node.agent", "Agent._loop", "feed.step()"),
     ("node.model_feed", "ModelFeed.step", "self._rows()"),
     ("node.model_feed", "LiveRows.__call__", "interpret("),

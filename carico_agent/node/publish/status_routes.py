@@ -34,6 +34,7 @@ def status_routes(latest: LatestStatus) -> dict[str, dict[str, Handler]]:
         """the number, its interval, mode, limiting resource, usage, cost per Pod"""
         if not latest.sequence:
             raise ApiError(503, "no sample yet; ask again in a second", {"Retry-After": "1"})
+        await latest.current()
         return web.Response(body=latest.encoded(), content_type="application/json")
 
     @operation(Operation(content=LINES))
@@ -50,6 +51,7 @@ def status_routes(latest: LatestStatus) -> dict[str, dict[str, Handler]]:
     @operation(Operation(errors=NOT_YET))
     async def healthz(request: web.BaseRequest) -> web.StreamResponse:
         """whether the last number is valid"""
+        await latest.current()
         if latest.fresh:
             return answer({"ok": True})
         raise ApiError(503, "the last status is older than its TTL" if latest.sequence else "no sample yet", ok=False)

@@ -111,3 +111,36 @@ async def test_a_slow_reader_gets_the_newest_only() -> None:
     for pods in (2, 3):
         latest.publish(Status(pods=pods))
     assert (await anext(updates)).pods == 3
+
+
+async def test_a_reader_who_can_wait_gets_no_old_status_and_publishes_none_itself() -> None:
+    clock, asked = Clock(), []
+    latest = LatestStatus(ttl_s=5, clock=clock, on_follow=lambda: asked.append(latest.sequence))
+    assert (await latest.current()).sequence == 0 and not asked  # there is none to renew
+    latest.publish(Status(pods=1))
+    clock.now_s += 0.9
+    assert (await latest.current()).pods == 1 and not asked
+    clock.now_s += 0.2
+    reader = asyncio.create_task(latest.current())
+    await asyncio.sleep(0)
+    assert asked == [1] and latest.sequence == 1 and latest.is_followed and not reader.done()
+    latest.publish(Status(pods=2))  # as the loop does
+    assert (await reader).pods == 2 and not latest.is_followed
+    clock.now_s += 6.0
+    began_s = time.monotonic()
+    assert (await latest.current()).pods == 2 and latest.sequence == 2  # no sample came: it grows old
+    assert 0.3 < time.monotonic() - began_s < 5.0 and not latest.fresh
+
+
+async def test_a_follower_in_no_hurry_does_not_make_the_agent_publish_every_second() -> None:
+    latest = LatestStatus(ttl_s=5)
+    slow = asyncio.create_task(latest.changed(urgent=False))
+    await asyncio.sleep(0)
+    assert not latest.is_followed
+    eager = asyncio.create_task(latest.changed())
+    await asyncio.sleep(0)
+    assert latest.is_followed
+    latest.publish(Status())
+    async with asyncio.timeout(10):
+        await asyncio.gather(slow, eager)
+    assert not latest.is_followed

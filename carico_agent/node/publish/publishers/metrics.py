@@ -33,7 +33,7 @@ class MetricsPublisher:
         """Prometheus text"""
         self._scrapes += 1
         latest = self._latest
-        families = status_metrics(latest.status, latest.age_s) if latest.sequence else []
+        families = status_metrics(await latest.current(), latest.age_s) if latest.sequence else []
         return answer_metrics([*families, *self._families()])
 
 

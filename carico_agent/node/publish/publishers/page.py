@@ -58,7 +58,7 @@ class PagePublisher:
         latest = self._context.latest
         if not latest.sequence:
             raise ApiError(503, "no sample yet; look again in a second")
-        return as_json(latest.status) | {"age_s": latest.age_s}
+        return as_json(await latest.current()) | {"age_s": latest.age_s}
 
     async def stop(self) -> None:
         self._serving = False

@@ -33,9 +33,12 @@ class StatusFilePublisher:
 
     async def run(self) -> None:
         latest = self._context.latest
-        async for _ in latest.updates():
-            if self._path:
+        while True:
+            if self._path and latest.sequence:
                 await self._write(Path(self._path), latest.encoded() + b"\n")
+            seen = latest.sequence
+            while seen == latest.sequence:
+                await latest.changed(urgent=bool(self._path))
 
     async def _write(self, path: Path, encoded: bytes) -> None:
         try:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from carico_agent.lib.supervise.notify import Notifier
+from carico_agent.node.publish.latest import IDLE_S
 from carico_agent.node.publish.publisher import PublisherContext
 
 PERIOD_S = 10.0
@@ -35,7 +36,7 @@ class SystemdPublisher:
 
     async def run(self) -> None:
         due_s = -inf
-        async for status in self._latest.updates():
+        async for status in self._latest.updates(urgent=self._period_s < IDLE_S):
             now_s = self._clock()
             if now_s < due_s:
                 continue
