@@ -1,8 +1,8 @@
 """The agent: puts the parts of one node together, and runs its loop.
 
 The loop (`Agent._loop`) is the way of every sample. Once a second it takes the samples out of the queue, steps the
-model, makes one immutable Status and publishes it. It also runs at once when Pods or reservations change, and only
-every five seconds while no publisher and no client follows the status (publish/latest.py says why). All other parts
+model, makes one immutable Status and publishes it. It also runs at once when Pods or reservations change. While no
+publisher and no client follows, it steps every five seconds and makes no Status (publish/latest.py says why). All parts
 only read the latest Status, or put something into the loop's inbox (inbox.py). The sampling side (source.py) reads the
 kernel and owns the model; the publishers (publish/publishers) carry the Status on, and none is known here by name.
 """
@@ -16,6 +16,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
+from math import inf
 
 from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import HttpServer
@@ -79,7 +80,7 @@ class Agent:
         self._publishers: list[Publisher] = []
         self._stopping = asyncio.Event()
         self._cost, self._supervisor = OwnCost(), Supervisor()
-        self._inbox = Inbox()
+        self._inbox, self._idle_until_s = Inbox(), -inf
         self._latest = LatestStatus(settings.socket.ttl_s, on_follow=partial(self._inbox.put, Notice.FOLLOWED))
         self._runtime = discover(settings)
         self._source = self._open_source(settings, options or SourceOptions())
@@ -138,7 +139,9 @@ class Agent:
 
     def _second(self) -> None:
         """The sampling thread has read another second: the loop wakes for it while the status is followed."""
-        if self._latest.is_followed or self._latest.age_s >= IDLE_S - 0.5:
+        now_s = time.monotonic()
+        if self._latest.is_followed or not self._latest.sequence or now_s >= self._idle_until_s:
+            self._idle_until_s = now_s + IDLE_S - 0.5
             self._inbox.put_from_thread(Notice.SECOND)
 
     async def run(self) -> None:
@@ -250,13 +253,16 @@ class Agent:
                 self._stopping.set()
 
     def _is_due(self, news: list[News], fed: bool) -> bool:
-        """Whether a status is: when the sampling thread says so, when the number of Pods or the reservations have
-        changed since, and when a reader waits and there are samples (`fed`) newer than an old one."""
+        """Whether a status is: the first one, and for readers that wait when the sampling thread says so, when the
+        number of Pods or the reservations have changed since, and when there are samples (`fed`) newer than an old one.
+        """
         if not self._source.ready:
             return False
-        if Notice.SECOND in news or not self._latest.sequence:
+        if not self._latest.sequence:
             return Notice.SECOND in news
-        if Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods:
+        if not self._latest.is_awaited:
+            return False
+        if Notice.SECOND in news or Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods:
             return True
         return Notice.FOLLOWED in news and fed and self._latest.age_s > OLD_S
 

@@ -1,5 +1,6 @@
 """The status in a file, replaced atomically at every update, for readers that want no socket."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -8,6 +9,9 @@ from carico_agent.lib.supervise.workers import WorkersBusy
 from carico_agent.node.publish.publisher import PublisherContext
 
 log = logging.getLogger(__name__)
+
+CONFIGURED_S = 5.0
+"""A file that the configuration names from now on is written within this long [s]."""
 
 
 class StatusFilePublisher:
@@ -34,11 +38,14 @@ class StatusFilePublisher:
     async def run(self) -> None:
         latest = self._context.latest
         while True:
-            if self._path and latest.sequence:
+            if not self._path:  # it may be configured while the agent runs
+                await asyncio.sleep(CONFIGURED_S)
+                continue
+            if latest.sequence:
                 await self._write(Path(self._path), latest.encoded() + b"\n")
             seen = latest.sequence
             while seen == latest.sequence:
-                await latest.changed(urgent=bool(self._path))
+                await latest.changed()
 
     async def _write(self, path: Path, encoded: bytes) -> None:
         try:
