@@ -1,7 +1,7 @@
 """Jobs report how far they are: a second socket that every local user may open and that offers nothing else.
 
 Who reports is the Pod of the process at the other end (runtime/peer_pod.py); limits hold per Pod, so that one that
-floods disturbs nobody else. The main socket shows what was reported (`GET /v1/progress`).
+floods disturbs no other Pod. The main socket shows what was reported (`GET /v1/progress`).
 """
 
 import logging

@@ -83,7 +83,7 @@ class ReservationApi:
 
     @property
     def now_s(self) -> float:
-        """Wall clock as it would be had nobody set it since the start: a promise lasts as long as it was made for."""
+        """The wall clock as if it was not set since the start: a promise lasts as long as it was made for."""
         return self._began_s + self._steady()
 
     def available(self, room: float | None) -> int:

@@ -95,7 +95,7 @@ class SelfRoutes:
         )
 
     def _own_cpu_ratio(self) -> float:
-        """CPU since the last time somebody asked, at least a second ago."""
+        """CPU since the last request, at least a second ago."""
         if time.monotonic() - self._looked_s > 1.0:
             self._cpu_ratio, self._looked_s = self._cost.cpu_ratio(), time.monotonic()
         return self._cpu_ratio

@@ -32,7 +32,7 @@ class ProcessStat(NamedTuple):
 
     command: str
     ended: bool
-    """A zombie: nobody waited for it yet."""
+    """A zombie: its parent has not waited for it yet."""
     parent: int
     used: int
     """Time on a CPU, with that of children that were waited for."""

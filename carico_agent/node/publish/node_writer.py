@@ -93,7 +93,7 @@ class NodeWriter:
                 await self.renew()
 
     async def _until_alone(self) -> None:
-        """Wait while another living agent publishes for this node: two would correct each other for ever."""
+        """Wait while another living agent publishes for this node: two would correct each other without end."""
         while True:
             try:
                 other = await self._lease.other_agent()
@@ -218,7 +218,7 @@ class NodeWriter:
         return True
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
-        """The agent stops: nobody will correct the number, so what is not held is taken back, and the Lease names no
+        """The agent stops and corrects no number any more: what is not held is taken back, and the Lease names no
         holder: another agent need not wait. One try."""
         published = self._published
         self._lease.leave()

@@ -39,7 +39,7 @@ class Publisher(Protocol):
         """Publish until cancelled. Failures end it; the supervisor starts it again. May return when it has no work."""
 
     async def stop(self) -> None:
-        """The agent ends: take back what nobody will correct any more, and close."""
+        """The agent ends: take back what no agent will correct any more, and close."""
 
 
 @runtime_checkable
@@ -75,7 +75,7 @@ class PublisherContext:
     disk: Workers
     """Threads for what waits for a disk."""
     print_line: Callable[[str], None] | None = None
-    """Where a line per update goes, if somebody looks."""
+    """Where a line per update goes; None: the agent does not run in a terminal."""
 
 
 Open = Callable[[PublisherContext], Awaitable[Publisher | None]]

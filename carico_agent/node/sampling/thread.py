@@ -1,6 +1,6 @@
 """The thread that reads: ten times a second the kernel's files, and the share of Pods whose turn it is.
 
-It only makes system calls and puts what it got into a SampleQueue; a tick waits for nobody.
+It only makes system calls and puts what it got into a SampleQueue; a tick waits for no other thread.
 """
 
 import logging

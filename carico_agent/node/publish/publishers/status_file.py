@@ -15,7 +15,7 @@ CONFIGURED_S = 5.0
 
 
 class StatusFilePublisher:
-    """Writes in a worker thread: a slow disk delays nobody, and updates that come meanwhile are skipped."""
+    """Writes in a worker thread: a slow disk delays no other publisher, and updates that come meanwhile are skipped."""
 
     name = "status_file"
 

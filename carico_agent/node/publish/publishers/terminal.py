@@ -24,5 +24,5 @@ class TerminalPublisher:
 
 
 async def open_publisher(context: PublisherContext) -> TerminalPublisher | None:
-    """None when nobody looks (--quiet, a service)."""
+    """None with --quiet and in a service."""
     return TerminalPublisher(context.latest, context.print_line) if context.print_line else None
