@@ -81,7 +81,7 @@ class Scanner:
         return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders), unnamed)
 
     def _name(self, pods: dict[str, Pod]) -> str:
-        """Names for those that have none yet; returns what is wrong if some stay without one and `pods` selects by name."""
+        """Names for those that have none yet; says what is wrong if some stay nameless and `pods` selects by name."""
         nameless = {path: pod for path, pod in pods.items() if pod.uid and not pod.namespace}
         if self._names is None or not nameless:
             return ""
