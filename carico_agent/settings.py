@@ -1,13 +1,14 @@
 """Every setting of carico: declared, explained and bounded in this package, and nowhere else.
 
-`config.example.toml` is printed from it (`carico print-config`, a test compares), and `load` accepts nothing that is
-not declared: all errors come at once, each with its path and a suggestion.
+`config.example.toml` is printed from it (`carico print-config`, a test compares) and shows what people change; `carico
+print-config PRODUCT` prints all settings of a product. `load` accepts nothing that is not declared: all errors come at
+once, each with its path and a suggestion.
 """
 
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
@@ -62,6 +63,7 @@ __all__ = [
     "SocketSettings",
     "build",
     "example",
+    "example_of",
     "load",
     "override",
     "parse",
@@ -207,13 +209,72 @@ def _listen_errors(listen: ListenSettings) -> list[str]:
     return []
 
 
+PRODUCTS: Mapping[str, tuple[str, ...]] = {
+    "agent": (
+        "node",
+        "sampling",
+        "model",
+        "containerd",
+        "pods",
+        "processes",
+        "socket",
+        "listen",
+        "page",
+        "clients",
+        "budget",
+        "reservations",
+        "kubernetes",
+        "plugins",
+        "progress",
+        "federation",
+    ),
+    "aggregator": ("aggregator",),
+    "extender": ("extender", "cluster_page"),
+    "plane": ("plane",),
+    "burst": ("burst",),
+}
+"""Product → its sections."""
+
+OFTEN_CHANGED: Mapping[str, tuple[str, ...]] = {
+    "node": ("name", "root"),
+    "sampling": ("io", "network"),
+    "model": ("service_cpu_limit", "limits", "max_pods"),
+    "containerd": ("socket",),
+    "pods": ("skip_namespaces", "skip_names"),
+    "processes": ("units", "commands"),
+    "socket": ("group", "status_file"),
+    "page": ("listen", "tls_cert", "tls_key", "token_file"),
+    "kubernetes": ("enabled", "kubeconfig", "horizon"),
+    "plugins": ("enabled", "dry_run"),
+    "federation": ("aggregators", "tls_ca", "tls_cert", "tls_key"),
+    "aggregator": ("listen", "peers", "state", "tls_ca", "tls_cert", "tls_key"),
+    "extender": ("listen", "tls_ca", "tls_cert", "tls_key", "policy"),
+    "cluster_page": ("listen", "plane", "burst"),
+    "plane": ("seats", "listen"),
+    "burst": ("namespaces", "selector", "prices"),
+}
+"""Section → the settings that people change: what config.example.toml shows."""
+
+
 def example() -> str:
-    """The whole configuration as commented TOML with its defaults: config.example.toml."""
+    """The settings that people change, as commented TOML with their defaults: config.example.toml."""
     blocks = [
-        "# carico agent configuration. Every value below is the default; delete what you do not change.\n"
-        "# Printed by `carico print-config`; checked by `carico check-config FILE`.\n"
+        "# carico configuration: the settings that people change, with their defaults; delete what you do not change.\n"
+        "# Printed by `carico print-config`; `carico print-config PRODUCT` prints all settings of a product.\n"
+        "# Checked by `carico check-config FILE`.\n"
     ]
-    for section in fields(Settings):
-        section_type = get_type_hints(Settings)[section.name]
-        blocks.append(example_table(section.name, section_type))
+    hints = get_type_hints(Settings)
+    for product, sections in PRODUCTS.items():
+        shown = [example_table(name, hints[name], OFTEN_CHANGED[name]) for name in sections if name in OFTEN_CHANGED]
+        blocks.append("\n".join([f"# ---- carico {product}", *shown]))
     return "\n".join(blocks)
+
+
+def example_of(*products: str) -> str:
+    """All settings of these products, as commented TOML with their defaults."""
+    blocks = [
+        f"# All settings of carico {', '.join(products)}. Every value below is the default; delete what you do not "
+        "change.\n# Checked by `carico check-config FILE`.\n"
+    ]
+    hints = get_type_hints(Settings)
+    return "\n".join([*blocks, *(example_table(name, hints[name]) for one in products for name in PRODUCTS[one])])

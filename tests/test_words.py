@@ -81,7 +81,7 @@ def test_every_message_names_its_actor() -> None:
 
 
 def test_all_settings_name_their_actors_and_say_workload(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["print-config"]) == 0
+    assert main(["print-config", "all"]) == 0
     printed = capsys.readouterr().out
     assert not hidden_actors(printed)
     assert not wrong_kinds(printed)

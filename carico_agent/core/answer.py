@@ -93,7 +93,7 @@ class MeasuredAnswer:
         return self._settled(span, self._next.cost, self._next.trusted)
 
     def of(self, name: str) -> Answer:
-        """For one workload; of a workload that nobody knows: the prior."""
+        """For one workload; of an unknown workload: the prior."""
         workload = self._pods.workload(name)
         if workload is None:
             return self._settled(self._prior_span, self._prior.cost, False)

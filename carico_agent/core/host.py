@@ -97,7 +97,7 @@ class Changes:
 
 
 class HostShare:
-    """Usage that is no Pod's, per resource, and the excess of the node's cpu reading that is nobody's."""
+    """Usage that is no Pod's, per resource, and the excess of the node's cpu reading that has no owner."""
 
     def __init__(self, m: int, cpu: int | None, cores: int) -> None:
         self.cpu = cpu
@@ -175,7 +175,7 @@ class HostShare:
         """How much throttled Pods can add to the cpu reading of a node whose true usage is `busy`.
 
         The reading is (utilisation + contention)/2, and contention is bounded by utilisation^√(2(cores + 1)), the
-        share of time in which somebody waits in a queue with that many servers.
+        share of time in which a thread waits in a queue with that many servers.
         """
         utilisation = min(1.0, max(0.0, 2 * busy))
         waiting: float = utilisation**self._power

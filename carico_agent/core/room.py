@@ -50,7 +50,7 @@ PARTS_RATIO = 0.03
 """The sum of Pods' readings is off by this much, as a standard deviation."""
 
 GUESSED_RATIO = 0.3
-"""And by this part of the excess where nobody says that quotas stop Pods: it may be the host's."""
+"""And by this part of the excess where no reading says that quotas stop Pods: it may be the host's."""
 
 LONG_UNSETTLED_S = 4.0
 """Where Pods come and go for longer than this without a pause [s], room is what their own readings leave."""

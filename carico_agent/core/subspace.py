@@ -1,6 +1,6 @@
 """The low-rank memory of recent usage: σ₁u₁ is the RMS usage vector of the workload seen lately.
 
-Batches are scaled by 1/√n, and merges are √w-weighted, so that σ₁ keeps its meaning for ever: constant usage keeps σ₁
+Batches are scaled by 1/√n, and merges are √w-weighted, so that σ₁ keeps its meaning: constant usage keeps σ₁
 constant, and nodes with different numbers of samples stay comparable. (Plain concatenation lets σ₁ grow without
 bound: *CARICO*, appendix A.3.)
 """

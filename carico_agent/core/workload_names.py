@@ -147,7 +147,7 @@ def _job(name: str) -> str:
 
 
 def _from_name(name: str) -> str:
-    """What nobody labelled: the same shapes, by their looks."""
+    """Pods without labels: the same shapes, by their looks."""
     if _ID.match(name):
         return UNNAMED
     if _HASH.search(base := _RANDOM.sub("", name)) and base != name:

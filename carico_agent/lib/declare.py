@@ -9,7 +9,7 @@ import difflib
 import inspect
 import textwrap
 import types
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from typing import Annotated, Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -122,11 +122,14 @@ def _scalar_problem(hint: type, value: Any) -> str | None:
     return None if fits else f"{_NAMES.get(hint, hint.__name__)} is expected, not {value!r}"
 
 
-def example_table(name: str, kind: type) -> str:
-    """One section as commented TOML with its defaults; also prints the plugins' sample configurations."""
+def example_table(name: str, kind: type, only: Collection[str] = ()) -> str:
+    """One section as commented TOML with its defaults; also prints the plugins' sample configurations. `only`: these
+    settings of it; empty: all."""
     lines = [*_comment(inspect.getdoc(kind) or ""), f"[{name}]"]
     hints, docs, defaults = get_type_hints(kind, include_extras=True), field_docs(kind), kind()
     for item in fields(kind):
+        if only and item.name not in only:
+            continue
         tables = hints[item.name] == dict[str, dict[str, Any]]  # written so that [name.item.TABLE] may follow
         line = f"[{name}.{item.name}]" if tables else f"{item.name} = {_toml(getattr(defaults, item.name))}"
         lines += [*_comment(docs[item.name] + _bounds_text(hints[item.name])), line]

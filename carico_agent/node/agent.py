@@ -1,8 +1,10 @@
-"""The agent: puts the parts of one node together and keeps them running.
+"""The agent: puts the parts of one node together, and runs its loop.
 
-The sampling side (source.py) reads the kernel and owns the model; the runtime counts Pods; reservations, plugins and
-learning with other nodes each have their file here. What all of them know becomes one Status (`_status`), goes onto the
-board (updates.py), and from there out through the publishers (publish/publishers), none of which is known by name.
+The loop (`Agent._loop`) is the way of every sample. Once a second it takes the samples out of the queue, steps the
+model, makes one immutable Status and publishes it. It also runs at once when Pods or reservations change. While no
+publisher and no client follows, it steps every five seconds and makes no Status (publish/latest.py says why). All parts
+only read the latest Status, or put something into the loop's inbox (inbox.py). The sampling side (source.py) reads the
+kernel and owns the model; the publishers (publish/publishers) carry the Status on, and none is known here by name.
 """
 
 import asyncio
@@ -13,46 +15,38 @@ import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
+from functools import partial
+from math import inf
 
-from carico_agent.core import Estimate
 from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import HttpServer
 from carico_agent.lib.net.limits import Limits, RateLimiter
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.memory import give_back
-from carico_agent.lib.supervise.pulse import Pulse
 from carico_agent.lib.supervise.tasks import Supervisor
 from carico_agent.lib.supervise.workers import Workers
 from carico_agent.node import outlook
 from carico_agent.node.container_history import ContainerHistories
 from carico_agent.node.counters import PodCounters
 from carico_agent.node.history import StatusHistory
+from carico_agent.node.inbox import Inbox, News, Notice
 from carico_agent.node.learning import ClusterLearning
 from carico_agent.node.own_cost import self_metrics
 from carico_agent.node.plugins import PluginApi
 from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.watch import discover
 from carico_agent.node.progress import ProgressApi
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import IDLE_S, OLD_S, LatestStatus
 from carico_agent.node.publish.publisher import KnowsPods, Measured, Publisher, PublisherContext, open_all
-from carico_agent.node.publish.status import (
-    AgentFacts,
-    Status,
-    WorkStatus,
-    as_json,
-    by_name,
-    known,
-    status_of,
-    with_ahead,
-)
+from carico_agent.node.publish.status import as_json, known
 from carico_agent.node.reload import Configuration
 from carico_agent.node.reservations import Reservations
 from carico_agent.node.reserve import ReservationApi
 from carico_agent.node.routes import PodRoutes, SelfRoutes
 from carico_agent.node.source import Source, SourceOptions, memory_bytes, open_live, open_replay
 from carico_agent.node.state import Kept, StateFiles, encode
-from carico_agent.node.updates import StatusUpdates, UpdateDemand
+from carico_agent.node.status_maker import StatusMaker
 from carico_agent.node.workloads import WorkloadRoutes
 from carico_agent.settings import Settings
 
@@ -83,15 +77,14 @@ class Agent:
         self._configuration = Configuration(settings, load, self._disk)
         self._node = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
         self._print_line = print_line
+        self._publishers: list[Publisher] = []
         self._stopping = asyncio.Event()
         self._cost, self._supervisor = OwnCost(), Supervisor()
-        self._pulse = Pulse()
-        self._runtime = discover(settings, sleep=self._pulse.sleep)
-        self._board = StatusBoard(settings.socket.ttl_s, renew=self._renew)
-        self._updates = StatusUpdates(self._board, self._has_usage, self._status, self._cost)
-        self._demand = UpdateDemand(self._board, self._pulse, lambda: self._plugins.running)
+        self._inbox, self._idle_until_s = Inbox(), -inf
+        self._latest = LatestStatus(settings.socket.ttl_s, on_follow=partial(self._inbox.put, Notice.FOLLOWED))
+        self._runtime = discover(settings)
         self._source = self._open_source(settings, options or SourceOptions())
-        self._history = StatusHistory(self._source.resources, self._source.feed.catch_up)
+        self._history = StatusHistory(self._source.resources, self._latest.current)
         self._counters = PodCounters(
             self._runtime, lambda: self._configuration.current().pods.usage_period_s, self._cost
         )
@@ -100,67 +93,84 @@ class Agent:
             settings.state_path / "reservations.json",
             self._disk,
             self._room,
-            self._updates.soon,
+            partial(self._inbox.put, Notice.RESERVED),
             self._fits,
+            current=self._latest.current,
         )
         self._reservations.take_settings(settings)
-        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._board.made))
-        self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._board)
+        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._latest.status))
+        self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._latest)
         self._histories = ContainerHistories(
             self._runtime,
             self._node,
             self._source.cores,
             float(memory_bytes()),
             settings.state_path / "containers.json",
-            self._pulse.sleep,
             self._source.record_pods,
             self._declared,
         )
         self._progress = ProgressApi(self._configuration.current, self._runtime)
         self._http = HttpServer({}, RateLimiter(limits_of(settings)))
-        self._publishers: list[Publisher] = []
-        self._shown_pods, self._waited = 0, False
+        self._statuses = StatusMaker(
+            self._node,
+            self._source,
+            self._runtime,
+            self._reservations,
+            self._learning,
+            self._progress,
+            self._publishers,
+            lambda: self._configuration.current().kubernetes.horizon_s,
+        )
         self._configuration.on_change(self._take_settings)
 
     def _open_source(self, settings: Settings, options: SourceOptions) -> Source:
         if options.replay:
-            return open_replay(settings, options, self._cost, self._on_samples, self._on_second, self._stopping.set)
+            second, ended = (partial(self._inbox.put_from_thread, one) for one in (Notice.SECOND, Notice.ENDED))
+            return open_replay(settings, options, self._cost, second, ended)
         return open_live(
             settings,
             self._node,
             self._runtime,
             self._cost,
             settings.state_path / "model.json",
-            self._on_samples,
+            self._second,
             options.record,
-            self._demand.wants,
-            self._on_second,
         )
+
+    def _second(self) -> None:
+        """The sampling thread has read another second: the loop wakes for it while the status is followed."""
+        now_s = time.monotonic()
+        if self._latest.is_followed or not self._latest.sequence or now_s >= self._idle_until_s:
+            self._idle_until_s = now_s + IDLE_S - 0.5
+            self._inbox.put_from_thread(Notice.SECOND)
 
     async def run(self) -> None:
         self._add_signal_handlers()
         self._add_routes()
-        self._publishers = await open_all(self._context())
-        folder, model = self._configuration.current().state_path, self._source.feed.current_model
+        self._publishers += await open_all(self._context())
+        folder, model = self._configuration.current().state_path, self._source.feed.model
         kept = [
-            Kept(folder / "model.json", lambda: encode(model())),
-            Kept(folder / outlook.NAME, lambda: outlook.encode(model()), outlook.SAVE_ROUNDS),
+            Kept(folder / "model.json", partial(encode, model)),
+            Kept(folder / outlook.NAME, partial(outlook.encode, model), outlook.SAVE_ROUNDS),
         ]
         state = StateFiles(kept, self._disk)
         live = not self._source.replaying
         if live:
             self._runtime.look()
+        self._supervisor.start("loop", self._loop)
         self._source.producer.start()
         for publisher in self._publishers:
             self._supervisor.start(publisher.name, publisher.run)
         self._learning.start(self._supervisor)
         if live:
-            self._runtime.listen(self._on_event)
+            self._runtime.listen(self._inbox.put)
             self._supervisor.start("runtime", self._runtime.run)
             self._supervisor.start("state", state.run)
             if self._configuration.current().pods.history:
                 self._supervisor.start("container history", self._histories.run)
             await self._plugins.start()
+            if self._plugins.running:  # their threads read a status every second
+                self._latest.follow(asyncio.Event())
             await self._progress.start()
         gc.collect()
         gc.freeze()  # what lives from here on is small: collections stay cheap
@@ -191,12 +201,12 @@ class Agent:
             self._source,
             self._runtime,
             self._supervisor.conditions,
-            lambda: self._publishers,
+            self._publishers,
             self._configuration,
         )
-        workloads = WorkloadRoutes(self._board, self._source.resources, self._source.feed.of_workload)
+        workloads = WorkloadRoutes(self._latest, self._source.resources, self._source.feed.of_workload)
         pods = PodRoutes(self._runtime, self._counters)
-        ahead = outlook.OutlookRoutes(self._source.feed.current_model)
+        ahead = outlook.OutlookRoutes(lambda: self._source.feed.model)
         reserved, histories = self._reservations, (self._history, self._histories, ahead)
         for part in (pods, workloads, *histories, own, reserved, self._plugins, self._progress):
             self._http.add(part.routes())
@@ -204,7 +214,7 @@ class Agent:
     def _context(self) -> PublisherContext:
         return PublisherContext(
             node=self._node,
-            board=self._board,
+            latest=self._latest,
             http=self._http,
             settings=self._configuration.current,
             families=self._families,
@@ -214,54 +224,62 @@ class Agent:
         )
 
     def _take_settings(self, settings: Settings) -> None:
-        self._board.ttl_s = settings.socket.ttl_s
-        self._http.limiter.limits = limits_of(settings)
+        self._latest.expire_after(settings.socket.ttl_s)
+        self._http.limiter.allow(limits_of(settings))
         self._reservations.take_settings(settings)
         self._progress.take_settings(settings)
         self._source.take_settings(settings)
 
-    # ---- what the parts report
+    # ---- the way of a sample
 
-    def _on_samples(self) -> None:
-        """Once a second, or more rarely: there is a new status for whoever reads it."""
-        self._demand.met()
-        if self._source.replaying:
-            self._source.feed.catch_up()
-        else:
-            self._source.feed.catch_up_late()
-            self._look_at_pods()
-        self._shown_pods = self._runtime.count
-        self._updates.now()
-        if self._plugins.running:  # their threads read what was made
-            self._board.make()
-        self._pulse.beat()
+    async def _loop(self) -> None:
+        """Samples → model → Status → publishers. The sampling thread wakes it once a second, or more rarely while no
+        reader follows; container events, reservations and new readers wake it at once."""
+        source, latest, cost = self._source, self._latest, self._cost.stage("publish")
+        while True:
+            news, samples_wait = await self._inbox.get(), bool(source.queue)
+            for t, estimate in source.feed.step():
+                self._history.record_estimate(estimate, 0.0 if source.replaying else time.monotonic() - t)
+            for event in news:
+                if isinstance(event, Event):
+                    self._take_event(event)
+            if Notice.SECOND in news and not source.replaying:
+                self._look_at_pods()
+            if self._is_due(news, samples_wait):
+                started_s = time.perf_counter()
+                latest.publish(self._statuses.make(source.feed.estimate()))
+                cost.record(time.perf_counter() - started_s)
+            if Notice.ENDED in news:
+                self._stopping.set()
 
-    def _renew(self) -> None:
-        """Somebody reads a status that is some seconds old."""
-        if self._source.queue:
-            self._updates.now()
+    def _is_due(self, news: list[News], fed: bool) -> bool:
+        """Whether a status is: the first one, and for readers that wait when the sampling thread says so, when the
+        number of Pods or the reservations have changed since, and when there are samples (`fed`) newer than an old one.
+        """
+        if not self._source.ready:
+            return False
+        if not self._latest.sequence:
+            return Notice.SECOND in news
+        if not self._latest.is_awaited:
+            return False
+        if Notice.SECOND in news or Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods:
+            return True
+        return Notice.FOLLOWED in news and fed and self._latest.age_s > OLD_S
 
-    def _on_second(self, t: float, estimate: Estimate) -> None:
-        """A second of samples is understood; it may lie some seconds back."""
-        self._history.record_estimate(estimate, 0.0 if self._source.replaying else time.monotonic() - t)
-
-    def _look_at_pods(self) -> None:
-        """Those that started or ended, also while nobody listened."""
-        self._demand.pods_changed = False
-        self._reservations.pods_started(self._runtime.pods)
-        self._counters.tidy()
-        self._progress.look()
-
-    def _on_event(self, event: Event) -> None:
-        """A container came or went: the count is right at once, not at the next tick."""
-        self._demand.pods_changed = True
+    def _take_event(self, event: Event) -> None:
+        """A container came or went: the count is right at once, not at the next sample."""
         self._source.feed.count(time.monotonic(), self._runtime.count, event.churn)
         self._history.mark(event)
         if event.topic == "/tasks/start":
             self._reservations.pods_started([event.pod, event.pod_name])
-        if event.count != self._shown_pods:
-            self._shown_pods = event.count
-            self._updates.soon()
+
+    def _look_at_pods(self) -> None:
+        """Those that started or ended, also without an event."""
+        self._reservations.pods_started(self._runtime.pods)
+        self._counters.tidy()
+        self._progress.look()
+
+    # ---- what other parts ask for
 
     def _counted(self) -> dict[str, bool]:
         """The Pods of this node by the UID that Kubernetes knows; in a replay they ran on another machine."""
@@ -272,39 +290,9 @@ class Agent:
         found = (part.declared(uid) for part in self._publishers if isinstance(part, KnowsPods))
         return next((pod for pod in found if pod is not None), None)
 
-    # ---- what is published
-
-    def _has_usage(self) -> bool:
-        """Not before the second sample. On a busy node that may be too near to the first for the cpu: the first
-        status then waits for one more update."""
-        usage = self._source.feed.usage
-        if usage is None or self._board.sequence or self._waited or self._source.replaying:
-            return usage is not None
-        self._waited = True
-        return all(y == y for y in usage.values)
-
-    def _status(self) -> Status:
-        """What all parts know now."""
-        estimate, usage = self._source.feed.look()
-        assert usage is not None
-        facts = AgentFacts(
-            sizes=by_name(self._source.resources, self._source.sizes),
-            work=WorkStatus() if self._source.replaying else self._progress.status(),
-            reserved=self._reservations.reserved(),
-            available=self._reservations.available(known(estimate.pod_capacity, 3)),
-            absent=self._source.absent,
-            runtime=self._runtime.condition,
-            federation=self._learning.status(),
-            sampling=self._source.status(),
-            publishers={one.name: one.condition for one in self._publishers},
-        )
-        status = status_of(self._node, self._source.resources, estimate, usage.detail, facts)
-        ahead = self._source.feed.ahead(estimate, self._configuration.current().kubernetes.horizon_s)
-        return with_ahead(status, self._source.resources, ahead)
-
     def _room(self) -> float | None:
         """Pod-Capacity, as long as it is valid."""
-        status = self._board.valid
+        status = self._latest.valid
         return None if status is None else status.pod_capacity
 
     def _fits(self, workload: str) -> float | None:

@@ -24,7 +24,7 @@ from carico_agent.lib.supervise.workers import Workers, WorkersBusy
 from carico_agent.lib.trace.containers import ContainerReading, PodsRow
 from carico_agent.node.pods.container_history import LOOK_S, ContainerMinute, ContainerReader, ContainerTotals
 from carico_agent.node.pods.pods import Pod
-from carico_agent.node.pods.watch import Runtime, Sleep
+from carico_agent.node.pods.watch import Runtime
 from carico_agent.node.state import set_aside
 from carico_agent.recommend.history import BadHistory, MinuteSample
 from carico_agent.recommend.store import ContainerOwner, HistoryStore
@@ -47,18 +47,17 @@ class ContainerHistories:
         cores: int,
         memory_bytes: float,
         path: Path,
-        sleep: Sleep = asyncio.sleep,
         record: Callable[[PodsRow], None] | None = None,
         declared: Callable[[str], DeclaredPod | None] = lambda uid: None,
     ) -> None:
-        """`sleep` passes the time between two looks. `record`, in the event loop, gets what was read in each.
+        """`record`, in the event loop, gets what was read in each look.
         `declared` is what the API server has about the Pod with a UID; it is asked in the thread."""
         self._runtime, self._node, self._size, self._path = runtime, node, (cores, memory_bytes), path
         self._reader: ContainerReader = runtime.container_reader()
         self._store = HistoryStore()
         self._workers = Workers("container history", 1)
         self._saved_s = time.monotonic()
-        self._trouble, self._sleep, self._record, self._declared = "", sleep, record, declared
+        self._trouble, self._record, self._declared = "", record, declared
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/history/containers": {"GET": self._answer}}
@@ -66,7 +65,7 @@ class ContainerHistories:
     async def run(self) -> None:
         await self._workers.run(self._load)
         while True:
-            await self._sleep(LOOK_S)
+            await asyncio.sleep(LOOK_S)
             if self._runtime.pods or self._store.histories:
                 row = await self._workers.run(self._look, time.monotonic(), time.time())
                 if self._record is not None and row.containers:

@@ -1,4 +1,4 @@
-"""The Pods' cgroup counters, read when somebody looks and not more often than configured."""
+"""The Pods' cgroup counters, read when a client or a plugin asks and not more often than configured."""
 
 import asyncio
 import time
@@ -11,7 +11,7 @@ from carico_agent.node.pods.usage import PodUsage
 from carico_agent.node.pods.watch import Runtime
 
 UNUSED_S = 60.0
-"""Files of Pods' cgroups are closed when nobody has looked at their counters for so long."""
+"""Files of Pods' cgroups are closed when no client has asked for their counters for so long [s]."""
 READ_WITHIN_S = 2.0
 """Who asks over the socket gets the Pods without counters when they cannot be read in this time [s]. Reading those of
 110 Pods takes 11 ms."""
@@ -45,5 +45,5 @@ class PodCounters:
         return self._reading.result() if done else {}
 
     def tidy(self) -> None:
-        """Close files that nobody needs."""
+        """Close the files of Pods that ended, and all files when no client asks any more."""
         self._runtime.tidy_usage(unused=time.monotonic() - self._latest[0] > UNUSED_S)

@@ -9,7 +9,7 @@ as Pods have one each.
 import time
 from array import array
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from math import inf, isfinite, isnan, nan
 from typing import Any
 
@@ -18,6 +18,7 @@ from aiohttp import web
 from carico_agent.core import Estimate
 from carico_agent.lib.net.http import ApiError, Handler, answer
 from carico_agent.node.pods.events import Event
+from carico_agent.node.publish.latest import at_once
 from carico_agent.node.publish.status import Status
 
 SECONDS = 900
@@ -38,13 +39,13 @@ class StatusHistory:
     def __init__(
         self,
         resources: Sequence[str],
-        catch_up: Callable[[], None] = lambda: None,
+        current: Callable[[], Awaitable[object]] = at_once,
         rows: int = SECONDS,
         marks: int = MAX_MARKS,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        """`catch_up()` lets all rows be recorded that can be; `clock` is the wall clock: the reader's axis."""
-        self._catch_up, self._clock, self._rows, self._written = catch_up, clock, rows, 0
+        """`current()` waits until the newest second is recorded; `clock` is the wall clock: the reader's axis."""
+        self._current, self._clock, self._rows, self._written = current, clock, rows, 0
         self._time_s = array("d", bytes(8 * rows))
         self._numbers = {name: array("f", bytes(4 * rows)) for name in NUMBERS}
         self._usage = {name: array("f", bytes(4 * rows)) for name in resources}
@@ -103,7 +104,7 @@ class StatusHistory:
             after_s = float(request.query.get("after", -inf))
         except ValueError as error:
             raise ApiError(400, "after: seconds since 1970 are expected") from error
-        self._catch_up()
+        await self._current()
         return answer(self.body(after_s))
 
     def _in_order(self, column: "array[float]") -> "array[float]":

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from carico_agent.federation.client import FederationClient
 from carico_agent.federation.contribution import Contribution, GlobalView
 from carico_agent.lib.supervise.tasks import Supervisor
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import FederationStatus
 from carico_agent.node.source import Source
 from carico_agent.settings import Settings
@@ -15,8 +15,8 @@ from carico_agent.settings import Settings
 class ClusterLearning:
     """Exchanges the local model for the cluster's, if there is an aggregation server."""
 
-    def __init__(self, settings: Callable[[], Settings], node: str, source: Source, board: StatusBoard) -> None:
-        self._settings, self._source, self._board = settings, source, board
+    def __init__(self, settings: Callable[[], Settings], node: str, source: Source, latest: LatestStatus) -> None:
+        self._settings, self._source, self._latest = settings, source, latest
         federation = settings().federation
         self._client = FederationClient(federation, node, source.resources, self._contribution, self._learned)
 
@@ -30,7 +30,7 @@ class ClusterLearning:
         return FederationStatus(self._client.condition, self._client.peers, None if age_s is None else round(age_s, 1))
 
     def _contribution(self) -> Contribution | None:
-        return self._source.feed.contribution(self._source.sizes) if self._board.sequence else None
+        return self._source.feed.contribution(self._source.sizes) if self._latest.sequence else None
 
     def _learned(self, view: GlobalView | None) -> None:
         self._source.feed.learn(view, self._settings().federation.weight)

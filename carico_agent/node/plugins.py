@@ -1,6 +1,6 @@
 """The plugin host in the agent: what it is shown, and what the local API says of it.
 
-A plugin's own code never runs on the event loop: it may wait for its lock, for a disk, for ever. Questions go to
+A plugin's own code never runs on the event loop: it may wait for its lock or for a disk without end. Questions go to
 threads of their own, at most four at a time; who finds all of them taken, or gets no answer in time, gets the plugin's
 last report instead.
 """

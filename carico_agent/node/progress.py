@@ -1,7 +1,7 @@
 """Jobs report how far they are: a second socket that every local user may open and that offers nothing else.
 
 Who reports is the Pod of the process at the other end (runtime/peer_pod.py); limits hold per Pod, so that one that
-floods disturbs nobody else. The main socket shows what was reported (`GET /v1/progress`).
+floods disturbs no other Pod. The main socket shows what was reported (`GET /v1/progress`).
 """
 
 import logging
@@ -20,7 +20,7 @@ from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.net.openapi import Operation, operation
 from carico_agent.lib.net.times import rfc3339
-from carico_agent.node.pods import pod_cpu
+from carico_agent.node.pods.cgroup import cpu_seconds
 from carico_agent.node.pods.jobs import Jobs, JobView, pace_s
 from carico_agent.node.pods.peer_pod import NotInPod, PeerPods, Process
 from carico_agent.node.pods.pods import Pod
@@ -92,7 +92,7 @@ class ProgressApi:
         await self.server.stop()
 
     def take_settings(self, settings: Settings) -> None:
-        self.limiter.limits = self._limits()
+        self.limiter.allow(self._limits())
 
     # ---- the socket for jobs
 
@@ -132,7 +132,7 @@ class ProgressApi:
             raise ApiError(403, str(error)) from error
 
     def _cpu_s(self, pod: Pod) -> float:
-        return pod_cpu.read(self._peers.groups.of(pod))
+        return cpu_seconds(self._peers.groups.of(pod))
 
     # ---- what others see of it
 

@@ -91,7 +91,7 @@ class Configuration:
         return taken, waiting
 
     def reload_soon(self) -> None:
-        """For SIGHUP, where nobody waits for an answer."""
+        """For SIGHUP, which has no answer."""
         self._reloading = asyncio.create_task(self._reload_or_log())
 
     async def _reload_or_log(self) -> None:

@@ -9,7 +9,7 @@ import asyncio
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +20,7 @@ from carico_agent.lib.net.openapi import Operation, operation
 from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
 from carico_agent.lib.supervise.workers import Workers, WorkersBusy
+from carico_agent.node.publish.latest import at_once
 from carico_agent.node.reservations import BadReservation, NotAvailable, Reservation, Reservations, TooMany
 from carico_agent.node.state import set_aside
 from carico_agent.settings import Settings
@@ -58,12 +59,15 @@ class ReservationApi:
         fits: Callable[[str], float | None] = lambda workload: None,
         wall: Callable[[], float] = time.time,
         steady: Callable[[], float] = boottime_s,
+        current: Callable[[], Awaitable[object]] = at_once,
     ) -> None:
-        """`room` is Pod-Capacity now, `fits(workload)` how many more Pods of a workload fit."""
+        """`current()` waits until `room` and `fits` are those of now. `room` is Pod-Capacity, `fits(workload)` how many
+        more Pods of a workload fit."""
         self.held = held
         self._wall, self._steady, self._began_s = wall, steady, wall() - steady()
         self._path, self._disk = path, disk
         self._room, self._changed, self._fits = room, changed, fits
+        self._current = current
         self._durable = True
         self._writing: asyncio.Task[None] | None = None
         self._waiting: asyncio.Future[bool] | None = None
@@ -79,7 +83,7 @@ class ReservationApi:
 
     @property
     def now_s(self) -> float:
-        """Wall clock as it would be had nobody set it since the start: a promise lasts as long as it was made for."""
+        """The wall clock as if it was not set since the start: a promise lasts as long as it was made for."""
         return self._began_s + self._steady()
 
     def available(self, room: float | None) -> int:
@@ -108,6 +112,7 @@ class ReservationApi:
 
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
         """room that is held, by whom and for how long"""
+        await self._current()
         bodies = [self._body(reservation) for reservation in self.held.all(self.now_s)]
         return answer({"available": self.available(self._room()), "reservations": bodies})
 
@@ -120,6 +125,7 @@ class ReservationApi:
         for name in ("pods", "ttl_s"):
             if name not in wanted:
                 raise ApiError(400, f"{name} is missing")
+        await self._current()
         try:
             owner = "" if who.trusted else who.name
             room = self._room()

@@ -2,7 +2,7 @@
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -65,7 +65,7 @@ class SelfRoutes:
         source: Source,
         runtime: Runtime,
         tasks: Mapping[str, Condition],
-        publishers: Callable[[], Sequence[Publisher]],
+        publishers: Sequence[Publisher],
         configuration: Configuration,
     ) -> None:
         self._cost, self._source, self._runtime, self._tasks = cost, source, runtime, tasks
@@ -90,12 +90,12 @@ class SelfRoutes:
                 "tasks": tasks,
                 "absent": self._source.absent,
                 "runtime": self._runtime.condition,
-                "publishers": {one.name: {"condition": one.condition, **one.counters} for one in self._publishers()},
+                "publishers": {one.name: {"condition": one.condition, **one.counters} for one in self._publishers},
             }
         )
 
     def _own_cpu_ratio(self) -> float:
-        """CPU since the last time somebody asked, at least a second ago."""
+        """CPU since the last request, at least a second ago."""
         if time.monotonic() - self._looked_s > 1.0:
             self._cpu_ratio, self._looked_s = self._cost.cpu_ratio(), time.monotonic()
         return self._cpu_ratio

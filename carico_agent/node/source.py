@@ -1,6 +1,5 @@
 """The sampling side of an agent: who reads (this machine or a trace), and the model that learns from it."""
 
-import asyncio
 import logging
 import os
 import time
@@ -14,7 +13,7 @@ from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.trace.containers import PodsRow
 from carico_agent.node import outlook, state
 from carico_agent.node.measurements import Measurements
-from carico_agent.node.model_feed import LiveRows, ModelFeed, OnSecond
+from carico_agent.node.model_feed import LiveRows, ModelFeed
 from carico_agent.node.pipeline import Pipeline, model_config
 from carico_agent.node.pods.meter import PodMeters
 from carico_agent.node.pods.watch import Runtime
@@ -61,6 +60,11 @@ class Source:
         return isinstance(self.producer, Replay)
 
     @property
+    def ready(self) -> bool:
+        """Whether the first answer can be given. A trace is taken as it is."""
+        return self.feed.usage is not None if self.replaying else self.feed.has_first_answer
+
+    @property
     def sizes(self) -> tuple[float, ...]:
         """What "all of it" is per resource: twice the cores (the cpu channel ends there), bytes; 1 for others."""
         known = {"cpu": 2.0 * self.cores, "memory": float(memory_bytes())}
@@ -71,13 +75,12 @@ class Source:
 
     def take_settings(self, settings: Settings) -> None:
         """Settings that take effect while running."""
-        self.pace.allowance = allowance_of(settings)
-        if isinstance(self.producer, Live):
-            self.producer.settings = settings.sampling
+        self.pace.allow(allowance_of(settings))
+        self.producer.take_settings(settings.sampling)
 
     def stop(self) -> None:
         self.producer.stop()
-        self.feed.catch_up()
+        self.feed.step()
         self.close()
 
 
@@ -94,11 +97,9 @@ def open_live(
     state_file: Path,
     on_update: Callable[[], None],
     record: str | None,
-    wants_update: Callable[[], bool] = lambda: True,
-    on_second: OnSecond = lambda t, estimate: None,
 ) -> Source:
-    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` runs in the event loop once
-    a second while `wants_update()`, `on_second` for each second of samples when they are understood."""
+    """Samples of this machine, and the model saved in `state_file` if it fits. `on_update` is called once a second by
+    the sampling thread."""
     reader = NodeReader(Root(settings.node.root), **settings.sampling.optional_signals())
     for why in reader.absent.values():
         log.warning("not available here: %s", why)
@@ -110,7 +111,7 @@ def open_live(
     rows = LiveRows(reader, queue, measurements, recorder)
     outlook.load(state_file.with_name(outlook.NAME), model)
     pipeline = Pipeline(model, wall=lambda t: t + time.time() - time.monotonic())
-    feed, pace = ModelFeed(pipeline, rows, cost, on_second), Pace(allowance_of(settings))
+    feed, pace = ModelFeed(pipeline, rows, cost), Pace(allowance_of(settings))
     live = Live(
         reader,
         runtime,
@@ -120,7 +121,7 @@ def open_live(
         pace,
         settings.sampling,
         feed.memory,
-        in_loop(on_update, wants_update),
+        on_update,
     )
     return Source(
         reader.resources,
@@ -151,27 +152,15 @@ def open_replay(
     options: SourceOptions,
     cost: OwnCost,
     on_update: Callable[[], None],
-    on_second: OnSecond,
     on_end: Callable[[], None],
 ) -> Source:
-    """A recorded trace and a model that begins anew. All three are called in the event loop."""
+    """A recorded trace and a model that begins anew. `on_update` and `on_end` are called by the replaying thread."""
     path = options.replay
     assert path is not None
     header, _ = read_trace(path)
     queue: SampleQueue[TraceRow] = SampleQueue()
     model = CapacityModel(header.resources, model_config(settings, header.cores))
-    feed = ModelFeed(Pipeline(model), queue.take, cost, on_second)
+    feed = ModelFeed(Pipeline(model), queue.take, cost)
     again = lambda: read_trace(path)[1]  # noqa: E731
-    replay = Replay(again, queue, options.speed, options.repeat, in_loop(on_update), in_loop(on_end))
+    replay = Replay(again, queue, options.speed, options.repeat, on_update, on_end)
     return Source(header.resources, header.cores, feed, replay, queue, Pace(allowance_of(settings)))
-
-
-def in_loop(call: Callable[[], None], wanted: Callable[[], bool] = lambda: True) -> Callable[[], None]:
-    """`call` in the running event loop, from any thread, while that is `wanted()`."""
-    loop = asyncio.get_running_loop()
-
-    def wake() -> None:
-        if wanted() and not loop.is_closed():
-            loop.call_soon_threadsafe(call)
-
-    return wake

@@ -9,7 +9,7 @@ from aiohttp import web
 from carico_agent.core import Estimate
 from carico_agent.lib.net.http import ApiError, Handler, answer, request_tail
 from carico_agent.lib.net.openapi import Operation, operation
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import by_name, known
 
 PATH = "/v1/workloads/"
@@ -18,14 +18,14 @@ MAX_HORIZON_S = 604_800.0
 
 
 class WorkloadRoutes:
-    """Handlers over the board (all workloads) and the model (any workload, also one that never ran here)."""
+    """Handlers over the latest status (all workloads) and the model (any workload, also one that never ran here)."""
 
     def __init__(
-        self, board: StatusBoard, resources: Sequence[str], estimate: Callable[[str, float | None], Estimate]
+        self, latest: LatestStatus, resources: Sequence[str], estimate: Callable[[str, float | None], Estimate]
     ) -> None:
         """`estimate(workload, horizon_s)` asks the model; without a horizon, for as long as Pods of that workload
         stay."""
-        self._board, self._resources, self._estimate = board, tuple(resources), estimate
+        self._latest, self._resources, self._estimate = latest, tuple(resources), estimate
 
     def routes(self) -> dict[str, dict[str, Handler]]:
         return {"/v1/workloads": {"GET": self._list}, "/v1/workloads/{path}": {"GET": self._show}}
@@ -33,7 +33,8 @@ class WorkloadRoutes:
     @operation(Operation(errors={503: "no number, or an old one"}))
     async def _list(self, request: web.BaseRequest) -> web.StreamResponse:
         """workloads: what one costs, how many run and how many more fit"""
-        status = self._board.valid
+        await self._latest.current()
+        status = self._latest.valid
         if status is None:
             raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
         workloads = [asdict(workload) for workload in status.workloads]
@@ -53,7 +54,8 @@ class WorkloadRoutes:
         name = request_tail(request, PATH)
         if not name or len(name) > MAX_NAME_CHARS:
             raise ApiError(400, f"the name of a workload is expected after {PATH}, like {PATH}shop/web")
-        status = self._board.valid
+        await self._latest.current()
+        status = self._latest.valid
         if status is None:
             raise ApiError(503, "no valid number now; ask again in a second", {"Retry-After": "1"})
         horizon_s = read_horizon(request.query.get("horizon"))

@@ -21,7 +21,7 @@ from carico_agent.lib.kube.errors import Refused
 from carico_agent.lib.kube.names import RESOURCE, SLOTS, STATUS
 from carico_agent.lib.kube.pods import facts
 from carico_agent.node.pipeline import replay
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_mirror import NodeFacts
 from carico_agent.node.publish.node_publisher import NodePublisher
@@ -74,11 +74,11 @@ class Counts:
 
 async def run_node(load: Iterator[Second], nodes: int, seconds: int) -> Counts:
     now_s, server = 1000.0, Counting()
-    board = StatusBoard(ttl_s=5.0, clock=lambda: now_s)
+    latest = LatestStatus(ttl_s=5.0, clock=lambda: now_s)
     running: dict[str, bool] = {}
     client: Any = server
     config = NodeConfig("a", lease_namespace="carico")
-    publisher = NodePublisher(client, board, config, lambda: running, lambda: now_s)
+    publisher = NodePublisher(client, latest, config, lambda: running, lambda: now_s)
     publisher.mirror.pods_synced.set()
     publisher.mirror.change_node(False, NodeFacts("a"))
     writer, counts, above_since_s = publisher.writer, Counts(), inf
@@ -87,7 +87,7 @@ async def run_node(load: Iterator[Second], nodes: int, seconds: int) -> Counts:
         now_s += 1.0
         slots, pods = next(load)
         _bind(publisher, running, pods)
-        board.publish(
+        latest.publish(
             Status(time="2024-01-01T00:00:00.000Z", pod_capacity=slots - pods, slots=slots, pods=pods, mode="measured")
         )
         writer.observe()

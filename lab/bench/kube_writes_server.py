@@ -31,7 +31,7 @@ from carico_agent.lib.kube.placement_lease import lease_record
 from carico_agent.lib.kube.watch import ResourceWatch
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.times import rfc3339
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_publisher import REQUESTS_OF_AN_AGENT, NodePublisher
 from carico_agent.node.publish.status import Status
@@ -83,13 +83,13 @@ class ServerNode:
 
     def __init__(self, name: str, access: Access, load: Iterator[Second]) -> None:
         self.name, self._load, self.slots = name, load, 0.0
-        self.board = StatusBoard(ttl_s=5.0)
+        self.latest = LatestStatus(ttl_s=5.0)
         self.client = KubeClient(access, TokenBucket(*REQUESTS_OF_AN_AGENT))
-        self.publisher = NodePublisher(self.client, self.board, NodeConfig(name, lease_namespace="carico"))
+        self.publisher = NodePublisher(self.client, self.latest, NodeConfig(name, lease_namespace="carico"))
 
     def publish(self) -> None:
         self.slots, pods = next(self._load)
-        self.board.publish(
+        self.latest.publish(
             Status(time=rfc3339(), pod_capacity=self.slots - pods, slots=self.slots, pods=pods, mode="measured")
         )
 

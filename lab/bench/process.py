@@ -61,10 +61,15 @@ class Http:
 
 
 @contextmanager
-def running(command: Sequence[str], **env: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A process that ends with the block."""
+def running(command: Sequence[str], folder: Path | None = None, **env: str) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that ends with the block. `folder`: where it runs."""
     process = subprocess.Popen(
-        command, env={**os.environ, **env}, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        command,
+        cwd=folder,
+        env={**os.environ, **env},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
     )
     try:
         yield process
@@ -107,8 +112,8 @@ class OwnAgent:
 
 
 @contextmanager
-def agent(*flags: str, preload: str = "", config: str = "") -> Iterator[OwnAgent]:
-    """An agent on a private socket; `preload` names modules it imports first, `config` is TOML."""
+def agent(*flags: str, preload: str = "", config: str = "", tree: Path | None = None) -> Iterator[OwnAgent]:
+    """An agent on a private socket; `preload` names modules it imports first, `config` is TOML, `tree` has the code."""
     with tempfile.TemporaryDirectory(prefix="carico-bench-") as folder:
         path = f"{folder}/agent.sock"
         if config:
@@ -122,7 +127,7 @@ def agent(*flags: str, preload: str = "", config: str = "") -> Iterator[OwnAgent
                 "import sys; from carico_agent.cli import main; sys.exit(main())",
             ]
         command = [sys.executable, *start, "agent", "--quiet", "--socket", path, *flags]
-        with running(command, STATE_DIRECTORY=f"{folder}/state") as process:  # nothing learned in other runs
+        with running(command, tree, STATE_DIRECTORY=f"{folder}/state") as process:  # nothing learned in other runs
             own = OwnAgent(process, path)
             own.wait()
             yield own

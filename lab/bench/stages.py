@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 
 from carico_agent.core import CapacityModel, ModelConfig
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import status_of
 from carico_agent.node.sampling import NodeReader, Root, derive
 from lab.bench.table import Row
@@ -46,7 +46,7 @@ def measure(quick: bool) -> list[Row]:
     model = CapacityModel(RESOURCES, ModelConfig(cores=reader.cores))
     for tick in range(30):
         model.observe(tick * 0.1, usage.values, pods=1)
-    estimate, board = model.estimate(), StatusBoard(5.0)
+    estimate, latest = model.estimate(), LatestStatus(5.0)
     observed_us, updated_us = observe_us(60 if quick else 300)
     rows = [
         Row("read: the kernel's files, per tick", per_call_us(lambda: reader.read(0.0), runs), "µs", READ_BUDGET_US),
@@ -56,7 +56,7 @@ def measure(quick: bool) -> list[Row]:
         Row("estimate, per second", per_call_us(model.estimate, runs), "µs"),
         Row(
             "publish: status made and encoded, per second",
-            per_call_us(lambda: board.publish(status_of("node", RESOURCES, estimate, usage.detail)), runs),
+            per_call_us(lambda: latest.publish(status_of("node", RESOURCES, estimate, usage.detail)), runs),
             "µs",
         ),
     ]

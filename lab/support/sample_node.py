@@ -1,4 +1,5 @@
-"""An agent's API with an invented node behind it: the real server, board and history, statuses made up a second apart.
+"""An agent's API with an invented node behind it: the real server, the latest status and history,
+statuses made up a second apart.
 
 For what a test machine does not have: fourteen workloads, throttled Pods, reservations, plugins that wrote something,
 and names full of markup. `python -m lab.support.sample_node SOCKET [--hostile]` serves until it is terminated.
@@ -20,7 +21,7 @@ from carico_agent.lib.net.times import rfc3339
 from carico_agent.node.history import StatusHistory
 from carico_agent.node.outlook import OutlookRoutes
 from carico_agent.node.pods.events import Event
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import Status, WorkloadStatus
 from carico_agent.node.publish.status_routes import status_routes
 
@@ -228,7 +229,7 @@ def a_week(now_s: float) -> CapacityModel:
 
 
 async def serve(path: Path, hostile: bool) -> None:
-    node, board, wall = SampleNode(hostile), StatusBoard(5.0), [0.0]
+    node, latest, wall = SampleNode(hostile), LatestStatus(5.0), [0.0]
     history = StatusHistory(("cpu", "memory"), clock=lambda: wall[0])
     fill(history, node, lambda t: wall.__setitem__(0, t), time.time())
 
@@ -238,12 +239,12 @@ async def serve(path: Path, hostile: bool) -> None:
     names = ("/v1/pods", "/v1/progress", "/v1/reservations", "/v1/plugins", "/v1/plugins/throttling", "/v1/self")
     routes: dict[str, dict[str, Handler]] = {name: {"GET": send} for name in names}
     week = a_week(time.time())
-    http = HttpServer(routes | status_routes(board) | history.routes() | OutlookRoutes(lambda: week).routes())
+    http = HttpServer(routes | status_routes(latest) | history.routes() | OutlookRoutes(lambda: week).routes())
     await http.start(path)
     while True:
         wall[0] = time.time()
-        board.publish(node.status(wall[0]))
-        history.record(board.status)
+        latest.publish(node.status(wall[0]))
+        history.record(latest.status)
         await asyncio.sleep(1.0)
 
 

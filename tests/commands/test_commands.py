@@ -3,12 +3,14 @@
 import json
 import subprocess
 import sys
+import tomllib
+from dataclasses import fields
 from pathlib import Path
 
 import pytest
 
 from carico_agent.cli import main
-from carico_agent.settings import example
+from carico_agent.settings import OFTEN_CHANGED, PRODUCTS, Settings, example
 
 TREE = Path(__file__).parent.parent.parent
 TRACE = str(TREE / "tests/golden/bursts.trace.gz")
@@ -18,6 +20,36 @@ def test_print_config_is_the_example_in_the_tree(capsys: pytest.CaptureFixture[s
     assert main(["print-config"]) == 0
     printed = capsys.readouterr().out
     assert printed == example() == (TREE / "config.example.toml").read_text()
+
+
+def test_the_example_fits_on_three_screens_and_shows_what_people_change() -> None:
+    text = (TREE / "config.example.toml").read_text()
+    shown = tomllib.loads(text)
+    assert len(text.splitlines()) <= 3 * 60
+    assert 40 <= sum(len(section) for section in shown.values()) <= 50
+    assert shown.keys() == OFTEN_CHANGED.keys()
+    assert all(shown[name].keys() == set(names) for name, names in OFTEN_CHANGED.items())
+
+
+def test_print_config_of_all_products_has_every_setting(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    printed = ""
+    for product in PRODUCTS:
+        assert main(["print-config", product]) == 0
+        printed += capsys.readouterr().out
+    found = tomllib.loads(printed)
+    assert found.keys() == {section.name for section in fields(Settings)}
+    for name, section in found.items():
+        assert section.keys() == {one.name for one in fields(getattr(Settings(), name))}
+    assert main(["print-config", "all"]) == 0
+    whole = tmp_path / "c.toml"
+    whole.write_text(capsys.readouterr().out)
+    assert tomllib.loads(whole.read_text()) == found and main(["check-config", str(whole)]) == 0
+
+
+def test_print_config_names_the_products_it_knows(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main(["print-config", "agnet"])
+    assert ended.value.code == 2 and "'agent'" in capsys.readouterr().err
 
 
 def test_the_example_is_a_valid_configuration(capsys: pytest.CaptureFixture[str]) -> None:

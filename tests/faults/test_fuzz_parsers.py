@@ -12,15 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
-from carico_agent.node.pods import (
-    cgroups,
-    container_history,
-    counter_files,
-    pod_cpu,
-    process_counters,
-    run_delay,
-    usage,
-)
+from carico_agent.node.pods import cgroup, cgroups, process_counters, run_delay
 from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo
 from carico_agent.plugin_api import formats
 from carico_agent.progress import table as progress
@@ -57,20 +49,18 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "node.sampling.diskstats.parse": (diskstats.parse, DISKS),
     "node.sampling.link.parse": (link.parse, b"4711\n"),
     "node.sampling.link.parse_speed": (link.parse_speed, b"1000\n"),
-    "node.pods.usage.parse_cpu_stat": (lambda data: usage.parse_cpu_stat(data, usage.PodUsage(0.0)), CPU_STAT),
+    "node.pods.cgroup.parse_cpu_stat": (cgroup.parse_cpu_stat, CPU_STAT),
     "node.pods.cgroups.parse": (text(cgroups.parse), b"4:memory:/docker/ab\n1:cpu,cpuacct:/docker/ab\n0::/x:y\n"),
     "node.pods.cgroups.parse_started": (
         text(cgroups.parse_started),
         b"12 (a) b) S 1 1 1 0 -1 4194560 1 0 0 0 0 1 0 0 20 0 1 0 4242 1 2 3\n",
     ),
-    "node.pods.counter_files.parse_inactive_file": (counter_files.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
-    "node.pods.counter_files.parse_quota": (counter_files.parse_quota, b"20000 100000\n"),
-    "node.pods.counter_files.parse_io_bytes": (counter_files.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
-    "node.pods.pod_cpu.parse_v1": (pod_cpu.parse_v1, b"2500000000\n"),
-    "node.pods.pod_cpu.parse_v2": (pod_cpu.parse_v2, CPU_STAT),
+    "node.pods.cgroup.parse_inactive_file": (cgroup.parse_inactive_file, b"anon 1\ninactive_file 7\n"),
+    "node.pods.cgroup.parse_quota": (cgroup.parse_quota, b"20000 100000\n"),
+    "node.pods.cgroup.parse_io_bytes": (cgroup.parse_io_bytes, b"8:0 rbytes=10 wbytes=5 rios=1 wios=1\n"),
+    "node.pods.cgroup.parse_cpuacct_usage": (cgroup.parse_cpuacct_usage, b"2500000000\n"),
     "progress.table.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
-    "node.pods.container_history.parse_cpu_limit": (container_history.parse_cpu_limit, b"50000 100000"),
-    "node.pods.container_history.parse_memory_limit": (container_history.parse_memory_limit, b"1048576"),
+    "node.pods.cgroup.parse_memory_limit": (cgroup.parse_memory_limit, b"1048576"),
     "node.pods.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
     "node.pods.process_counters.parse_stat": (
         process_counters.parse_stat,

@@ -14,8 +14,8 @@ from carico_agent.node import state
 from carico_agent.node.model_feed import ModelFeed
 from carico_agent.node.pipeline import Pipeline, model_config
 from carico_agent.node.pods.events import Event, EventLog
-from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.families import status_metrics
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.line import human_line
 from carico_agent.node.publish.status import status_of
 from carico_agent.node.reservations import Reservations
@@ -61,7 +61,7 @@ def test_memory_and_descriptors_stay_flat() -> None:
     settings = Settings()
     queue, clock = SampleQueue[TraceRow](), UpdateClock()
     feed = ModelFeed(Pipeline(CapacityModel(RESOURCES, model_config(settings, 4))), queue.take, OwnCost())
-    board, held, log = StatusBoard(settings.socket.ttl_s), Reservations(1000, 600.0, 200), EventLog()
+    latest, held, log = LatestStatus(settings.socket.ttl_s), Reservations(1000, 600.0, 200), EventLog()
     resident, opened, pods, updates = list[int](), descriptors(), 0, 0
     for tick, row in enumerate(rows(HOURS)):
         t = row.reading.t
@@ -72,15 +72,16 @@ def test_memory_and_descriptors_stay_flat() -> None:
         queue.put(row)
         if clock.due(t):
             updates += 1
-            estimate, usage = feed.look()
-            board.publish(status_of("soak", RESOURCES, estimate, usage.detail if usage else {}))
+            feed.step()
+            estimate, usage = feed.model.estimate(), feed.usage
+            latest.publish(status_of("soak", RESOURCES, estimate, usage.detail if usage else {}))
             if estimate.pod_capacity >= 1:
                 held.reserve(t, estimate.pod_capacity, 1, 0.5, "soak", owner="uid 1000")
-            human_line(board.status)
-            board.encoded()
+            human_line(latest.status)
+            latest.encoded()
         if tick % 600 == 599:  # once a minute: what is saved and scraped
-            state.decode(state.encode(feed.current_model()))
-            render(status_metrics(board.status, board.age_s))
+            state.decode(state.encode(feed.model))
+            render(status_metrics(latest.status, latest.age_s))
         if tick % 6000 == 5999:
             gc.collect()
             resident.append(OwnCost.resident_bytes())

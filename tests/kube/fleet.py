@@ -15,7 +15,7 @@ from carico_agent.lib.kube.access import Access, from_kubeconfig
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.net.buckets import TokenBucket
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_publisher import NodePublisher
 from carico_agent.node.publish.status import Status
@@ -34,19 +34,19 @@ class FakeNode:
     def __init__(self, name: str, access: Access, slots: float) -> None:
         self.name, self.slots = name, slots
         self.running: set[str] = set()
-        self.board = StatusBoard(ttl_s=5.0)
+        self.latest = LatestStatus(ttl_s=5.0)
         self.client = KubeClient(access, TokenBucket(per_s=20.0, burst=50))
         config = NodeConfig(name, lease_namespace="carico", throttle=QUICK)
-        self.publisher = NodePublisher(self.client, self.board, config, self.counted)
+        self.publisher = NodePublisher(self.client, self.latest, config, self.counted)
 
     def counted(self) -> dict[str, bool]:
         return dict.fromkeys(self.running, True)
 
     def publish(self) -> None:
-        """One status, as an agent's board would have it."""
+        """One status, as an agent's latest would have it."""
         pods = len(self.running)
         capacity = max(0.0, self.slots - pods)
-        self.board.publish(
+        self.latest.publish(
             Status(
                 time=_now(),
                 pod_capacity=capacity,

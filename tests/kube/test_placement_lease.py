@@ -34,7 +34,7 @@ from carico_agent.lib.kube.placement_lease import (
 )
 from carico_agent.lib.kube.pods import facts
 from carico_agent.lib.net.times import boottime_s
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_mirror import NodeFacts
 from carico_agent.node.publish.node_publisher import NodePublisher
@@ -113,10 +113,10 @@ class Scene:
         self.by_extenders = False
         self.exact = True
         self.bindings = self.refused = self.falls = 0
-        self.board = StatusBoard(ttl_s=1e9)
+        self.latest = LatestStatus(ttl_s=1e9)
         client: Any = self.server
         config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(hold_s=0.0))
-        self.agent = NodePublisher(client, self.board, config, clock=lambda: boottime_s())
+        self.agent = NodePublisher(client, self.latest, config, clock=lambda: boottime_s())
         self.agent.mirror.pods_synced.set()
         self.agent.mirror.change_node(False, NodeFacts("a"))
         self.agents_line = Line(self)
@@ -344,7 +344,7 @@ def test_without_the_agents_lease_both_exceed_it(monkeypatch: pytest.MonkeyPatch
 
 
 def report(scene: Scene, slots: float) -> None:
-    scene.board.publish(
+    scene.latest.publish(
         Status(
             time="2999-01-01T00:00:00.000Z",
             pod_capacity=slots,

@@ -47,8 +47,8 @@ class JobNode(FakeNode):
         super().publish()
         found = self.jobs.summary(self._now_s)
         work = WorkStatus(found.jobs, found.unknown, found.uncertain, found.total_s, found.longest_s)
-        assert self.board.status is not None
-        self.board.publish(replace(self.board.status, work=work))
+        assert self.latest.status is not None
+        self.latest.publish(replace(self.latest.status, work=work))
 
 
 @asynccontextmanager

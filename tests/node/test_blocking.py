@@ -83,7 +83,7 @@ async def hang(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator
     monkeypatch.setattr(agent._reservations, "_room", lambda: 9.0)  # whatever this machine does meanwhile
     running = asyncio.create_task(agent.run())
     async with asyncio.timeout(BOUND_S):
-        while not agent._board.sequence or "slow" not in agent._plugins._host.runners:
+        while not agent._latest.sequence or "slow" not in agent._plugins._host.runners:
             await asyncio.sleep(0.01)
         runner = agent._plugins._host.runners["slow"]
         while runner.state != "running":
@@ -136,9 +136,9 @@ async def test_twenty_questions_to_a_plugin_that_hangs(hang: tuple[Agent, Hang, 
     connector = aiohttp.UnixConnector(str(socket), limit=200)
     async with asyncio.timeout(BOUND_S), aiohttp.ClientSession(connector=connector) as session:
         questions = [asyncio.create_task(ask(session, "GET", "/v1/plugins/slow?x=y")) for _ in range(20)]
-        before = agent._board.sequence
-        while agent._board.sequence < before + 2:  # samples are understood and published meanwhile
-            await agent._board.changed()
+        before = agent._latest.sequence
+        while agent._latest.sequence < before + 2:  # samples are understood and published meanwhile
+            await agent._latest.changed()
         assert {(code, body["report"]["value"]) for code, body in await asyncio.gather(*questions)} == {(200, 7)}
         assert len(hung.threads["plugin"]) == 1
 

@@ -31,21 +31,25 @@ def fresh(queue: SampleQueue[TraceRow]) -> ModelFeed:
     return ModelFeed(Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4))), queue.take, OwnCost())
 
 
-def test_what_waits_in_the_queue_is_fed_before_anything_is_answered() -> None:
+def test_rows_fed_late_make_the_same_model_as_rows_fed_at_once() -> None:
     at_once, late = fresh(first := SampleQueue()), fresh(second := SampleQueue())
     clock = UpdateClock()
     for row in rows(9.0):
         t = row.reading.t
         first.put(row)
-        at_once.catch_up()
+        at_once.step()
         second.put(row)
         if t == 4.0:  # the Pod starts: the count must not overtake the rows before it
+            late.step()
+            assert not list(second.take())
             for feed in (at_once, late):
                 feed.count(4.05, 1, churn=True)
-            assert not list(second.take()) and late.look()[0].pods == 1
+            assert late.estimate().pods == 1
         if clock.due(t):
-            assert late.look() == at_once.look()
-    assert encode(at_once.current_model()) == encode(late.current_model()) and not list(second.take())
+            late.step()
+            assert (late.estimate(), late.usage) == (at_once.estimate(), at_once.usage)
+    late.step()
+    assert encode(at_once.model) == encode(late.model) and not list(second.take())
 
 
 def test_a_queue_that_nobody_empties_keeps_the_newest_and_counts_the_rest() -> None:
@@ -87,7 +91,8 @@ def test_a_full_disk_ends_the_recording_and_not_the_sampling(caplog) -> None:
     )
     live.tick(1.0)
     live.tick(1.1)
-    assert updates == [1] and feed.look()[1] is not None
+    feed.step()
+    assert updates == [1] and feed.usage is not None
     assert caplog.text.count("recording ends here: [Errno 28] No space left on device") == 1
     rows.close()
 
@@ -121,9 +126,9 @@ def test_parsing_recording_and_the_model_are_in_the_consumers_thread(tmp_path) -
     live.start()
     assert updated.wait(60)
     assert not threads
-    feed.look()
+    feed.step()
     live.stop()
-    feed.catch_up()
+    feed.step()
     rows.close()
     assert threads == {threading.current_thread().name}
 
@@ -136,24 +141,44 @@ def test_no_update_until_the_first_samples_are_apart() -> None:
 def test_seconds_understood_late_are_the_seconds_understood_at_once() -> None:
     at_once, late = list[tuple[float, Estimate]](), list[tuple[float, Estimate]]()
     queue, model = SampleQueue[TraceRow](), lambda: Pipeline(CapacityModel(RESOURCES, ModelConfig(cores=4)))
-    first = ModelFeed(model(), queue.take, OwnCost(), lambda t, e: at_once.append((t, e)))
+    first = ModelFeed(model(), queue.take, OwnCost())
     for row in rows(20.0):
         queue.put(row)
-        first.catch_up()
-    second = ModelFeed(model(), lambda: iter(rows(20.0)), OwnCost(), lambda t, e: late.append((t, e)))
-    second.catch_up()
+        at_once += first.step()
+    second = ModelFeed(model(), lambda: iter(rows(20.0)), OwnCost())
+    late += second.step()
     assert len(late) == 20 and late == at_once
 
 
-def test_samples_wait_until_somebody_asks_or_five_seconds_have_passed(monkeypatch) -> None:
-    now_s, queue = 100.0, SampleQueue[TraceRow]()
-    monkeypatch.setattr("carico_agent.node.model_feed.time.monotonic", lambda: now_s)
+def test_a_query_takes_nothing_out_of_the_queue() -> None:
+    queue = SampleQueue[TraceRow]()
     feed = fresh(queue)
-    for row in rows(1.0):
+    for row in rows(3.0):
         queue.put(row)
-    feed.catch_up_late()
-    assert not queue  # the first ones at once
-    for now_s, waits in ((101.0, True), (104.0, True), (105.0, False)):
-        queue.put(TraceRow(Reading(now_s, 4, 40, 39, 0, None, 1000, 700), 0, False))
-        feed.catch_up_late()
-        assert bool(queue) == waits
+    feed.step()
+    before = encode(feed.model)
+    for row in rows(6.0)[30:]:
+        queue.put(row)
+    asked = feed.estimate(), feed.table(), feed.of_workload("shop/web"), feed.usage, feed.ahead(feed.estimate(), None)
+    assert asked and feed.estimate() is asked[0] and encode(feed.model) == before
+    assert len(list(queue.take())) == 30
+
+
+def test_the_first_answer_waits_for_the_cpu_and_not_for_what_never_comes() -> None:
+    def row(t: float, memory: int | None) -> TraceRow:
+        idle = round(300 * t)
+        return TraceRow(Reading(t, 4, round(400 * t), idle, 0, None, memory, memory), 0, False)
+
+    queue = SampleQueue[TraceRow]()
+    feed = fresh(queue)
+    seen = []
+    for t, memory in ((0.0, 1000), (0.1, None), (0.5, None), (1.0, None)):
+        queue.put(row(t, memory))
+        feed.step()
+        seen.append(feed.has_first_answer)
+    assert seen == [False, False, False, True]
+    known = fresh(queue)
+    for t in (0.0, 0.1):
+        queue.put(row(t, 1000))
+    known.step()
+    assert known.has_first_answer

@@ -56,6 +56,10 @@ class RateLimiter:
         self._connections: Counter[str] = Counter()
         self._buckets: dict[str, TokenBucket] = {}
 
+    def allow(self, limits: Limits) -> None:
+        """From now on."""
+        self.limits = limits
+
     def connect(self, peer: Peer) -> bool:
         """A connection begins; False: one too many. Those that were let in must `disconnect`."""
         most = self.limits.connections

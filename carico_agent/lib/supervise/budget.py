@@ -48,6 +48,10 @@ class Pace:
         self._relapses = 0
         self._raised_s = -float("inf")
 
+    def allow(self, allowance: Allowance) -> None:
+        """From now on."""
+        self.allowance = allowance
+
     @property
     def multiple(self) -> int:
         return STEPS[self._step]

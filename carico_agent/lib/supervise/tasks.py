@@ -44,7 +44,7 @@ class Supervisor:
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     def start(self, name: str, work: Callable[[], Awaitable[None]]) -> None:
-        """Run `work()` for ever under `name`; a normal return ends it."""
+        """Run `work()` until cancelled under `name`; a normal return ends it."""
         if name in self._tasks:
             raise ValueError(f"a task named {name!r} is already running")
         self.conditions[name] = Condition()

@@ -33,7 +33,7 @@ SLEEPS_MAX_S = 0.25
 class TimeHistogram:
     """How long something took, in constant memory; `bounds_s` are the upper bounds of the buckets.
 
-    Recording only notes the time; it is counted when somebody looks, or when many have been noted: once in 64 ticks
+    Recording only notes the time; it is counted when a reader asks, or when many have been noted: once in 64 ticks
     that costs a tenth of what it costs in each of them with cold caches.
     """
 

@@ -94,7 +94,7 @@ class Feed(threading.Thread):
 
 
 def live(agent: AgentClient) -> int:
-    agent.status()  # nobody there: say so on the screen that stays
+    agent.status()  # no agent answers: say so on the screen that stays
     with Terminal() as terminal:
         ended = follow(terminal, agent)
     if ended:

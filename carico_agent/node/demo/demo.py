@@ -15,6 +15,7 @@ import time
 from collections import deque
 from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from typing import Any
@@ -23,6 +24,7 @@ from carico_agent.core import Estimate
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.node.demo.busy_loops import BusyLoops
 from carico_agent.node.demo.page import DemoPage
+from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.processes import ProcessRuntime
 from carico_agent.node.publish.status import known
 from carico_agent.node.source import Source, open_live
@@ -162,9 +164,10 @@ async def run_demo(
     """One item a second. `offer_page` gets the address of the node's page, which is then served meanwhile. OSError,
     ValueError: this machine cannot be read, or starts no processes."""
     settings, runtime, updated, cost = demo_settings(), ProcessRuntime(), asyncio.Event(), OwnCost()
+    loop = asyncio.get_running_loop()
     nothing_learned = Path("/nonexistent/carico/model.json")
-    source = open_live(settings, "demo", runtime, cost, nothing_learned, updated.set, record=None)
-    runtime.listen(lambda event: source.feed.count(time.monotonic(), runtime.count, event.churn))
+    source = open_live(settings, "demo", runtime, cost, nothing_learned, partial(_wake, loop, updated), record=None)
+    runtime.listen(partial(_count, source, runtime))
     page = None if offer_page is None else DemoPage(source, runtime, cost)
     if page is not None and offer_page is not None:
         runtime.listen(page.mark)
@@ -179,6 +182,7 @@ async def run_demo(
             for t in range(1, seconds + 1):
                 await updated.wait()
                 updated.clear()
+                source.feed.step()
                 if page is not None:
                     page.take()
                 yield _second(t, source, loops, others, t - changed_t >= SETTLED_S)
@@ -193,6 +197,17 @@ async def run_demo(
                 await page.stop()
 
 
+def _wake(loop: asyncio.AbstractEventLoop, updated: asyncio.Event) -> None:
+    """From the sampling thread."""
+    if not loop.is_closed():
+        loop.call_soon_threadsafe(updated.set)
+
+
+def _count(source: Source, runtime: ProcessRuntime, event: Event) -> None:
+    source.feed.step()  # the count must not overtake samples that were read before it
+    source.feed.count(time.monotonic(), runtime.count, event.churn)
+
+
 def _change(loops: BusyLoops, sizes: Iterator[int]) -> None:
     if loops.running:
         loops.stop()
@@ -201,7 +216,7 @@ def _change(loops: BusyLoops, sizes: Iterator[int]) -> None:
 
 
 def _second(t: int, source: Source, loops: BusyLoops, others: Others, settled: bool) -> Second:
-    estimate: Estimate = source.feed.look()[0]
+    estimate: Estimate = source.feed.estimate()
     running, beside = loops.running, round(others.mean, 1)
     return Second(
         t=t,

@@ -15,8 +15,8 @@ from carico_agent.node.history import StatusHistory
 from carico_agent.node.own_cost import self_body
 from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.watch import Runtime
-from carico_agent.node.publish.board import StatusBoard
-from carico_agent.node.publish.status import AgentFacts, as_json, by_name, known, status_of
+from carico_agent.node.publish.latest import LatestStatus
+from carico_agent.node.publish.status import AgentFacts, as_json, by_name, known, status_of, workload_status
 from carico_agent.node.publish.status_routes import status_routes
 from carico_agent.node.routes import PodRoutes
 from carico_agent.node.source import Source
@@ -36,7 +36,7 @@ class DemoPage:
 
     def __init__(self, source: Source, runtime: Runtime, cost: OwnCost) -> None:
         self._source, self._runtime, self._cost = source, runtime, cost
-        self._board, self._history = StatusBoard(TTL_S), StatusHistory(source.resources)
+        self._latest, self._history = LatestStatus(TTL_S), StatusHistory(source.resources)
         self._token = secrets.token_urlsafe(24)
         self._http = HttpServer(page_routes(self._api(), self._facts, self._token))
 
@@ -49,8 +49,9 @@ class DemoPage:
         await self._http.stop()
 
     def take(self) -> None:
+        """The answer of the last step."""
         source = self._source
-        estimate, usage = source.feed.look()
+        estimate, usage = source.feed.estimate(), source.feed.usage
         if usage is None:
             return
         facts = AgentFacts(
@@ -60,22 +61,23 @@ class DemoPage:
             runtime=self._runtime.condition,
             sampling=source.status(),
         )
-        self._board.publish(status_of("demo", source.resources, estimate, usage.detail, facts))
-        self._history.record(self._board.status)
+        workloads = tuple(workload_status(source.resources, one) for one in source.feed.table())
+        self._latest.publish(status_of("demo", source.resources, estimate, usage.detail, facts, workloads=workloads))
+        self._history.record(self._latest.status)
 
     def mark(self, event: Event) -> None:
         self._history.mark(event)
 
     def _api(self) -> dict[str, Handler]:
         pods = PodRoutes(self._runtime, PodCounters(self._runtime, lambda: COUNTERS_S, self._cost))
-        routes = status_routes(self._board) | self._history.routes() | pods.routes()
+        routes = status_routes(self._latest) | self._history.routes() | pods.routes()
         own = dict.fromkeys(EMPTY, self._empty) | {"/v1/self": self._self}
         return {path: methods["GET"] for path, methods in routes.items()} | own
 
     async def _facts(self) -> Mapping[str, Any]:
-        if not self._board.sequence:
+        if not self._latest.sequence:
             raise ApiError(503, "no sample yet; look again in a second")
-        return as_json(self._board.status) | {"age_s": self._board.age_s}
+        return as_json(self._latest.status) | {"age_s": self._latest.age_s}
 
     async def _empty(self, request: web.BaseRequest) -> web.StreamResponse:
         """nothing: a demo has none"""

@@ -8,7 +8,7 @@ Why a file of lines and no database: the restore must work when the agent, its s
 on disk when the power fails can undo what was written. An fsync costs milliseconds, and writes are rare.
 
 Kinds: `intent` (about to write), `applied` (read back as written), `failed` (the file still holds the old value),
-`closed` (put back, gone, or somebody else's now), `open` (an entry carried over by compaction), `action` (nothing to
+`closed` (put back, gone, or another program's now), `open` (an entry carried over by compaction), `action` (nothing to
 put back).
 """
 

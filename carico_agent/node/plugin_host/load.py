@@ -1,7 +1,7 @@
 """Finds plugins: those installed (entry points of the group `carico_agent.plugins`) and those in the site folder.
 
 A site plugin is a folder `NAME/` with an `__init__.py` that has a class `Plugin`. The folder's content runs as the
-agent, so it and every folder above must belong to the agent's user or root, and nobody else may write to them.
+agent, so it and every folder above must belong to the agent's user or root, and no other user may write to them.
 """
 
 import importlib.util

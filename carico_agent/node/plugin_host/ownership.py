@@ -1,6 +1,6 @@
 """Who else rules a cgroup file on this node: then we keep our hands off it and say why.
 
-Two agents that write the same file fight for ever, and the loser is the workload. Each row of the tables below is one
+Two agents that write the same file overwrite each other, and the workload loses. Each row of the tables below is one
 known owner; what cannot be read is no evidence.
 """
 
@@ -26,7 +26,7 @@ PROCESSES: dict[str, tuple[Controller, ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class KnobOwner:
-    """Somebody who rules the files of `controllers`; `why` is the evidence."""
+    """A program that rules the files of `controllers`; `why` is the evidence."""
 
     name: str
     controllers: tuple[Controller, ...]

@@ -87,7 +87,7 @@ def put_back(entry: Entry, files: CgroupFiles, boot: str) -> Restored:
         return Restored(entry, "refused", untrusted.strerror or "")
     except OSError as error:
         return Restored(entry, "failed", f"{knob.key}: {error.strerror or error}")
-    # Something between: the kernel's spelling of "as my parent", or somebody who was quicker. Either way not ours.
+    # Something between: the kernel's spelling of "as my parent", or a quicker writer. Either way not ours.
     return Restored(entry, "restored", "" if now == entry.original else f"reads {now!r}")
 
 

@@ -132,7 +132,7 @@ class CgroupWriter:
         return Knob(self._journal.boot if self._journal else "", cgroup, inode, key)
 
     def _not_ours_any_more(self, knob: Knob, now: str) -> str | None:
-        """Somebody wrote over our value: from now on the file is theirs, for as long as the cgroup lives."""
+        """Another program wrote over our value: from now on the file is theirs, for as long as the cgroup lives."""
         entry = self._entry(knob)
         expected = [] if entry is None else entry.ours if entry.applied else [*entry.ours, entry.original]
         if entry is not None and knob not in self._flying and now not in expected:
@@ -203,7 +203,7 @@ class CgroupWriter:
         return None if now == before else f"changed to {now!r} while we were about to write"
 
     def _launch(self, knob: Knob, work: Callable[[], object]) -> BoundedCall:
-        """Start a write. While it is in `_flying` nobody else writes this file, except to put the original back."""
+        """Start a write. While it is in `_flying` no other write of it begins, except to put the original back."""
         call = BoundedCall(f"{knob.cgroup}/{knob.key}", work, landed=lambda ended: self._landed(knob, ended))
         self._flying[knob] = call
         return call

@@ -4,26 +4,28 @@ Containers take turns over the minute (`stagger.py`), and their files are opened
 keep 1,600 descriptors, and with five or six of them in a second opening stays within the budget, 0.1 % of a core
 (`python -m lab.bench.pods history`). A container is its id; a restarted one is another, and its workload's history goes
 on under the same workload and name.
-
-v2: cpu.stat, cpu.max, memory.current, memory.stat, memory.events, memory.max. v1: cpuacct.usage, cpu.stat,
-cpu.cfs_quota_us, cpu.cfs_period_us, memory.usage_in_bytes, memory.stat, memory.oom_control, memory.limit_in_bytes.
 """
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from math import nan
+from math import inf, nan
 from typing import NamedTuple
 
-from carico_agent.node.pods.cgroups import Group, Locator
-from carico_agent.node.pods.counter_files import parse_inactive_file
+from carico_agent.node.pods.cgroup import (
+    CPU_STAT,
+    MEMORY_CURRENT,
+    MEMORY_STAT,
+    Cgroup,
+    parse_cpu_stat,
+    parse_inactive_file,
+)
+from carico_agent.node.pods.cgroups import Locator
 from carico_agent.node.pods.demand import working_set
 from carico_agent.node.pods.log_names import container_names
 from carico_agent.node.pods.pods import Member, Pod
 from carico_agent.node.pods.run_delay import groups
-from carico_agent.node.pods.small_files import read_once
 from carico_agent.node.pods.stagger import Stagger
 from carico_agent.node.pods.tree import CONTAINER
-from carico_agent.plugin_api.formats import parse_flat
 
 PERIOD_S = 60.0
 LOOK_S = 15.0
@@ -79,7 +81,7 @@ class ContainerMinute:
 class _Known:
     pod: Pod
     member: Member
-    group: Group
+    group: Cgroup
     last: ContainerTotals | None = None
 
 
@@ -150,7 +152,7 @@ class ContainerReader:
             group = self._locator.container(pod, member)
             if group is None:
                 return None
-            known = self._known[key] = _Known(pod, member, group)
+            known = self._known[key] = _Known(pod, member, Cgroup(group))
         last = known.last
         now = known.last = _totals(known.group, now_s, last)
         if last is None or now.t <= last.t:
@@ -173,83 +175,28 @@ def _cores(last: ContainerTotals, now: ContainerTotals) -> float:
     return (now.cpu_usec - last.cpu_usec) / 1e6 / (now.t - last.t)
 
 
-def _totals(group: Group, now_s: float, last: ContainerTotals | None) -> ContainerTotals:
+def _totals(group: Cgroup, now_s: float, last: ContainerTotals | None) -> ContainerTotals:
     """A container that did not run since `last` is as it was then, but for memory that the kernel took back."""
-    v1, v2 = group.controllers, group.unified
-    if not v1:
-        cpu, memory = _flat(f"{v2}/cpu.stat"), v2
-        usage_usec = cpu.get("usage_usec")
-    else:
-        usage_usec = int(read_once(f"{v1['cpuacct']}/cpuacct.usage")) // 1000 if "cpuacct" in v1 else None
+    usage_usec = group.cpu_usec()
     if last is not None and usage_usec == last.cpu_usec is not None:
         return replace(last, t=now_s)
-    if not v1:
-        current, limit = "memory.current", "memory.max"
-        cpu_limit, kills = _first(f"{v2}/cpu.max"), _flat(f"{v2}/memory.events", missing=True).get("oom_kill", 0)
-    else:
-        cpu, memory = _flat(f"{v1['cpu']}/cpu.stat") if "cpu" in v1 else {}, v1.get("memory", "")
-        current, limit = "memory.usage_in_bytes", "memory.limit_in_bytes"
-        quota = [_first(f"{v1['cpu']}/cpu.cfs_{name}_us") for name in ("quota", "period")] if "cpu" in v1 else []
-        cpu_limit = b" ".join(quota)
-        kills = _flat(f"{memory}/memory.oom_control", missing=True).get("oom_kill", 0) if memory else 0
+    stat, quota_cores, limit_bytes = (
+        parse_cpu_stat(group.read(CPU_STAT)),
+        group.quota_cores(),
+        group.memory_limit_bytes(),
+    )
     return ContainerTotals(
         now_s,
         usage_usec,
-        _working_set(memory, current),
-        kills,
-        cpu.get("nr_periods", 0),
-        cpu.get("nr_throttled", 0),
-        parse_cpu_limit(cpu_limit),
-        parse_memory_limit(_first(f"{memory}/{limit}") if memory else b""),
+        _working_set(group),
+        group.oom_kills(),
+        stat.nr_periods or 0,
+        stat.nr_throttled or 0,
+        None if quota_cores == inf else quota_cores,
+        None if limit_bytes == inf else limit_bytes,
     )
 
 
-def parse_cpu_limit(text: bytes) -> float | None:
-    """cpu.max, or v1's quota and period: "max" and -1 are no limit.
-
-    >>> parse_cpu_limit(b"50000 100000"), parse_cpu_limit(b"max 100000"), parse_cpu_limit(b"-1 100000")
-    (0.5, None, None)
-    """
-    quota, _, period = (_whole(word) for word in text.partition(b" "))
-    return quota / period if quota is not None and period else None
-
-
-def parse_memory_limit(text: bytes) -> float | None:
-    """memory.max or v1's limit: "max", and v1's largest number of whole pages, are no limit.
-
-    >>> parse_memory_limit(b"1048576"), parse_memory_limit(b"max"), parse_memory_limit(b"9223372036854771712")
-    (1048576.0, None, None)
-    """
-    limit = _whole(text)
-    return None if limit is None else float(limit)
-
-
-def _whole(text: bytes) -> int | None:
-    """A number of the kernel's; none where it says no number or "without limit" in digits."""
-    return number if text.isdigit() and len(text) < 20 and (number := int(text)) < 1 << 62 else None
-
-
-def _first(path: str) -> bytes:
-    """A file's only line; empty where the controller is not on."""
-    try:
-        return read_once(path).strip()
-    except FileNotFoundError:
-        return b""
-
-
-def _working_set(folder: str, current: str) -> float:
-    try:
-        return working_set(
-            int(read_once(f"{folder}/{current}")), parse_inactive_file(read_once(f"{folder}/memory.stat", 8192))
-        )
-    except FileNotFoundError:  # the controller is not on
-        return nan
-
-
-def _flat(path: str, missing: bool = False) -> dict[str, int]:
-    try:
-        return parse_flat(read_once(path).decode(errors="replace"))
-    except FileNotFoundError:
-        if missing:
-            return {}
-        raise
+def _working_set(group: Cgroup) -> float:
+    current, stat = group.read_or_nothing(MEMORY_CURRENT), group.read_or_nothing(MEMORY_STAT)
+    return working_set(int(current), parse_inactive_file(stat)) if current and stat else nan

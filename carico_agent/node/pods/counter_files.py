@@ -1,7 +1,7 @@
-"""The open files of one Pod's cgroup, read in the order in which they become interesting.
+"""One Pod's cgroup, its files read in the order in which they become interesting.
 
-A reading that finds the CPU time where it was ends there: who does not run neither waits nor allocates (the kernel may
-take memory back, so that is looked at in every fourth reading all the same, and page cache when it did). Pressure is
+If the CPU time has not advanced, the other files are skipped (the kernel may take memory back, so that is read in every
+fourth reading all the same, and page cache when it did). Pressure is
 read when the Pod ran, time throttled and quota when it waited, and its threads while it waits noticeably. So
 a sleeping Pod costs one read, one on a node with idle CPUs three, and the dear ones are paid on crowded nodes only. The
 quota matters also where it does not throttle: a container at 20 % of a core that gets 9 % on a crowded node wants 20 %,
@@ -16,19 +16,26 @@ group: so it is summed over the Pod's group and those right below.
 """
 
 import errno
-import os
 from functools import partial
 from math import inf, nan
 
+from carico_agent.node.pods.cgroup import (
+    CPU_PRESSURE,
+    CPU_STAT,
+    CPU_USAGE,
+    IO_PRESSURE,
+    IO_STAT,
+    MEMORY_CURRENT,
+    MEMORY_STAT,
+    Cgroup,
+    in_folder,
+    parse_inactive_file,
+    parse_io_bytes,
+)
 from carico_agent.node.pods.cgroups import Group
 from carico_agent.node.pods.demand import WAITS_RATIO, CounterReading, working_set
 from carico_agent.node.pods.run_delay import MAX_GROUPS, RunDelay, groups, threads
-from carico_agent.node.pods.small_files import read_once
-from carico_agent.node.pods.usage import PodUsage, parse_cpu_stat
-from carico_agent.plugin_api.formats import parse_stall_total
 
-BUFFER_BYTES = 4096
-STAT_BYTES = 8192
 WAITS = 0.02
 """Share of the time from which on it matters whether a quota is the reason."""
 CALM = 3
@@ -38,87 +45,18 @@ LIST_AGAIN_S = 60.0
 STAT_EVERY = 4
 
 
-def parse_inactive_file(data: bytes) -> int:
-    """memory.stat: page cache not used lately [bytes]. v1 has a line for the group alone, too, which is not wanted.
-
-    >>> parse_inactive_file(b"anon 1\\ninactive_file 7\\n")
-    7
-    >>> parse_inactive_file(b"cache 5\\ninactive_file 1\\ntotal_inactive_file 9\\n")
-    9
-    """
-    for name in (b"\ntotal_inactive_file ", b"\ninactive_file "):
-        start = data.find(name)
-        if start >= 0:
-            return int(data[start + len(name) : data.index(b"\n", start + 1)])
-    raise ValueError("memory.stat has no line inactive_file")
-
-
-def parse_quota(data: bytes) -> float:
-    """cpu.max of v2 [cores]; infinite without a quota.
-
-    >>> parse_quota(b"20000 100000\\n"), parse_quota(b"max 100000\\n")
-    (0.2, inf)
-    """
-    quota, period = data.split()
-    return inf if quota == b"max" else _cores(int(quota), int(period))
-
-
-def _cores(quota_usec: int, period_usec: int) -> float:
-    """The kernel's period is 1 ms to 1 s; anything else is no quota but a damaged text."""
-    if not (0 < quota_usec < 1 << 50 and 0 < period_usec < 1 << 50):
-        raise ValueError(f"quota {quota_usec} of {period_usec}")
-    return quota_usec / period_usec
-
-
-def parse_io_bytes(data: bytes) -> int:
-    """io.stat: bytes read and written on all disks.
-
-    >>> parse_io_bytes(b"8:0 rbytes=10 wbytes=5 rios=1 wios=1 dbytes=0 dios=0\\n")
-    15
-    """
-    pairs = (field.partition(b"=") for field in data.split())
-    return sum(int(value) for name, _, value in pairs if name in (b"rbytes", b"wbytes"))
-
-
-def read_quota(folder: str, v2: bool) -> float:
-    """Of one group [cores]; infinite without a quota, or where it cannot be read."""
-    try:
-        if v2:
-            return parse_quota(read_once(f"{folder}/cpu.max"))
-        quota, period = int(read_once(f"{folder}/cpu.cfs_quota_us")), int(read_once(f"{folder}/cpu.cfs_period_us"))
-        return inf if quota < 0 else _cores(quota, period)
-    except (OSError, ValueError):
-        return inf
-
-
-def read_throttled_usec(folder: str) -> int | None:
-    """Time throttled of one group; None where it cannot be read."""
-    stat = PodUsage(0.0)
-    try:
-        parse_cpu_stat(read_once(f"{folder}/cpu.stat"), stat)
-    except (OSError, ValueError):
-        return None
-    return stat.throttled_usec
-
-
 class CounterFiles:
     """One cgroup. `proc`: where /proc is; `io`: also read what it does with disks."""
 
     def __init__(self, group: Group, proc: str = "/proc", io: bool = False) -> None:
-        self._stat = self._usage = self._pressure = self._memory = self._memory_stat = -1
-        self._io, self._containers = (-1, -1), list[int]()
-        self._v2 = not group.controllers
-        cpu = group.unified if self._v2 else group.controllers.get("cpu", "")
-        try:
-            self._open(group, cpu, io)
-        except OSError:  # no descriptors left: not one is kept
-            self.close_files()
-            raise
+        kept = (CPU_USAGE, MEMORY_CURRENT, CPU_PRESSURE, CPU_STAT, MEMORY_STAT)
+        self._group = Cgroup(group, *kept, *((IO_PRESSURE, IO_STAT) if io else ()))
+        self._containers = list[Cgroup]()
         self._reads_io = io
-        self._cpu_folder = cpu
+        self._cpu_folder = group.unified if self._group.v2 else group.controllers.get("cpu", "")
         self._listed_s = -inf
         self._quota_cores = inf
-        self._delay = RunDelay(partial(threads, group.unified or cpu), proc)
+        self._delay = RunDelay(partial(threads, group.unified or self._cpu_folder), proc)
         self._looks, self._calm = False, 0
         self._inactive = 0
         self._reads = 0
@@ -127,30 +65,18 @@ class CounterFiles:
         self._slept = False
         self._last: CounterReading | None = None
 
-    def _open(self, group: Group, cpu: str, io: bool) -> None:
-        v1, unified = group.controllers, group.unified
-        memory = unified if self._v2 else v1.get("memory", "")
-        self._stat = _open(cpu, "cpu.stat")
-        self._usage = self._stat if self._v2 else _open(v1.get("cpuacct", ""), "cpuacct.usage")
-        self._pressure = _open(unified, "cpu.pressure")
-        self._memory = _open(memory, "memory.current" if self._v2 else "memory.usage_in_bytes")
-        self._memory_stat = _open(memory, "memory.stat")
-        if io:
-            self._io = (_open(unified, "io.pressure"), -1)
-            self._io = (self._io[0], _open(unified if self._v2 else "", "io.stat"))
-
     def sleeps_on(self) -> bool:
         """Whether it slept when it was read last, has not run since, and has the memory that it had."""
-        if not self._slept or self._reads_io or _read(self._usage) != self._usage_text:
+        if not self._slept or self._reads_io or self._group.read(CPU_USAGE) != self._usage_text:
             return False
-        if self._reads % STAT_EVERY == 0 and _read(self._memory) != self._memory_text:
+        if self._reads % STAT_EVERY == 0 and self._group.read(MEMORY_CURRENT) != self._memory_text:
             return False
         self._reads += 1
         return True
 
     def read(self, now_s: float) -> CounterReading:
         """All that is worth reading now. OSError with ENODEV: the group is gone."""
-        last, data = self._last, _read(self._usage)
+        last, data = self._last, self._group.read(CPU_USAGE)
         self._slept = last is not None and data == self._usage_text != b""
         if last is not None and self._slept:
             now = self._did_not_run(now_s, last)
@@ -185,32 +111,20 @@ class CounterFiles:
     @property
     def descriptors(self) -> list[int]:
         """Of all open files; CPU time, memory and pressure first."""
-        files = [self._usage, self._memory, self._pressure, self._stat, self._memory_stat, *self._io, *self._containers]
-        return [descriptor for descriptor in dict.fromkeys(files) if descriptor >= 0]
+        return [descriptor for group in (self._group, *self._containers) for descriptor in group.descriptors]
 
     def close(self) -> None:
-        self.close_files()
+        for group in (self._group, *self._containers):
+            group.close()
         self._delay.close()
 
-    def close_files(self) -> None:
-        for descriptor in self.descriptors:
-            os.close(descriptor)
-        self._stat = self._usage = self._pressure = self._memory = self._memory_stat = -1
-        self._io, self._containers = (-1, -1), []
-
     def _parse_usage(self, data: bytes, now: CounterReading, last: CounterReading | None) -> None:
-        if data and self._v2:
-            stat = PodUsage(now.t)
-            parse_cpu_stat(data, stat)
-            now.cpu_usec = stat.cpu_usage_usec
-        elif data:
-            now.cpu_usec = int(data) // 1000
+        now.cpu_usec = self._group.parse_cpu_usec(data)
         if last and last.cpu_usec and now.cpu_usec is not None and last.cpu_usec - 1000 < now.cpu_usec < last.cpu_usec:
             now.cpu_usec = last.cpu_usec  # back by rounding: the kernel splits one sum into user and system time
 
     def _read_waiting(self, now: CounterReading, last: CounterReading | None) -> None:
-        data = _read(self._pressure)
-        now.pressure_usec = parse_stall_total(data) if data else None
+        now.pressure_usec = self._group.stall_usec(CPU_PRESSURE)
         elapsed_usec = (now.t - last.t) * 1e6 if last else 0.0
         before = last.pressure_usec if last else None
         waited_usec = (now.pressure_usec or 0) - (before or 0)
@@ -240,17 +154,16 @@ class CounterFiles:
         if now.t - self._listed_s > LIST_AGAIN_S:
             self._list_containers(now.t)
         total: int | None = None
-        for descriptor in (self._stat, *self._containers):
-            stat = PodUsage(now.t)
+        for group in (self._group, *self._containers):
             try:
-                parse_cpu_stat(_read(descriptor), stat)
+                throttled_usec = group.throttled_usec()
             except OSError as error:
-                if descriptor == self._stat or error.errno != errno.ENODEV:
+                if group is self._group or error.errno != errno.ENODEV:
                     raise
                 self._listed_s = -inf  # a container has ended
                 continue
-            if stat.throttled_usec is not None:
-                total = (total or 0) + stat.throttled_usec
+            if throttled_usec is not None:
+                total = (total or 0) + throttled_usec
         now.throttled_usec = total
         grew = last is not None and (total or 0) != (last.throttled_usec or 0)
         if grew and self._quota_cores == inf:  # it got one since
@@ -258,10 +171,10 @@ class CounterFiles:
         now.quota_cores = self._quota_cores
 
     def _list_containers(self, now_s: float) -> None:
-        for descriptor in self._containers:
-            os.close(descriptor)
+        for group in self._containers:
+            group.close()
         below = [folder for folder in groups(self._cpu_folder, 1) if folder != self._cpu_folder][:MAX_GROUPS]
-        self._containers = [fd for fd in (_open(folder, "cpu.stat") for folder in below) if fd >= 0]
+        self._containers = [Cgroup(in_folder(folder, self._group.v2), CPU_STAT) for folder in below]
         self._quota_cores = self._quota()
         self._listed_s = now_s
 
@@ -276,41 +189,19 @@ class CounterFiles:
         return sum(limits) if limits and len(below) - len(limits) <= 1 else inf
 
     def _quota_of(self, folder: str) -> float:
-        return read_quota(folder, self._v2)
+        return Cgroup(in_folder(folder, self._group.v2)).quota_cores()
 
     def _read_memory(self, slept: bool = False) -> float:
-        data, before = _read(self._memory), self._memory_text
+        data, before = self._group.read(MEMORY_CURRENT), self._memory_text
         if not data:
             return nan
         self._memory_text = data
         due = self._reads % STAT_EVERY == 0 and not (slept and data == before)
-        if due and (stat := _read(self._memory_stat, STAT_BYTES)):
+        if due and (stat := self._group.read(MEMORY_STAT)):
             self._inactive = parse_inactive_file(stat)
         return working_set(int(data), self._inactive)
 
     def _read_io(self, now: CounterReading) -> None:
-        if data := _read(self._io[0]):
-            now.io_pressure_usec = parse_stall_total(data)
-        if data := _read(self._io[1]):
+        now.io_pressure_usec = self._group.stall_usec(IO_PRESSURE)
+        if data := self._group.read(IO_STAT):
             now.io_bytes = parse_io_bytes(data)
-
-
-def _open(folder: str, name: str) -> int:
-    """A descriptor; -1 where this tree has no such file."""
-    if not folder:
-        return -1
-    try:
-        return os.open(f"{folder}/{name}", os.O_RDONLY | os.O_CLOEXEC)
-    except (FileNotFoundError, PermissionError):
-        return -1
-
-
-def _read(descriptor: int, size: int = BUFFER_BYTES) -> bytes:
-    if descriptor < 0:
-        return b""
-    try:
-        return os.pread(descriptor, size, 0)
-    except OSError as error:
-        if error.errno != errno.EOPNOTSUPP:  # pressure of a group switched off with cgroup.pressure
-            raise
-        return b""

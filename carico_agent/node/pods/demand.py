@@ -67,7 +67,7 @@ class ThreadTimes(NamedTuple):
 
 @dataclass(slots=True)
 class CounterReading:
-    """One reading of one Pod; None: this kernel or driver does not count it, or nobody looked."""
+    """One reading of one Pod; None: this kernel or driver does not count it, or it was not read."""
 
     t: float
     """Monotonic time of the reading [s]."""
@@ -83,7 +83,7 @@ class CounterReading:
     io_bytes: int | None = None
 
     def slept_since(self, before: "CounterReading") -> bool:
-        """It neither ran nor waited, and nobody looks at its disks."""
+        """It neither ran nor waited, and its disks are not read."""
         return (
             self.cpu_usec == before.cpu_usec is not None
             and self.pressure_usec == before.pressure_usec

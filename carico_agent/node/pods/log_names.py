@@ -16,7 +16,7 @@ MAX_LOOKS = 30
 
 
 class LogNames:
-    """Looks into the folder only while somebody is unknown."""
+    """Looks into the folder only while a Pod's name is unknown."""
 
     def __init__(self, root: Path) -> None:
         self.trouble = ""

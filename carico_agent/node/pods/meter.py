@@ -6,7 +6,7 @@ feeds the model, for many at once. In a tick, with cold caches, that took three 
 Each Pod is read every `period_s`. 110 Pods in 5 s are two or three in a tick of 0.1 s. New Pods are read sooner, after
 1, 2 and 4 s; the allowance of a tick holds for them, too, and opening a new one's files counts as several readings.
 
-Why 5 s and not the node's 0.1 s: `cpu.pressure` is averaged over CPUs whenever somebody looks, at the latest every 2 s,
+Why 5 s and not the node's 0.1 s: `cpu.pressure` is averaged over CPUs whenever it is read, at the latest every 2 s,
 and a thread that changes the CPU in between is counted too low. Measured on 2 cores with three busy loops, what a loop
 wants by usage + pressure: 0.98 looking at 10 Hz, 0.77 to 0.98 every 5 s. The run delay of its threads makes that 0.97
 to 1.00 in the same 5 s windows, so nothing is gained by looking more often than the budget (0.1 % of a core) allows.
@@ -134,7 +134,7 @@ class PodMeters:
         max_tick_s: float = MAX_TICK_S,
         stopwatch: Callable[[], float] = time.thread_time,
     ) -> None:
-        """`max_tick_s`: CPU time after which a tick begins no other Pod; infinite where nobody waits for it."""
+        """`max_tick_s`: CPU time after which a tick begins no other Pod; infinite where no tick waits for it."""
         self.failed = 0
         """Readings that failed for another reason than the end of the Pod."""
         self._open_pod, self._max_tick_s, self._stopwatch = open_pod, max_tick_s, stopwatch
@@ -206,7 +206,7 @@ def _is_same(one: Pod, other: Pod) -> bool:
 
 
 def add_up(found: Sequence[Demand]) -> Demand:
-    """Of one Pod's groups; what one of them does not know, nobody knows."""
+    """Of one Pod's groups; what one of them does not know is unknown."""
     if len(found) == 1:
         return found[0]
     return Demand(

@@ -14,8 +14,9 @@ from functools import partial
 from math import inf
 from typing import NamedTuple
 
+from carico_agent.node.pods.cgroup import Cgroup
 from carico_agent.node.pods.cgroups import Group
-from carico_agent.node.pods.counter_files import LIST_AGAIN_S, read_quota, read_throttled_usec
+from carico_agent.node.pods.counter_files import LIST_AGAIN_S
 from carico_agent.node.pods.demand import CounterReading
 from carico_agent.node.pods.run_delay import RunDelay
 from carico_agent.node.pods.small_files import read_once
@@ -31,7 +32,7 @@ class ProcessStat(NamedTuple):
 
     command: str
     ended: bool
-    """A zombie: nobody waited for it yet."""
+    """A zombie: its parent has not waited for it yet."""
     parent: int
     used: int
     """Time on a CPU, with that of children that were waited for."""
@@ -94,8 +95,7 @@ class ProcessCounters:
 
     def __init__(self, pid: int, started_ticks: int, proc: str = "/proc", group: Group | None = None) -> None:
         """`group`: the one the process is in, for its quota."""
-        self._v2 = group is not None and not group.controllers
-        self._cpu_folder = "" if group is None else group.unified if self._v2 else group.controllers.get("cpu", "")
+        self._group = None if group is None else Cgroup(group)
         self._quota_cores, self._quota_s = inf, -inf
         self._pid, self._started_ticks, self._proc = pid, started_ticks, proc
         self._delay = RunDelay(partial(_threads_of, pid, proc), proc)
@@ -122,16 +122,23 @@ class ProcessCounters:
         return CounterReading(
             now_s,
             self._max_usec,
-            throttled_usec=read_throttled_usec(self._cpu_folder) if quota_cores < inf else None,
+            throttled_usec=self._throttled_usec() if quota_cores < inf else None,
             quota_cores=quota_cores,
             threads=threads if looked else None,
             memory_bytes=float(pages * PAGE_BYTES),
         )
 
     def _quota(self, now_s: float) -> float:
-        if self._cpu_folder and now_s - self._quota_s > LIST_AGAIN_S:
-            self._quota_cores, self._quota_s = read_quota(self._cpu_folder, self._v2), now_s
+        if self._group is not None and now_s - self._quota_s > LIST_AGAIN_S:
+            self._quota_cores, self._quota_s = self._group.quota_cores(), now_s
         return self._quota_cores
+
+    def _throttled_usec(self) -> int | None:
+        """None where it cannot be read."""
+        try:
+            return None if self._group is None else self._group.throttled_usec()
+        except (OSError, ValueError):
+            return None
 
     def close(self) -> None:
         self._delay.close()

@@ -133,7 +133,7 @@ class ProcessRuntime:
         return ContainerReader(self._locator)
 
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]:
-        """CPU time and memory of every Pod now. Opened anew each time: somebody looks seldom."""
+        """CPU time and memory of every Pod now. Opened anew each time: clients ask seldom."""
         found = {}
         for key, pod in self.pods.items():
             try:

@@ -57,7 +57,7 @@ class RunDelay:
         self._looks = 0
         self._listed_s = -inf
         self._unknown = False
-        """There are threads that nobody looked at yet."""
+        """There are threads that were not read yet."""
 
     def look(self, now_s: float) -> list[ThreadTimes]:
         """What the known threads did in the last `WINDOW_S`, without those that slept. The first gets to know them."""

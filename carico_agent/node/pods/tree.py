@@ -32,7 +32,7 @@ CONTAINER = re.compile(r"^(?:(?:docker|cri-containerd|crio|libpod|nerdctl)-)?([0
 HOLDERS = re.compile(
     r"^(?:.*kubepods.*|kubelet(?:\.slice)?|burstable|besteffort|guaranteed|docker|libpod_parent|machine\.slice)$"
 )
-"""Directories that are there because somebody runs containers here."""
+"""Directories that are there because a runtime runs containers here."""
 PASSAGES = re.compile(r"^(?:system\.slice|user\.slice|user-\d+\.slice|user@\d+\.service)$")
 """Directories that every systemd machine has, and containers may be in."""
 
@@ -81,7 +81,7 @@ class Scanner:
         return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders), unnamed)
 
     def _name(self, pods: dict[str, Pod]) -> str:
-        """Names for those that have none yet; returns what is wrong if some stay without and somebody selects."""
+        """Names for those that have none yet; says what is wrong if some stay nameless and `pods` selects by name."""
         nameless = {path: pod for path, pod in pods.items() if pod.uid and not pod.namespace}
         if self._names is None or not nameless:
             return ""

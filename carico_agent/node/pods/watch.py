@@ -1,5 +1,5 @@
 """Who is asked: processes where they are configured, else containerd where there is one, else the cgroup tree, else
-nobody; and what others see of it.
+no source; and what others see of it.
 
 containerd may appear, vanish and come back at any time. While it is away after a connection, its containers go on
 running and no new ones can start: the last table stays, and processes that end are taken out of it by looking for
@@ -54,7 +54,7 @@ EMPTY_PERIOD_S = 5.0
 DOUBT_AFTER_S = 5.0
 """Not connected for so long, containerd may well be running without us; a restart takes a second or two."""
 Sleep = Callable[[float], Awaitable[None]]
-NOBODY = "no container runtime found: Pods counted as 0"
+NO_RUNTIME = "no container runtime found: Pods counted as 0"
 
 
 class Runtime(Protocol):
@@ -143,7 +143,7 @@ class RuntimeWatch:
         return open_cgroups(self._locator, io)
 
     def tidy_usage(self, unused: bool) -> None:
-        """Close the files of Pods that have gone; those of all, when nobody looks any more. Waits for nobody."""
+        """Close the files of Pods that have gone; those of all, when no client asks any more. Never waits."""
         if self._usage_lock.acquire(blocking=False):
             try:
                 self._usage.keep({} if unused else self.pods)
@@ -170,7 +170,7 @@ class RuntimeWatch:
     async def _follow(self, socket: str) -> str:
         """Live on containerd's events until it goes; returns why."""
         # grpc: only where there is a containerd, and loaded beside the event loop. It takes a fifth of a second; under
-        # the service's CPU quota in an emulated machine 15 s, in which nobody got an answer.
+        # the service's CPU quota in an emulated machine 15 s, in which no client got an answer.
         await asyncio.to_thread(import_module, "carico_agent.node.pods.containerd")
         from carico_agent.node.pods import containerd
 
@@ -283,7 +283,7 @@ class RuntimeWatch:
         if found.holders or found.pods:
             self._set_condition("cgroups", f"Pods found in the cgroup tree ({self._locator.layout.mode})", why)
         else:
-            self._set_condition("none", NOBODY, why)
+            self._set_condition("none", NO_RUNTIME, why)
 
     def _add_unlisted(self) -> int:
         """Pods in the tree that the last table does not have; returns how many."""

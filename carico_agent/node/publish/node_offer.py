@@ -11,7 +11,7 @@ Why never below: the kubelet refuses Pods at its next start if they hold more th
 Why a Pod that is gone from the API server but still counted here goes on holding: it is still in Pod-Capacity. Without
 it the number dips by one at every end of a Pod, until the end is noticed here.
 
-What local reservations hold is offered to nobody else: the status that comes in here is already less that
+What local reservations hold is not offered: the status that comes in here is already less that
 (node_workloads.less_reserved).
 """
 

@@ -17,8 +17,8 @@ from carico_agent.lib.kube.placement_lease import PlacementLeases
 from carico_agent.lib.net.buckets import TokenBucket
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.net.times import boottime_s
-from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.identity import agent_identity
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import Counted, NodeConfig
 from carico_agent.node.publish.node_mirror import NodeMirror
 from carico_agent.node.publish.node_writer import NodeWriter
@@ -41,7 +41,7 @@ class NodePublisher:
     def __init__(
         self,
         client: KubeClient,
-        board: StatusBoard,
+        latest: LatestStatus,
         config: NodeConfig,
         counted: Counted = dict,
         clock: Callable[[], float] = boottime_s,
@@ -54,7 +54,7 @@ class NodePublisher:
         lease = OwnLease(leases, config.node, config.throttle.ttl_s, clock, identity)
         self.lease = lease
         self.mirror = NodeMirror(client, config.node, config.resource, self.health, lease.pods_bound)
-        self.writer = NodeWriter(client, board, self.mirror, lease, config, self.health, counted, clock)
+        self.writer = NodeWriter(client, latest, self.mirror, lease, config, self.health, counted, clock)
 
     @property
     def condition(self) -> str:
@@ -105,4 +105,4 @@ async def open_node_publisher(context: PublisherContext) -> NodePublisher:
     client = KubeClient(access_to(settings.kubeconfig, settings.context), TokenBucket(*REQUESTS_OF_AN_AGENT))
     identity = await context.disk.run(agent_identity, context.settings().state_path / "agent-id")
     config = node_config(settings, context.node)
-    return NodePublisher(client, context.board, config, context.counted, identity=identity)
+    return NodePublisher(client, context.latest, config, context.counted, identity=identity)

@@ -15,7 +15,7 @@ WORKLOADS_INTERVAL_S = 30.0
 what they assign themselves, so an old cost is off by a tenth for half a minute, and a node writes once more at most."""
 
 FOREIGN = "the annotations were changed"
-"""By somebody else than this agent."""
+"""By a client other than this agent."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,7 +26,7 @@ class LastWrite:
     wanted: Offer
     """The same without Pods that were being bound."""
     annotation: str
-    """carico.dev/status, to notice that somebody else wrote it."""
+    """carico.dev/status, to notice that another client wrote it."""
     in_flight: int
     """Pods that were being bound at that moment."""
     workloads: NodeWorkloads | None = None
@@ -43,7 +43,7 @@ def fell(draft: Draft, last: LastWrite | None, resource: str) -> str | None:
 def overwritten(
     draft: Draft, last: LastWrite | None, node: NodeFacts | None, held: HeldPods, resource: str
 ) -> str | None:
-    """The server has not what we wrote: a kubelet restarted, somebody else wrote; or more is held than that."""
+    """The server has not what we wrote: a kubelet restarted, another client wrote; or more is held than that."""
     if node is None:
         return None
     if last is not None and node.status != last.annotation:

@@ -20,7 +20,7 @@ from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
 from carico_agent.lib.kube.placement_lease import NO_OFFER
 from carico_agent.lib.net.times import boottime_s
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import Counted, Draft, NodeConfig, NodeDrafts
 from carico_agent.node.publish.node_mirror import NodeMirror
 from carico_agent.node.publish.node_offer import patch
@@ -46,7 +46,7 @@ class NodeWriter:
     def __init__(
         self,
         client: KubeClient,
-        board: StatusBoard,
+        latest: LatestStatus,
         mirror: NodeMirror,
         lease: OwnLease,
         config: NodeConfig,
@@ -54,10 +54,10 @@ class NodeWriter:
         counted: Counted,
         clock: Callable[[], float] = boottime_s,
     ) -> None:
-        self._client, self._board, self._mirror, self._lease = client, board, mirror, lease
+        self._client, self._latest, self._mirror, self._lease = client, latest, mirror, lease
         self._config, self._health, self._clock = config, health, clock
         self._throttle = WriteThrottle(config.throttle)
-        self._drafts = NodeDrafts(board, mirror, config, self._throttle, counted)
+        self._drafts = NodeDrafts(latest, mirror, config, self._throttle, counted)
         self.retries = WriteRetries(health)
         self._published: LastWrite | None = None
         self._perhaps = NO_OFFER  # a higher offer whose write got no answer: it may be published
@@ -71,11 +71,18 @@ class NodeWriter:
         with suppress(TimeoutError):  # without the right to see Pods there are annotations at least
             await asyncio.wait_for(self._mirror.pods_synced.wait(), PODS_WITHIN_S)
         await self._until_alone()
+        self._latest.follow(self._mirror.wakeup)
+        try:
+            await self._run()
+        finally:
+            self._latest.unfollow(self._mirror.wakeup)
+
+    async def _run(self) -> None:
         while True:
             await self._next()
             self._mirror.wakeup.clear()
             self.observe()
-            if self._clock() < self.retries.at_s or self._mirror.node is None or not self._board.sequence:
+            if self._clock() < self.retries.at_s or self._mirror.node is None or not self._latest.sequence:
                 continue
             draft = self.draft()
             if why := self.reason(draft):
@@ -86,7 +93,7 @@ class NodeWriter:
                 await self.renew()
 
     async def _until_alone(self) -> None:
-        """Wait while another living agent publishes for this node: two would correct each other for ever."""
+        """Wait while another living agent publishes for this node: two would correct each other without end."""
         while True:
             try:
                 other = await self._lease.other_agent()
@@ -107,13 +114,10 @@ class NodeWriter:
         self._drafts.slow_to(self._throttle.pace_s)
 
     async def _next(self) -> None:
-        """Until something may have changed; at least once a second, so that a silent board is noticed."""
-        waits = [asyncio.ensure_future(self._board.changed()), asyncio.ensure_future(self._mirror.wakeup.wait())]
-        try:
-            await asyncio.wait(waits, timeout=1.0, return_when=asyncio.FIRST_COMPLETED)
-        finally:
-            for wait in waits:
-                wait.cancel()
+        """Until something may have changed; at least once a second, so that a status that is not renewed is noticed."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(1.0):
+                await self._mirror.wakeup.wait()
 
     # ---- what, and when
 
@@ -193,7 +197,7 @@ class NodeWriter:
 
     async def _put(self, draft: Draft) -> bool:
         """The placement Lease, and then the Node object. False: a lower offer must not be published yet."""
-        owner = self._owner()
+        owner, workloads = self._owner(), draft.workloads
         published = None if self._published is None else self._published.offer.max(self._perhaps)
         placed = await self._lease.agree_on(draft.offer, owner, self._mirror.pods, published)
         if placed is None:
@@ -205,16 +209,16 @@ class NodeWriter:
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
         rise = await self._lease.announce(draft.offer, owner)
-        body = patch(draft.status, draft.summary, offer, resource, ttl_s, draft.workloads, rise)
+        body = patch(draft.status, draft.summary, offer, resource, ttl_s, workloads, rise)
         self._perhaps = self._perhaps.max(offer)
         await self._client.patch(f"{self._config.path}/status", body)
         annotation = body["metadata"]["annotations"][STATUS]
-        self._published, self._perhaps = LastWrite(offer, draft.offer, annotation, in_flight, draft.workloads), NO_OFFER
+        self._published, self._perhaps = LastWrite(offer, draft.offer, annotation, in_flight, workloads), NO_OFFER
         self._lease.announced()
         return True
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
-        """The agent stops: nobody will correct the number, so what is not held is taken back, and the Lease names no
+        """The agent stops and corrects no number any more: what is not held is taken back, and the Lease names no
         holder: another agent need not wait. One try."""
         published = self._published
         self._lease.leave()

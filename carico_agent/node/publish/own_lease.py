@@ -78,7 +78,7 @@ class OwnLease:
 
     @property
     def waits(self) -> str:
-        """Who has not acknowledged a lower offer yet; empty: we wait for nobody."""
+        """The extender that has not acknowledged a lower offer yet; empty: none."""
         return f"extender {self._leader.last.holder or 'that led last'}" if self._token else ""
 
     @property
@@ -95,13 +95,13 @@ class OwnLease:
         self._offered, self._rise = None, NO_RISE
 
     async def other_agent(self) -> str:
-        """Who else is alive and publishes for this node; empty: nobody, as far as we may know."""
+        """Another living agent that publishes for this node; empty: none, as far as we may know."""
         if self._leases is None:
             return ""
         try:
             record = await self._leases.read(self._node)
         except Refused as refused:
-            if refused.status != 403:  # without the right to read it, nobody can know
+            if refused.status != 403:  # without the right to read it, this cannot be known
                 raise
             return ""
         is_other = record.holder not in ("", self._identity)
@@ -127,7 +127,7 @@ class OwnLease:
         self, offer: Offer, owner: list[Object], here: Container[str], published: Offer | None
     ) -> tuple[int, int] | None:
         """Before `offer`, higher or lower, is published over what is `published`, or may be (None: not known): agree on
-        it with the extender that leads, so that from now on nobody is placed beyond it. Returns how many Pods were
+        it with the extender that leads, so that from now on no Pod is placed beyond it. Returns how many Pods were
         placed before and are not `here` yet, and what they hold; None: that is not known yet, so it must not be
         published.
         Nothing is offered while the Lease's content is unknown.
@@ -156,7 +156,7 @@ class OwnLease:
         return self._rise.id != "" and self._rise.offer != self._offered
 
     async def _acknowledged(self) -> bool:
-        """Whether the lower offer may be published: a leader has seen it, or nobody places Pods any more."""
+        """Whether the lower offer may be published: a leader has seen it, or no extender places Pods any more."""
         assert self._leases is not None
         if not self._leader.last.holder and await self._nobody_places():
             return True
@@ -192,8 +192,8 @@ class OwnLease:
         self._seen_bound = {uid: None for uid in self._seen_bound if uid in placed}
 
     async def _without_bound_elsewhere(self, on_the_way: dict[str, PlacedPod]) -> dict[str, PlacedPod]:
-        """A Pod that runs on another node does not come here. Seldom asked: only when a number falls while somebody is
-        on the way."""
+        """A Pod that runs on another node does not come here. Seldom asked: only when a number falls while a Pod is on
+        the way."""
         assert self._leases is not None or not on_the_way
         kept = dict(on_the_way)
         for uid, one in list(on_the_way.items())[:MAX_ASKED]:

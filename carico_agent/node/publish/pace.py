@@ -69,7 +69,7 @@ async def _count_pages(client: KubeClient) -> int:
 
 
 async def follow_size(client: KubeClient, found: Callable[[int], None]) -> None:
-    """Call `found` with the number of nodes, for ever. What cannot be known stays as it was."""
+    """Call `found` with the number of nodes, until cancelled. What cannot be known stays as it was."""
     while True:
         try:
             found(await count_nodes(client))

@@ -1,8 +1,8 @@
 """Publisher: one way out for the status. The agent knows this protocol and no publisher by name.
 
 A publisher is one file in the folder `publishers` with an `open_publisher(context)`; it is found there, not listed.
-What can be configured about it is a class in `carico_agent/node/settings/`. It reads statuses from the board (`async
-for status in context.board.updates()`), may answer on the local socket (`context.http.add`), and does what may block
+What can be configured about it is a class in `carico_agent/node/settings/`. It reads statuses from the latest (`async
+for status in context.latest.updates()`), may answer on the local socket (`context.http.add`), and does what may block
 with `context.disk`.
 """
 
@@ -18,7 +18,7 @@ from carico_agent.lib.net.http import HttpServer
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.supervise.workers import Workers
 from carico_agent.node.publish import publishers
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.settings import Settings
 
 
@@ -39,7 +39,7 @@ class Publisher(Protocol):
         """Publish until cancelled. Failures end it; the supervisor starts it again. May return when it has no work."""
 
     async def stop(self) -> None:
-        """The agent ends: take back what nobody will correct any more, and close."""
+        """The agent ends: take back what no agent will correct any more, and close."""
 
 
 @runtime_checkable
@@ -63,7 +63,7 @@ class PublisherContext:
     """What a publisher may use."""
 
     node: str
-    board: StatusBoard
+    latest: LatestStatus
     http: HttpServer
     """The local API; routes are added while publishers are opened."""
     settings: Callable[[], Settings]
@@ -75,7 +75,7 @@ class PublisherContext:
     disk: Workers
     """Threads for what waits for a disk."""
     print_line: Callable[[str], None] | None = None
-    """Where a line per update goes, if somebody looks."""
+    """Where a line per update goes; None: the agent does not run in a terminal."""
 
 
 Open = Callable[[PublisherContext], Awaitable[Publisher | None]]

@@ -92,9 +92,9 @@ class Status:
 
     version: int = VERSION
     sequence: int = 0
-    """Number of this status since the agent started; the board gives it."""
+    """Number of this status since the agent started; `LatestStatus` gives it."""
     ttl_s: float = 0.0
-    """For how long it is valid [s]; the board gives it."""
+    """For how long it is valid [s]; `LatestStatus` gives it."""
     node: str = ""
     time: str = ""
     """When it was made (RFC 3339)."""
@@ -188,27 +188,19 @@ def by_name(names: Iterable[str], values: Iterable[float]) -> dict[str, float | 
     return {name: known(value) for name, value in zip(names, values, strict=True)}
 
 
-def with_ahead(status: Status, resources: tuple[str, ...], ahead: Ahead) -> Status:
-    """The status with what holds for hours."""
-    e = ahead.estimate
-    if not isfinite(e.pod_capacity):
-        return replace(status, horizon_s=e.horizon_s, outlook=e.outlook)
-    return replace(
-        status,
-        pod_capacity_held=known(e.pod_capacity, 3),
-        held_low=known(e.low, 3),
-        held_high=known(e.high, 3),
-        horizon_s=round(e.horizon_s, 1),
-        outlook=e.outlook,
-        peak_time=rfc3339(ahead.peak_t, digits="seconds") if isfinite(ahead.peak_t) else None,
-        room_held=by_name(resources, e.room),
-    )
-
-
 def status_of(
-    node: str, resources: tuple[str, ...], e: "Estimate", detail: Mapping[str, float], facts: AgentFacts = NO_FACTS
+    node: str,
+    resources: tuple[str, ...],
+    e: "Estimate",
+    detail: Mapping[str, float],
+    facts: AgentFacts = NO_FACTS,
+    ahead: Ahead | None = None,
+    workloads: "tuple[WorkloadStatus, ...] | None" = None,
 ) -> Status:
-    """The status of an estimate, its signals (`detail`) and what else the agent knows."""
+    """The status of an estimate, its signals (`detail`), what else the agent knows and what holds for hours. The table
+    of workloads is the estimate's own unless it is given."""
+    if workloads is None:
+        workloads = tuple(workload_status(resources, workload) for workload in e.workloads)
     return Status(
         node=node,
         time=rfc3339(),
@@ -232,7 +224,7 @@ def status_of(
         room=by_name(resources, e.room) if e.measured else {},
         sizes=facts.sizes,
         limits=by_name(resources, e.limits) if e.limits else {},
-        workloads=tuple(workload_status(resources, workload) for workload in e.workloads),
+        workloads=workloads,
         mix_changed=e.mix_changed,
         work=facts.work,
         reserved=facts.reserved,
@@ -242,7 +234,24 @@ def status_of(
         federation=facts.federation,
         sampling=facts.sampling,
         publishers=facts.publishers,
+        **({} if ahead is None else _held(resources, ahead)),
     )
+
+
+def _held(resources: tuple[str, ...], ahead: Ahead) -> dict[str, Any]:
+    """The fields of Status that hold for hours."""
+    e = ahead.estimate
+    if not isfinite(e.pod_capacity):
+        return {"horizon_s": e.horizon_s, "outlook": e.outlook}
+    return {
+        "pod_capacity_held": known(e.pod_capacity, 3),
+        "held_low": known(e.low, 3),
+        "held_high": known(e.high, 3),
+        "horizon_s": round(e.horizon_s, 1),
+        "outlook": e.outlook,
+        "peak_time": rfc3339(ahead.peak_t, digits="seconds") if isfinite(ahead.peak_t) else None,
+        "room_held": by_name(resources, e.room),
+    }
 
 
 def workload_status(resources: tuple[str, ...], workload: "WorkloadEstimate") -> WorkloadStatus:

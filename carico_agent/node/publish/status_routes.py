@@ -4,7 +4,7 @@ from aiohttp import web
 
 from carico_agent.lib.net.http import ApiError, Handler, answer, stream_lines
 from carico_agent.lib.net.openapi import LINES, Operation, operation
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 
 NOT_YET = {503: "no number, or an old one"}
 _NUMBER = {"type": ["number", "null"]}
@@ -26,32 +26,34 @@ STATUS = {
 }
 
 
-def status_routes(board: StatusBoard) -> dict[str, dict[str, Handler]]:
+def status_routes(latest: LatestStatus) -> dict[str, dict[str, Handler]]:
     """What every agent answers: its status, once or as a stream, and whether it is well."""
 
     @operation(Operation(answer=STATUS, errors=NOT_YET))
     async def status(request: web.BaseRequest) -> web.StreamResponse:
         """the number, its interval, mode, limiting resource, usage, cost per Pod"""
-        if not board.sequence:
+        if not latest.sequence:
             raise ApiError(503, "no sample yet; ask again in a second", {"Retry-After": "1"})
-        return web.Response(body=board.encoded(), content_type="application/json")
+        await latest.current()
+        return web.Response(body=latest.encoded(), content_type="application/json")
 
     @operation(Operation(content=LINES))
     async def watch(request: web.BaseRequest) -> web.StreamResponse:
         """the status, one JSON line per update"""
-        updates = board.updates()
+        updates = latest.updates()
 
         async def next_line() -> bytes:
             await anext(updates)
-            return board.encoded()
+            return latest.encoded()
 
         return await stream_lines(request, next_line)
 
     @operation(Operation(errors=NOT_YET))
     async def healthz(request: web.BaseRequest) -> web.StreamResponse:
         """whether the last number is valid"""
-        if board.fresh:
+        await latest.current()
+        if latest.fresh:
             return answer({"ok": True})
-        raise ApiError(503, "the last status is older than its TTL" if board.sequence else "no sample yet", ok=False)
+        raise ApiError(503, "the last status is older than its TTL" if latest.sequence else "no sample yet", ok=False)
 
     return {"/v1/status": {"GET": status}, "/v1/watch": {"GET": watch}, "/healthz": {"GET": healthz}}

@@ -205,7 +205,7 @@ class WriteThrottle:
         self._published, self._published_s = summary, now_s
 
     def forget(self) -> None:
-        """Somebody else changed what we wrote: write it again at once."""
+        """Another client changed what we wrote: write it again at once."""
         self._published, self._published_s = None, -inf
 
     def _credit_at(self, now_s: float) -> float:

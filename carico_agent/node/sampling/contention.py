@@ -1,12 +1,12 @@
 """How much of the CPU pressure is contention: tasks that wait because no CPU is free.
 
 The kernel counts a task that its own quota stopped as waiting, so one throttled container lifts the pressure of an
-idle node to .99. But while a CPU idles nobody waits for a CPU except because of a quota. Contention therefore lasts
+idle node to .99. But while a CPU idles no thread waits for a CPU except because of a quota. Contention therefore lasts
 at most as long as *all* CPUs are busy, and that is bounded by what utilisation allows:
 
     contention = min(pressure, u^√(2(c+1)))         u utilisation, c CPUs
 
-The bound is the share of time in which somebody waits in a queue with c servers and random arrivals, M/M/c
+The bound is the share of time in which a thread waits in a queue with c servers and random arrivals, M/M/c
 (P(N > c) ≈ u^√(2(c+1)), after Sakasegawa 1977; exact for c = 1, at most .008 too low up to 64 CPUs).
 It rises with u, is 1 at u = 1, and knows that many CPUs even out: at u = .75 it is .56 on one CPU,
 .40 on four (the exact value is .38), .04 on 64.

@@ -4,7 +4,7 @@ Every rate is divided by the measured time between the readings. A counter that 
 missing at either end, or no time between them: unknown (NaN), never 0. What rounding puts outside [0, 1] is cut.
 
 Why io is the *mean* of pressure and the busiest disk, as cpu is of pressure and utilisation: either alone calls a node
-full that is not. A disk busy with write-back that nobody waits for has room; a container stopped by its own io.max,
+full that is not. A disk busy with write-back that no thread waits for has room; a container stopped by its own io.max,
 or by a remote file system, lifts the pressure while the disks idle. Both at 1 is full. Where a node permanently has
 only one of the two (`Reading.lacks`), that one is the channel.
 """

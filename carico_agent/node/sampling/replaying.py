@@ -8,6 +8,7 @@ from dataclasses import replace
 from carico_agent.lib.supervise.ticker import WORK_BOUNDS_S, Lateness, TimeHistogram
 from carico_agent.node.sampling import TraceRow
 from carico_agent.node.sampling.queue import SampleQueue, UpdateClock
+from carico_agent.settings import SamplingSettings
 
 QUEUE_FULL_PAUSE_S = 0.005
 
@@ -35,6 +36,9 @@ class Replay:
 
     def start(self) -> None:
         self._thread.start()
+
+    def take_settings(self, settings: SamplingSettings) -> None:
+        """A trace has its own period."""
 
     def _run(self) -> None:
         offset_t = 0.0

@@ -1,6 +1,6 @@
 """The thread that reads: ten times a second the kernel's files, and the share of Pods whose turn it is.
 
-It only makes system calls and puts what it got into a SampleQueue; a tick waits for nobody.
+It only makes system calls and puts what it got into a SampleQueue; a tick waits for no other thread.
 """
 
 import logging
@@ -78,7 +78,7 @@ class Live:
         """`memory()`: usage of the node's memory, NaN unknown; `on_update` is called once a second."""
         self._reader, self._pods, self._queue, self._cost = reader, pods, queue, cost.stage("read")
         self._meters, self._meter_cost = meters, cost.stage("measure Pods")
-        self.settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
+        self._settings, self._pace, self._memory, self._on_update = settings, pace, memory, on_update
         self._clock = UpdateClock()
         self._ticker = Ticker(settings.period_s, self._tick)
         self._looked: tuple[float, float, int] | None = None
@@ -87,8 +87,12 @@ class Live:
     def start(self) -> None:
         self._thread.start()
 
+    def take_settings(self, settings: SamplingSettings) -> None:
+        """The period takes effect with the next second."""
+        self._settings = settings
+
     def _run(self) -> None:
-        keep_time(self.settings.realtime, self.settings.niceness)
+        keep_time(self._settings.realtime, self._settings.niceness)
         self._ticker.run()
 
     def tick(self, now_s: float) -> None:
@@ -125,7 +129,7 @@ class Live:
 
     @property
     def period_s(self) -> float:
-        return min(self.settings.period_s * self._pace.multiple, max(1.0, self.settings.period_s))
+        return min(self._settings.period_s * self._pace.multiple, max(1.0, self._settings.period_s))
 
     def stop(self) -> None:
         self._ticker.stop()

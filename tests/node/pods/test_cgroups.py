@@ -7,9 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from carico_agent.node.pods.cgroup import CpuStat, parse_cpu_stat
 from carico_agent.node.pods.cgroups import Layout, Locator, layout, parse
 from carico_agent.node.pods.pods import Member, Pod
-from carico_agent.node.pods.usage import PodUsage, UsageReader, parse_cpu_stat
+from carico_agent.node.pods.usage import PodUsage, UsageReader
 
 from .trees import ID, POD_PATHS, UID, FakeRoot
 
@@ -171,11 +172,11 @@ def test_the_end_of_a_real_group_is_the_end_of_the_pod():
 @pytest.mark.parametrize(
     ("text", "values"),
     [
-        (b"usage_usec 5\nuser_usec 3\nsystem_usec 2\n", {"cpu_usage_usec": 5}),  # v2, cpu controller not enabled
+        (b"usage_usec 5\nuser_usec 3\nsystem_usec 2\n", {"usage_usec": 5}),  # v2, cpu controller not enabled
         (
             b"usage_usec 5\nuser_usec 3\nsystem_usec 2\nnice_usec 0\ncore_sched.force_idle_usec 0\nnr_periods 1\n"
             b"nr_throttled 1\nthrottled_usec 9\nnr_bursts 0\nburst_usec 0\n",
-            {"cpu_usage_usec": 5, "nr_periods": 1, "nr_throttled": 1, "throttled_usec": 9},
+            {"usage_usec": 5, "nr_periods": 1, "nr_throttled": 1, "throttled_usec": 9},
         ),
         (
             b"nr_periods 0\nnr_throttled 0\nthrottled_time 0\nwait_sum 12\n",
@@ -185,9 +186,7 @@ def test_the_end_of_a_real_group_is_the_end_of_the_pod():
     ],
 )
 def test_cpu_stat_of_odd_kernels(text, values):
-    usage = PodUsage(1.0)
-    parse_cpu_stat(text, usage)
-    assert usage == PodUsage(1.0, **values)
+    assert parse_cpu_stat(text) == CpuStat(**values)
 
 
 def test_proc_cgroup_with_odd_lines():

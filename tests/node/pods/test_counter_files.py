@@ -7,8 +7,9 @@ from math import inf, isnan
 import pytest
 
 from carico_agent.node.pods import counter_files
+from carico_agent.node.pods.cgroup import parse_inactive_file, parse_io_bytes, parse_quota
 from carico_agent.node.pods.cgroups import Locator
-from carico_agent.node.pods.counter_files import CounterFiles, parse_inactive_file, parse_io_bytes, parse_quota
+from carico_agent.node.pods.counter_files import CounterFiles
 from carico_agent.node.pods.demand import ThreadTimes
 
 from .trees import FakeRoot
@@ -73,7 +74,7 @@ def test_the_first_reading_has_everything(pod, files):
 
 def test_a_pod_that_did_not_run_is_not_asked_how_long_it_waited(pod, files, monkeypatch):
     files.read(1.0)
-    monkeypatch.setattr(files, "_pressure", None)  # would raise
+    monkeypatch.setattr(files._group, "stall_usec", None)  # would raise
     found = files.read(6.0)
     assert (found.cpu_usec, found.throttled_usec) == (1000, 198)
     assert found.threads is None

@@ -7,7 +7,7 @@ import time
 import pytest
 
 from carico_agent import settings
-from carico_agent.node.pods.watch import NOBODY, USUAL_SOCKETS, discover, find_socket
+from carico_agent.node.pods.watch import NO_RUNTIME, USUAL_SOCKETS, discover, find_socket
 
 from .conftest import running, until
 from .trees import POD_PATHS, UID, FakeRoot
@@ -19,7 +19,7 @@ def configured(root, **containerd):
 
 async def test_a_machine_with_nothing_of_the_workload_says_so(tmp_path):
     async with running(configured(tmp_path)) as runtime:
-        await until(lambda: runtime.condition == NOBODY)
+        await until(lambda: runtime.condition == NO_RUNTIME)
         assert (runtime.count, runtime.source, dict(runtime.pods)) == (0, "none", {})
 
 

@@ -15,7 +15,7 @@ class MetricsPublisher:
     condition = "answers scrapes"
 
     def __init__(self, context: PublisherContext) -> None:
-        self._board, self._families = context.board, context.families
+        self._latest, self._families = context.latest, context.families
         self._scrapes = 0
 
     @property
@@ -32,8 +32,8 @@ class MetricsPublisher:
     async def scrape(self, request: web.BaseRequest) -> web.StreamResponse:
         """Prometheus text"""
         self._scrapes += 1
-        board = self._board
-        families = status_metrics(board.status, board.age_s) if board.sequence else []
+        latest = self._latest
+        families = status_metrics(await latest.current(), latest.age_s) if latest.sequence else []
         return answer_metrics([*families, *self._families()])
 
 

@@ -55,10 +55,10 @@ class PagePublisher:
         self._serving = True
 
     async def _status(self) -> Mapping[str, Any]:
-        board = self._context.board
-        if not board.sequence:
+        latest = self._context.latest
+        if not latest.sequence:
             raise ApiError(503, "no sample yet; look again in a second")
-        return as_json(board.status) | {"age_s": board.age_s}
+        return as_json(await latest.current()) | {"age_s": latest.age_s}
 
     async def stop(self) -> None:
         self._serving = False

@@ -54,7 +54,7 @@ class SocketPublisher:
 
 
 async def open_publisher(context: PublisherContext) -> SocketPublisher:
-    context.http.add(status_routes(context.board))
+    context.http.add(status_routes(context.latest))
     publisher = SocketPublisher(context)
     await publisher.open()
     return publisher

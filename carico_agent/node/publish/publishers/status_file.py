@@ -1,5 +1,6 @@
 """The status in a file, replaced atomically at every update, for readers that want no socket."""
 
+import asyncio
 import logging
 from pathlib import Path
 
@@ -9,9 +10,12 @@ from carico_agent.node.publish.publisher import PublisherContext
 
 log = logging.getLogger(__name__)
 
+CONFIGURED_S = 5.0
+"""A file that the configuration names from now on is written within this long [s]."""
+
 
 class StatusFilePublisher:
-    """Writes in a worker thread: a slow disk delays nobody, and updates that come meanwhile are skipped."""
+    """Writes in a worker thread: a slow disk delays no other publisher, and updates that come meanwhile are skipped."""
 
     name = "status_file"
 
@@ -32,13 +36,16 @@ class StatusFilePublisher:
         return self._context.settings().socket.status_file
 
     async def run(self) -> None:
-        board = self._context.board
+        latest = self._context.latest
         while True:
-            if self._path and board.sequence:
-                await self._write(Path(self._path), board.encoded() + b"\n")
-            seen = board.sequence
-            while seen == board.sequence:
-                await board.changed(urgent=bool(self._path))
+            if not self._path:  # it may be configured while the agent runs
+                await asyncio.sleep(CONFIGURED_S)
+                continue
+            if latest.sequence:
+                await self._write(Path(self._path), latest.encoded() + b"\n")
+            seen = latest.sequence
+            while seen == latest.sequence:
+                await latest.changed()
 
     async def _write(self, path: Path, encoded: bytes) -> None:
         try:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.line import human_line
 from carico_agent.node.publish.publisher import PublisherContext
 
@@ -12,11 +12,11 @@ class TerminalPublisher:
     condition = "published"
     counters: Mapping[str, int] = {}
 
-    def __init__(self, board: StatusBoard, print_line: Callable[[str], None]) -> None:
-        self._board, self._print_line = board, print_line
+    def __init__(self, latest: LatestStatus, print_line: Callable[[str], None]) -> None:
+        self._latest, self._print_line = latest, print_line
 
     async def run(self) -> None:
-        async for status in self._board.updates():
+        async for status in self._latest.updates():
             self._print_line(human_line(status))
 
     async def stop(self) -> None:
@@ -24,5 +24,5 @@ class TerminalPublisher:
 
 
 async def open_publisher(context: PublisherContext) -> TerminalPublisher | None:
-    """None when nobody looks (--quiet, a service)."""
-    return TerminalPublisher(context.board, context.print_line) if context.print_line else None
+    """None with --quiet and in a service."""
+    return TerminalPublisher(context.latest, context.print_line) if context.print_line else None

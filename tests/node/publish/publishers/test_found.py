@@ -15,7 +15,7 @@ from carico_agent.lib.net.http import HttpServer
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.supervise.workers import Workers
 from carico_agent.node.publish import publisher, publishers
-from carico_agent.node.publish.board import StatusBoard
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.publisher import PublisherContext, open_all
 from carico_agent.node.publish.publishers import status_file
 from carico_agent.node.publish.status import Status
@@ -31,7 +31,7 @@ async def context(tmp_path: Path) -> PublisherContext:
     settings = override(Settings(), "socket", path=str(tmp_path / "a.sock"))
     return PublisherContext(
         node="a",
-        board=StatusBoard(5.0),
+        latest=LatestStatus(5.0),
         http=HttpServer({}),
         settings=lambda: settings,
         families=lambda: [Family("carico_own", "gauge", "Of the agent.").add(1)],
@@ -48,9 +48,9 @@ def test_every_module_there_can_be_opened() -> None:
 MQTT = """
 class MqttPublisher:
     name, condition, counters = "mqtt", "connected", {}
-    def __init__(self, context): self.board, self.sent = context.board, []
+    def __init__(self, context): self.latest, self.sent = context.latest, []
     async def run(self):
-        async for status in self.board.updates():
+        async for status in self.latest.updates():
             self.sent.append(status.pod_capacity)
     async def stop(self): self.sent.append("stopped")
 async def open_publisher(context): return MqttPublisher(context)
@@ -62,7 +62,7 @@ async def test_a_new_one_is_one_file(context: PublisherContext, monkeypatch, tmp
     monkeypatch.setattr(publishers, "__path__", [*publishers.__path__, str(tmp_path)])
     opened = {one.name: one for one in await open_all(context)}
     task = asyncio.create_task(opened["mqtt"].run())
-    context.board.publish(STATUS)
+    context.latest.publish(STATUS)
     async with asyncio.timeout(BOUND_S):
         while not opened["mqtt"].sent:
             await asyncio.sleep(0)
@@ -95,7 +95,7 @@ async def test_one_that_cannot_be_opened_stops_those_before_it(
 
 async def test_a_client_that_comes_before_the_agent_serves_waits_and_is_answered(context: PublisherContext) -> None:
     opened = {one.name: one for one in await open_all(context)}
-    context.board.publish(STATUS)
+    context.latest.publish(STATUS)
     asked = asyncio.create_task(AsyncAgentClient(str(context.settings().socket_path)).status())
     await asyncio.sleep(0.05)
     assert not asked.done() and opened["socket"].condition == "not listening yet"
@@ -110,17 +110,17 @@ async def test_the_status_file_follows_the_board_and_its_setting(context: Publis
     context = replace(context, settings=lambda: now[0])
     one = await status_file.open_publisher(context)
     task = asyncio.create_task(one.run())
-    context.board.publish(STATUS)
+    context.latest.publish(STATUS)
     await asyncio.sleep(0)
     assert one.condition == "off" and not path.exists()
     now[0] = override(now[0], "socket", status_file=str(path))
     async with asyncio.timeout(BOUND_S):
         for sequence in (2, 3):
-            context.board.publish(STATUS)
+            context.latest.publish(STATUS)
             while not path.exists() or json.loads(path.read_text())["sequence"] != sequence:
                 await asyncio.sleep(0.01)
         now[0] = override(now[0], "socket", status_file=str(tmp_path / "status.json/under-a-file"))
-        context.board.publish(STATUS)
+        context.latest.publish(STATUS)
         while "Not a directory" not in one.condition and "File exists" not in one.condition:
             await asyncio.sleep(0.01)
     task.cancel()
@@ -142,7 +142,7 @@ async def test_systemd_gets_ready_once_and_a_sign_of_life_at_its_own_pace(
         receiver.setblocking(False)
         async with asyncio.timeout(BOUND_S):
             for now_s, count in ((0.0, 2), (1.0, 2), (5.9, 2), (6.0, 3), (11.0, 3), (12.5, 4)):  # noqa: B007
-                context.board.publish(replace(STATUS, pods=count))
+                context.latest.publish(replace(STATUS, pods=count))
                 while len(received) < count:
                     received.append(await asyncio.get_running_loop().sock_recv(receiver, 1000))
                 await asyncio.sleep(0)
@@ -160,6 +160,6 @@ async def test_the_terminal_gets_a_line_per_status(context: PublisherContext) ->
     assert one is not None
     task = asyncio.create_task(one.run())
     for _ in range(2):
-        context.board.publish(STATUS)
+        context.latest.publish(STATUS)
         assert await lines.get() == "10:00:00  cpu 50.0%  Pods 1  Pod-Capacity 3.2 [2.0–∞] learning, no limit seen"
     task.cancel()

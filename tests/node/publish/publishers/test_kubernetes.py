@@ -15,8 +15,8 @@ from carico_agent.lib.kube.placement_lease import Offer, PlacementLeases, lease_
 from carico_agent.lib.kube.pods import facts
 from carico_agent.lib.net.metrics import render
 from carico_agent.lib.net.times import parse_rfc3339, rfc3339
-from carico_agent.node.publish.board import StatusBoard
 from carico_agent.node.publish.identity import agent_identity
+from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.node_draft import NodeConfig
 from carico_agent.node.publish.node_mirror import NodeFacts
 from carico_agent.node.publish.node_publisher import NodePublisher
@@ -51,20 +51,20 @@ class Bench:
     def __init__(self, lease: bool = False, **throttle: float) -> None:
         self.now_s = 1000.0
         self.client = FakeClient()
-        self.board = StatusBoard(ttl_s=5.0, clock=lambda: self.now_s)
+        self.latest = LatestStatus(ttl_s=5.0, clock=lambda: self.now_s)
         self.counted: dict[str, bool] = {}
         config = NodeConfig("a", lease_namespace="carico" if lease else "", throttle=ThrottleConfig(**throttle))
         client: Any = self.client
         self.server = self.client.leases
         self.publisher = NodePublisher(
-            client, self.board, config, lambda: self.counted, lambda: self.now_s, identity="me"
+            client, self.latest, config, lambda: self.counted, lambda: self.now_s, identity="me"
         )
         self.publisher.mirror.pods_synced.set()
         self.publisher.mirror.change_node(False, NodeFacts("a"))
 
     def publish(self, capacity: float | None, pods: int = 0, mode: str = "measured") -> None:
         slots = None if capacity is None else capacity + pods
-        self.board.publish(
+        self.latest.publish(
             Status(
                 time="2024-01-01T00:00:00.000Z",
                 pod_capacity=capacity,
@@ -97,7 +97,7 @@ class Bench:
         """Time passes, the agent goes on publishing the same unless it is silent; why it was written, if it was."""
         self.now_s += seconds
         if not silent:
-            self.board.publish(self.board.status)
+            self.latest.publish(self.latest.status)
         writer = self.publisher.writer
         writer.observe()
         draft = writer.draft()
@@ -214,7 +214,7 @@ async def test_stale_is_withdrawn() -> None:
     bench.publish(8.4)
     await bench.step()
     bench.bind("1")
-    assert await bench.step(5.5, silent=True) == "slots 8 -> unknown"  # the board's TTL is 5 s
+    assert await bench.step(5.5, silent=True) == "slots 8 -> unknown"  # the status's TTL is 5 s
     assert bench.amount == 1
     assert bench.annotations["carico.dev/slots"] is None
     assert json.loads(bench.annotations["carico.dev/status"])["mode"] == "stale"
@@ -300,7 +300,7 @@ async def test_room_goes_with_the_published_number() -> None:
     bench.publisher.writer.size(5000)
     seen = []
     for capacity in (4.5, 9.5):
-        bench.board.publish(
+        bench.latest.publish(
             Status(
                 time="2024-01-01T00:00:00.000Z",
                 pod_capacity=capacity,
