@@ -236,11 +236,10 @@ def test_pods_that_do_not_report_are_known_by_their_workload() -> None:
     jobs.look(301.0, pods := {"new": pod("new"), "other": pod("other", "lab/serve"), "d": pod("d", per_node=True)})
     used["new"] = 5.0
     jobs.look(311.0, pods)
-    views = {view.pod.key: view.left for view in jobs.views(311.0)}
-    assert set(views) == {"new"}
-    assert views["new"].cores == pytest.approx(0.5)
-    assert views["new"].cpu_s == pytest.approx((100 - 10) * 0.5)
-    assert views["new"].uncertain
+    assert jobs.views(311.0) == []  # it never reported: it is in the sum, and no job for a reader
+    found = jobs.summary(311.0)
+    assert (found.jobs, found.uncertain) == (1, 1)
+    assert found.total_s == pytest.approx((100 - 10) * 0.5)
 
 
 def test_reports_go_before_history_and_end_with_the_pod() -> None:
