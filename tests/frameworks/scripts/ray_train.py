@@ -1,0 +1,19 @@
+import time
+
+import ray
+from ray.train import RunConfig, ScalingConfig
+from ray.train.data_parallel_trainer import DataParallelTrainer
+
+from carico_agent.progress.callbacks.ray import Progress
+
+
+def train() -> None:
+    for epoch in range(8):
+        time.sleep(0.6)
+        ray.train.report({"epoch": epoch})
+
+
+ray.init(num_cpus=2, include_dashboard=False)
+DataParallelTrainer(
+    train, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(callbacks=[Progress(8)])
+).fit()
