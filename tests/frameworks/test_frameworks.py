@@ -74,6 +74,7 @@ def test_a_training_is_followed_from_its_first_steps_to_its_end(
         **os.environ,
         "PYTHONPATH": str(TREE),
         "CARICO_PROGRESS_SOCKET": agent.request("GET", "/v1/progress")["socket"],
+        "HOME": str(tmp_path),  # Ray leaves a token and results there
         "CUDA_VISIBLE_DEVICES": "",
         "RAY_TRAIN_V2_ENABLED": "1",
     }

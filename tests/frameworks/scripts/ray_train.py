@@ -2,7 +2,7 @@ import time
 
 import ray
 from ray.train import RunConfig, ScalingConfig
-from ray.train.data_parallel_trainer import DataParallelTrainer
+from ray.train.torch import TorchTrainer
 
 from carico_agent.progress.callbacks.ray import Progress
 
@@ -14,6 +14,4 @@ def train() -> None:
 
 
 ray.init(num_cpus=2, include_dashboard=False)
-DataParallelTrainer(
-    train, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(callbacks=[Progress(8)])
-).fit()
+TorchTrainer(train, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(callbacks=[Progress(8)])).fit()
