@@ -6,9 +6,10 @@ Who reports is the Pod of the process at the other end (pods/peer_pod.py), or th
 """
 
 import logging
+import os
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from pathlib import Path
@@ -30,6 +31,7 @@ from carico_agent.node.pods.pods import Pod
 from carico_agent.node.pods.report_files import ReportFiles
 from carico_agent.node.pods.watch import Runtime
 from carico_agent.node.publish.status import WorkStatus, known
+from carico_agent.progress import procon
 from carico_agent.progress.table import BadReport, parse
 from carico_agent.settings import Settings
 
@@ -41,6 +43,9 @@ MODE = 0o666
 REFUSAL_LOG_S = 60.0
 """Between two lines in the log about refused reports."""
 MAX_ENDED = 256
+MAX_LEFTS, MAX_TOP = 32, 8
+"""Jobs that the status names with the work they have left, and with their expected end."""
+JOB_LABELS = ("batch.kubernetes.io/job-name", "job-name", "training.kubeflow.org/job-name", "ray.io/cluster")
 REMEDY = "[progress] processes = true in the agent's configuration accepts processes outside of Pods"
 REPORT = {
     "type": "object",
@@ -208,7 +213,7 @@ class ProgressApi:
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """jobs: how far each is, the CPU seconds it still needs and when it should end"""
         now_s = time.monotonic()
-        jobs = [body(view, now_s) for view in self.jobs.views(now_s)]
+        jobs = [body(view, now_s, self._plain.has_ended(view.pod.key)) for view in self.jobs.views(now_s)]
         return answer({"socket": str(self._settings().progress_path), "jobs": jobs})
 
     def look(self) -> None:
@@ -232,9 +237,26 @@ class ProgressApi:
 
     def status(self) -> WorkStatus:
         """For the status."""
-        found = self.jobs.summary(time.monotonic())
+        now_s = time.monotonic()
+        found, views = self.jobs.summary(now_s), self.jobs.views_of_pods(now_s)
+        known_views = [view for view in views if isfinite(view.left.cpu_s)]
+        runs_s = [view.job.points[-1].cpu_s + view.left.cpu_s for view in known_views if view.job.runs == 1]
+        contention = procon.worker(
+            [procon.RunningJob(list(view.job.points)[-2:], view.job.total, view.left.cores) for view in views],
+            float(os.cpu_count() or 1),
+        )
         return WorkStatus(
-            found.jobs, found.unknown, found.uncertain, round(found.total_s, 1), round(found.longest_s, 1)
+            found.jobs,
+            found.unknown,
+            found.uncertain,
+            round(found.total_s, 1),
+            round(found.longest_s, 1),
+            tuple(sorted((round(view.left.cpu_s) for view in known_views), reverse=True)[:MAX_LEFTS]),
+            round(sum(runs_s) / len(runs_s), 1) if runs_s else None,
+            round(contention.now_s, 1),
+            round(contention.with_one_more_s, 1),
+            bool(views) and not contention.below_limit,
+            top(views),
         )
 
     def families(self) -> Iterator[Family]:
@@ -243,7 +265,25 @@ class ProgressApi:
         yield refused.add(self._refused, why="in no Pod").add(self.limiter.refused["requests"], why="too many")
 
 
-def body(view: JobView, now_s: float) -> dict[str, Any]:
+def top(views: Sequence[JobView]) -> tuple[tuple[str, float, str], ...]:
+    """The jobs that end last, for those who see the whole cluster."""
+    ordered = sorted(views, key=lambda view: -view.left.end_s if isfinite(view.left.end_s) else 0.0)
+    return tuple(
+        (
+            f"{view.pod.namespace}/{job_name(view.pod) or view.pod.name}"[:80],
+            round(view.job.done / view.job.total, 3),
+            rfc3339(time.time() + view.left.end_s, digits="seconds") if isfinite(view.left.end_s) else "",
+        )
+        for view in ordered[:MAX_TOP]
+    )
+
+
+def job_name(pod: Pod) -> str:
+    """The Job that this Pod is one of; empty: none."""
+    return next((pod.labels[label] for label in JOB_LABELS if pod.labels.get(label)), "")
+
+
+def body(view: JobView, now_s: float, ended: bool = False) -> dict[str, Any]:
     """One job for /v1/progress."""
     pod, left, job = view.pod, view.left, view.job
     end = rfc3339(time.time() + left.end_s) if isfinite(left.end_s) else None
@@ -252,16 +292,21 @@ def body(view: JobView, now_s: float) -> dict[str, Any]:
         "namespace": pod.namespace,
         "uid": pod.uid,
         "workload": pod.workload,
-        "source": "reports" if job else "history",
-        "done": job.done if job else None,
-        "total": job.total if job else None,
-        "ratio": round(job.done / job.total, 4) if job else None,
-        "runs": job.runs if job else None,
-        "age_s": round(now_s - job.last_s, 1) if job else None,
+        "job": job_name(pod),
+        "source": left.basis or "unknown",
+        "done": job.done,
+        "total": job.total,
+        "ratio": round(job.done / job.total, 4),
+        "runs": job.runs,
+        "age_s": round(now_s - job.last_s, 1),
         "stale": view.stale,
+        "ended": ended,
+        "per_s": known(left.per_s, 6),
         "left_cpu_s": known(left.cpu_s, 1),
         "cores": known(left.cores, 3),
         "left_s": known(left.end_s, 1),
+        "left_low_s": known(left.low_s, 1),
+        "left_high_s": known(left.high_s, 1),
         "end": end,
         "uncertain": left.uncertain,
     }

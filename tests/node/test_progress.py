@@ -299,7 +299,7 @@ async def test_what_is_published(host: Host) -> None:
         host.api.jobs.report(host.node.pods[UID], 10.0 * step, step, 10)
     views = host.api.jobs.views(30.0)
     shown = body(views[0], 30.0)
-    assert (shown["ratio"], shown["left_cpu_s"], shown["left_s"], shown["source"]) == (0.3, 14.0, 70.0, "reports")
+    assert (shown["ratio"], shown["left_cpu_s"], shown["left_s"], shown["source"]) == (0.3, 14.0, 70.0, "cpu")
     found = host.api.jobs.summary(30.0)
     assert (found.jobs, found.total_s, found.longest_s) == (1, 14.0, 14.0)
 

@@ -117,12 +117,15 @@ class Jobs:
         left_s, cores = self.run_times.left_s(pod.workload, age_s), self._cores.get(pod.key, nan)
         if not (isfinite(left_s) and isfinite(cores)):
             return WorkLeft()
-        return WorkLeft(left_s * cores, cores, left_s, uncertain=True)
+        return WorkLeft(left_s * cores, cores, left_s, uncertain=True, basis="history")
 
     def summary(self, now_s: float) -> WorkSummary:
         """Of the node's Pods; processes outside of them are no part of what the node publishes."""
-        reported = [view.left for view in self.views(now_s) if not is_plain(view.pod.key)]
-        return summary([*reported, *self._silent(now_s)])
+        return summary([*(view.left for view in self.views_of_pods(now_s)), *self._silent(now_s)])
+
+    def views_of_pods(self, now_s: float) -> list[JobView]:
+        """Without the processes outside of Pods."""
+        return [view for view in self.views(now_s) if not is_plain(view.pod.key)]
 
 
 def pace_s(jobs: int, reports_per_s: float) -> float:

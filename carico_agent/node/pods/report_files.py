@@ -49,7 +49,8 @@ class ReportFiles:
     def look(self, pods: Mapping[str, Pod], max_reads: int) -> Iterator[tuple[Pod, float, float]]:
         """(Pod, done, total) of those whose file has been written since the last look at it."""
         by_uid = {pod.uid: pod for pod in pods.values() if pod.uid}
-        self._pods = {uid: self._pods.get(uid) or _Watched() for uid in by_uid}
+        known = {uid: one for uid, one in self._pods.items() if uid in by_uid}  # in the order of their turns
+        self._pods = known | {uid: _Watched() for uid in by_uid if uid not in known}
         for uid, one in self._pods.items():
             if not one.has_volume and one.looks < MAX_LOOKS:
                 one.looks += 1
@@ -60,7 +61,7 @@ class ReportFiles:
             try:
                 if (found := self._read(uid, watched)) is not None:
                     yield by_uid[uid], *found
-            except (OSError, ValueError):
+            except (OSError, ValueError, RecursionError):  # the last: 2,000 brackets
                 self.bad += 1
 
     def _read(self, uid: str, watched: _Watched) -> tuple[float, float] | None:
@@ -70,9 +71,9 @@ class ReportFiles:
             changed_ns, text = _read_file(folder)
         finally:
             os.close(folder)
-        if changed_ns == watched.changed_ns:
+        if changed_ns == watched.changed_ns or not text:
             return None
-        body = json.loads(text) if text else None
+        body = json.loads(text)
         if not isinstance(body, dict):
             raise BadReport("an object is expected")
         watched.changed_ns = changed_ns  # not of half a line: that is read again

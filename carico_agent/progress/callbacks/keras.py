@@ -1,4 +1,4 @@
-"""Keras 3, any backend: `model.fit(…, callbacks=[Progress()])`. Counts batches, or epochs where their number is
+"""Keras 3, any backend: `model.fit(…, callbacks=[KerasProgress()])`. Counts batches, or epochs where their number is
 unknown before the first one has ended."""
 
 from typing import Any
@@ -8,7 +8,7 @@ from keras.callbacks import Callback
 from carico_agent.progress.client import flush, report
 
 
-class Progress(Callback):
+class KerasProgress(Callback):
     """Reports after each batch."""
 
     def __init__(self) -> None:

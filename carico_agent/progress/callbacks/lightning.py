@@ -1,4 +1,4 @@
-"""PyTorch Lightning 2: `Trainer(…, callbacks=[Progress()])`. Counts optimizer steps of all epochs; rank 0 reports."""
+"""PyTorch Lightning 2: `Trainer(…, callbacks=[LightningProgress()])`. Counts optimizer steps; rank 0 reports."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from lightning.pytorch.callbacks import Callback
 from carico_agent.progress.client import flush, report
 
 
-class Progress(Callback):
+class LightningProgress(Callback):
     """Reports after each batch; nothing where the trainer has no end (max_steps=-1 and no max_epochs)."""
 
     def on_train_batch_end(

@@ -1,4 +1,4 @@
-"""Ray Train 2.43 and newer: `RunConfig(callbacks=[Progress(epochs)])`. Counts calls of `ray.train.report`.
+"""Ray Train 2.43 and newer: `RunConfig(callbacks=[RayProgress(epochs)])`. Counts calls of `ray.train.report`.
 
 The callback runs in the controller of the training, one process: the workers are counted once, however many they are.
 In the training function itself `track` and `report` work, too; then each worker reports.
@@ -11,7 +11,7 @@ from ray.train import UserCallback
 from carico_agent.progress.client import report
 
 
-class Progress(UserCallback):
+class RayProgress(UserCallback):
     """`reports`: how often each worker will call `ray.train.report`; once per epoch is usual."""
 
     def __init__(self, reports: int) -> None:

@@ -1,5 +1,5 @@
-"""scikit-learn: `GridSearchCV(…).set_callbacks(Progress())` (1.9 and newer), `model.fit(x, y, monitor=monitor)` for
-gradient boosting (any version). Loops over `partial_fit` use `track`.
+"""scikit-learn: `GridSearchCV(…).set_callbacks(SearchProgress())` (1.9 and newer), `model.fit(x, y, monitor=monitor)`
+for gradient boosting (any version). Loops over `partial_fit` use `track`.
 
 Which estimators take callbacks is scikit-learn's choice: in 1.9 the searches, Pipeline and LogisticRegression.
 
@@ -25,7 +25,7 @@ def monitor(iteration: int, estimator: Any, local: dict[str, Any]) -> bool:
     return False
 
 
-class Progress:
+class SearchProgress:
     """Reports the ended tasks of one `fit`: candidates times splits of a search, iterations of a solver."""
 
     max_propagation_depth = 0  # of sub-estimators nothing is counted

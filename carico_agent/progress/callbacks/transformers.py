@@ -1,4 +1,4 @@
-"""Hugging Face Trainer: `Trainer(…, callbacks=[Progress()])`. Counts optimizer steps; the first process reports."""
+"""Hugging Face Trainer: `Trainer(…, callbacks=[TrainerProgress()])`. Counts optimizer steps; rank 0 reports."""
 
 from typing import Any
 
@@ -7,7 +7,7 @@ from transformers import TrainerCallback, TrainerControl, TrainerState, Training
 from carico_agent.progress.client import flush, report
 
 
-class Progress(TrainerCallback):
+class TrainerProgress(TrainerCallback):
     """Reports after each step."""
 
     def on_step_end(self, args: TrainingArguments, state: TrainerState, control: TrainerControl, **kwargs: Any) -> None:

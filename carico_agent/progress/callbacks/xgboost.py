@@ -1,4 +1,4 @@
-"""XGBoost: `xgboost.train(params, data, 500, callbacks=[Progress(500)])`, or `XGBClassifier(…, callbacks=[…])`.
+"""XGBoost: `xgboost.train(params, data, 500, callbacks=[XGBoostProgress(500)])`, or `XGBClassifier(…, callbacks=[…])`.
 
 XGBoost does not tell its callbacks how many rounds there will be, so the number stands here once more.
 """
@@ -10,7 +10,7 @@ from xgboost.callback import TrainingCallback
 from carico_agent.progress.client import flush, report
 
 
-class Progress(TrainingCallback):
+class XGBoostProgress(TrainingCallback):
     """Reports after each boosting round. `rounds`: num_boost_round, or n_estimators."""
 
     def __init__(self, rounds: int) -> None:

@@ -1,7 +1,7 @@
 import lightning
 import torch
 
-from carico_agent.progress.callbacks.lightning import Progress
+from carico_agent.progress.callbacks.lightning import LightningProgress
 
 
 class Model(lightning.LightningModule):
@@ -20,6 +20,6 @@ torch.set_num_threads(1)
 x = torch.randn(8192, 256)
 loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(x, x.sum(1, keepdim=True)), batch_size=64)
 trainer = lightning.Trainer(
-    max_epochs=5, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[Progress()]
+    max_epochs=5, accelerator="cpu", logger=False, enable_checkpointing=False, callbacks=[LightningProgress()]
 )
 trainer.fit(Model(), loader)

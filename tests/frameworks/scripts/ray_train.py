@@ -4,7 +4,7 @@ import ray
 from ray.train import RunConfig, ScalingConfig
 from ray.train.torch import TorchTrainer
 
-from carico_agent.progress.callbacks.ray import Progress
+from carico_agent.progress.callbacks.ray import RayProgress
 
 
 def train() -> None:
@@ -14,4 +14,4 @@ def train() -> None:
 
 
 ray.init(num_cpus=2, include_dashboard=False)
-TorchTrainer(train, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(callbacks=[Progress(8)])).fit()
+TorchTrainer(train, scaling_config=ScalingConfig(num_workers=1), run_config=RunConfig(callbacks=[RayProgress(8)])).fit()
