@@ -33,6 +33,7 @@ from carico_agent.node.pods.watch import Runtime
 from carico_agent.node.publish.status import WorkStatus, known
 from carico_agent.progress import procon
 from carico_agent.progress.table import BadReport, parse
+from carico_agent.progress.work_left import WorkLeft
 from carico_agent.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -285,7 +286,8 @@ def job_name(pod: Pod) -> str:
 
 def body(view: JobView, now_s: float, ended: bool = False) -> dict[str, Any]:
     """One job for /v1/progress."""
-    pod, left, job = view.pod, view.left, view.job
+    pod, job = view.pod, view.job
+    left = WorkLeft() if ended and job.done < job.total else view.left  # it will never end as it was expected to
     end = rfc3339(time.time() + left.end_s) if isfinite(left.end_s) else None
     return {
         "name": pod.name,

@@ -5,8 +5,9 @@ is by how much the newcomer and the jobs of a node would delay each other. Where
 seconds and a job with l left are together for min(l, x) of each one's work: so it is Σ min(l, x), per core.
 
 Why not Σ l alone, as it was until now: a job with hours left delays a newcomer of a minute by a minute. On the
-document's schedules Σ l was 0.949 to 1.012 times the mean completion time of counting Pods, and worse than that
-wherever far more work came than the nodes could do; Σ min(l, x) is below 1 on all of them (lab/results/progress.md).
+document's random schedules Σ l was 0.962 to 1.018 times the mean completion time of counting Pods; Σ min(l, x) is 0.947
+to 0.997. On the two schedules with far more work than the nodes can do that is within noise (lab/results/progress.md):
+there counting Pods is as good.
 
 Why x is half of what the running jobs need from start to end: the work of the newcomer is not known, and short jobs are
 many among those that come while long ones are many among those that run. With the exact x the result is that of an
