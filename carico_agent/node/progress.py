@@ -239,11 +239,12 @@ class ProgressApi:
     def status(self) -> WorkStatus:
         """For the status."""
         now_s = time.monotonic()
-        found, views = self.jobs.summary(now_s), self.jobs.views_of_pods(now_s)
+        views = self.jobs.views_of_pods(now_s)
+        found = self.jobs.summary_of(views, now_s)
         known_views = [view for view in views if isfinite(view.left.cpu_s)]
         runs_s = [view.job.points[-1].cpu_s + view.left.cpu_s for view in known_views if view.job.runs == 1]
         contention = procon.worker(
-            [procon.RunningJob(list(view.job.points)[-2:], view.job.total, view.left.cores) for view in views],
+            [procon.RunningJob(view.job.points, view.job.total, view.left.cores) for view in views],
             float(os.cpu_count() or 1),
         )
         return WorkStatus(

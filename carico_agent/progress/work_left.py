@@ -88,16 +88,12 @@ class JobPace:
     """Seconds per unit of progress."""
     cores: float = nan
     interval_s: float = 0.0
-
-    @property
-    def by_cpu(self) -> bool:
-        """Whether the work is CPU: then its CPU per unit is at least as steady as its time."""
-        return self.cores > 0 and self.cpu.spread <= self.time.spread + SAME_SPREAD
-
-    @property
-    def uncertain(self) -> bool:
-        ruling = self.cpu if self.by_cpu else self.time
-        return ruling.count < MIN_SLOPES or ruling.spread > MAX_SPREAD
+    by_cpu: bool = False
+    """Whether the work is CPU: then its CPU per unit is at least as steady as its time."""
+    uncertain: bool = True
+    unit_s: tuple[float, float, float] = (nan, nan, nan)
+    """Seconds per unit of progress, by the steadier of both: the median, low, high."""
+    per_s: float = nan
 
 
 def pace(points: Collection[Point], from_start: bool = True) -> JobPace | None:
@@ -112,7 +108,20 @@ def pace(points: Collection[Point], from_start: bool = True) -> JobPace | None:
         cpu = Slopes(last.cpu_s / last.done)
     if not time.count:
         return JobPace(last, cpu)
-    return JobPace(last, cpu, time, _cores(recent), (last.t - recent[0].t) / (len(recent) - 1))
+    cores = _cores(recent)
+    by_cpu = cores > 0 and cpu.spread <= time.spread + SAME_SPREAD
+    ruling, share = (cpu, cores) if by_cpu else (time, 1.0)
+    return JobPace(
+        last,
+        cpu,
+        time,
+        cores,
+        (last.t - recent[0].t) / (len(recent) - 1),
+        by_cpu,
+        ruling.count < MIN_SLOPES or ruling.spread > MAX_SPREAD,
+        (ruling.middle / share, ruling.low / share, ruling.high / share),
+        1 / time.middle if time.middle > 0 else nan,
+    )
 
 
 def _slopes(found: Sequence[float]) -> Slopes:
@@ -128,24 +137,29 @@ def left(shown: JobPace | None, total: float, now_s: float) -> WorkLeft:
     if shown is None:
         return WorkLeft()
     last, cores = shown.last, shown.cores
-    per_s = 1 / shown.time.middle if shown.time.middle > 0 else nan
     if last.done >= total:
-        return WorkLeft(0.0, nan, 0.0, False, 0.0, 0.0, "reports", per_s)
+        return WorkLeft(0.0, nan, 0.0, False, 0.0, 0.0, "reports", shown.per_s)
     # between two reports a job works on: for at most one interval, for then it would have reported
     since_s, units = min(max(0.0, now_s - last.t), shown.interval_s), total - last.done
-    cpu_s = _bounded(units * shown.cpu.middle - (since_s * cores if isfinite(cores) else 0.0))
+    cpu_s = _bounded(units * shown.cpu.middle - (since_s * cores if cores == cores else 0.0))
     if not shown.time.count:
         return WorkLeft(cpu_s, cores, nan, True, basis="first report" if isfinite(cpu_s) else "")
-    if shown.by_cpu:
-        ends = [_bounded(units * one / cores - since_s) for one in (shown.cpu.middle, shown.cpu.low, shown.cpu.high)]
-    else:
-        ends = [_bounded(units * one - since_s) for one in (shown.time.middle, shown.time.low, shown.time.high)]
-    return WorkLeft(cpu_s, cores, ends[0], shown.uncertain, ends[1], ends[2], "cpu" if shown.by_cpu else "time", per_s)
+    middle_s, low_s, high_s = shown.unit_s
+    return WorkLeft(
+        cpu_s,
+        cores,
+        _bounded(units * middle_s - since_s),
+        shown.uncertain,
+        _bounded(units * low_s - since_s),
+        _bounded(units * high_s - since_s),
+        "cpu" if shown.by_cpu else "time",
+        shown.per_s,
+    )
 
 
 def _bounded(seconds: float) -> float:
     """NaN stays NaN."""
-    return min(max(0.0, seconds), MAX_LEFT_S) if isfinite(seconds) else nan if seconds != seconds else MAX_LEFT_S
+    return seconds if 0.0 <= seconds <= MAX_LEFT_S or seconds != seconds else 0.0 if seconds < 0.0 else MAX_LEFT_S
 
 
 def estimate(points: Collection[Point], total: float, now_s: float, from_start: bool = True) -> WorkLeft:

@@ -22,19 +22,24 @@ class _Outermost:
         self._bar: weakref.ref[Any] | None = None
 
     def opened(self, bar: Any) -> None:
+        """The first one, unless another one is open."""
         now = self._bar() if self._bar is not None else None
         if (now is None or now.disable) and bar.total and not bar.disable:  # tqdm disables a bar when it closes
             self._bar = weakref.ref(bar)
 
     def moved(self, bar: Any) -> None:
         self.opened(bar)  # some get their total later
-        if self._bar is not None and self._bar() is bar and bar.total:
-            report(min(bar.n, bar.total), bar.total)
+        total = bar.total
+        if self._is_outermost(bar) and total:
+            report(min(bar.n, total), total)
 
     def closed(self, bar: Any) -> None:
-        if self._bar is not None and self._bar() is bar:
+        if self._is_outermost(bar):
             self._bar = None
             flush()
+
+    def _is_outermost(self, bar: Any) -> bool:
+        return self._bar is not None and self._bar() is bar
 
 
 _outermost = _Outermost()
