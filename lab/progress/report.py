@@ -26,8 +26,8 @@ had sixteen times its weight. `least-left` was Σ of the work left then; the pai
 """
 COST = """`python -m lab.bench.progress --write`. The target for 110 reporters is 0.3 % of a core, or 0.6 of what the
 agent takes without them. It was *not shown to be met*: three runs on a machine with a load of about 40 gave
-ratios of 0.60 (five reports a second), 0.66 and 0.93 (four; the last after the estimate had become cheaper), so noise is
-larger than what is measured. The table has the last run. A quiet machine has to decide.
+ratios of 0.60 (five reports a second), 0.66 and 0.93 (four; the last after the estimate had become cheaper), so
+noise is larger than what is measured. The table has the last run. A quiet machine has to decide.
 """
 HEAD = """# Placing jobs where the least work is left
 
