@@ -3,11 +3,12 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 TOOLS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/tools
+FRAMEWORKS := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/frameworks
 NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
+.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -62,6 +63,23 @@ cluster-down: $(VENV)/.dev ## end it; nothing stays
 
 test-distros: $(VENV)/.dev qemu ## pip install, start and ask in fresh Debian 12 and 13, Ubuntu 22.04 and 24.04 (root; four minutes)
 	@PYTHON=$(BIN)/python ./tests/distros.sh
+
+test-frameworks: $(VENV)/.dev $(FRAMEWORKS)/all/.done ## progress with the real frameworks: tqdm, scikit-learn, XGBoost, LightGBM, Keras, Ray, PyTorch, Lightning, Hugging Face (7 GB in the cache, once)
+	@CARICO_FRAMEWORKS=$(FRAMEWORKS)/all CARICO_FRAMEWORKS_WANTED="tqdm sklearn xgboost lightgbm keras ray torch lightning transformers" \
+		$(BIN)/python -m pytest -v -rs tests/frameworks
+
+test-frameworks-small: $(VENV)/.dev $(FRAMEWORKS)/small/.done ## of those, what is small: tqdm, scikit-learn, XGBoost, LightGBM (330 MB)
+	@CARICO_FRAMEWORKS=$(FRAMEWORKS)/small CARICO_FRAMEWORKS_WANTED="tqdm sklearn xgboost lightgbm" $(BIN)/python -m pytest -rs tests/frameworks
+
+$(FRAMEWORKS)/small/.done: setup.cfg
+	@$(PYTHON) -m venv $(FRAMEWORKS)/small
+	@$(FRAMEWORKS)/small/bin/pip install -q $$($(BIN)/python -m tests.frameworks.names frameworks)
+	@touch $@
+
+$(FRAMEWORKS)/all/.done: setup.cfg
+	@$(PYTHON) -m venv $(FRAMEWORKS)/all
+	@$(FRAMEWORKS)/all/bin/pip install -q $$($(BIN)/python -m tests.frameworks.names frameworks frameworks-large)
+	@touch $@
 
 qemu:
 	@command -v qemu-system-x86_64 qemu-img mmdebstrap >/dev/null || [ "$$(id -u)" -ne 0 ] || \

@@ -2,10 +2,10 @@
 
 python -m lab.progress_sim [--seeds 40] [--first 5000] [--json] [--write]
 
-Rows: random, kube-scheduler's default, least count, ProCon (literal, and with ties broken), least-left (the code of
-the agent and of the extender) and an oracle. The source is *ProCon* ("Progress-based Container Scheduling for
-Short-lived Applications in a Kubernetes Cluster"), section VI. `--write` renews lab/results/progress.md and its figure.
-Nothing was chosen on these seeds; those below 5000 were for trying out.
+Rows: random, the defaults of Kubernetes 1.15 and of today's, least count, ProCon (literal, and with ties broken),
+least-left (the code of the agent and of the extender) and an oracle. The source is *ProCon* ("Progress-based Container
+Scheduling for Short-lived Applications in a Kubernetes Cluster"), section VI. `--write` renews lab/results/progress.md
+and its figure. Nothing was chosen on these seeds; those below 5000 were for trying out.
 """
 
 import argparse
@@ -14,9 +14,12 @@ from dataclasses import asdict, dataclass
 from math import inf
 from random import Random
 from statistics import mean
+from typing import Any
 
+from lab.progress.document import compare
 from lab.progress.placers import PLACERS, Place
 from lab.progress.report import RESULTS, write
+from lab.progress.runs import PlacerRun
 from lab.progress.workers import TrainingModel, Worker, WorkerJob
 
 FIRST_SEED, SEEDS = 5000, 40
@@ -60,15 +63,6 @@ SCHEDULES = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlacerRun:
-    mean_s: float
-    """Completion time of a job, from its arrival."""
-    makespan_s: float
-    contention: tuple[float, ...]
-    """As it came true, per worker."""
-
-
 def simulate(jobs: list[WorkerJob], workers: int, place: Place, seed: int) -> PlacerRun:
     """Event by event: arrivals and ends; all jobs of one run get the same arrivals whoever places them."""
     chance, noise = Random(f"{seed} place"), Random(f"{seed} noise")
@@ -83,7 +77,8 @@ def simulate(jobs: list[WorkerJob], workers: int, place: Place, seed: int) -> Pl
             job.worker = place(cluster, job, now_s, chance)
             cluster[job.worker].jobs.append(job)
     ends = [job.ends_s - job.arrives_s for job in jobs]
-    return PlacerRun(mean(ends), max(job.ends_s for job in jobs), tuple(worker.contention for worker in cluster))
+    contention = tuple(worker.contention for worker in cluster)
+    return PlacerRun(mean(ends), max(job.ends_s for job in jobs), contention, tuple(ends))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,15 +98,25 @@ class PlacerRow:
     """95 % interval of `against_count`, by resampling the seeds."""
 
 
+def all_runs(seeds: range, schedule: Schedule) -> dict[str, list[PlacerRun]]:
+    return {
+        name: [simulate(schedule.make(Random(seed)), schedule.workers, place, seed) for seed in seeds]
+        for name, place in PLACERS.items()
+    }
+
+
 def table(seeds: range, schedules: tuple[Schedule, ...] = SCHEDULES) -> list[PlacerRow]:
-    rows = []
+    return tables(seeds, schedules)[0]
+
+
+def tables(seeds: range, schedules: tuple[Schedule, ...] = SCHEDULES) -> tuple[list[PlacerRow], list[dict[str, Any]]]:
+    """The rows of all placers, and the document's numbers beside ours."""
+    rows, beside = list[PlacerRow](), list[dict[str, Any]]()
     for schedule in schedules:
-        runs = {
-            name: [simulate(schedule.make(Random(seed)), schedule.workers, place, seed) for seed in seeds]
-            for name, place in PLACERS.items()
-        }
+        runs = all_runs(seeds, schedule)
         rows += [_row(schedule, name, runs) for name in runs]
-    return rows
+        beside += compare(schedule.name, runs)
+    return rows, beside
 
 
 def _row(schedule: Schedule, name: str, runs: dict[str, list[PlacerRun]]) -> PlacerRow:
@@ -149,8 +154,9 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="all rows as JSON")
     parser.add_argument("--write", action="store_true", help="renew lab/results/progress.md and its figure")
     given = parser.parse_args()
-    rows = table(range(given.first, given.first + given.seeds))
+    rows, beside = tables(range(given.first, given.first + given.seeds))
     if given.write:
+        (RESULTS / "progress_document.json").write_text(json.dumps(beside, indent=1) + "\n")
         (RESULTS / "progress.json").write_text(json.dumps([asdict(row) for row in rows], indent=1) + "\n")
         write()
     if given.json:

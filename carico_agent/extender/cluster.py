@@ -105,7 +105,9 @@ class Cluster:
         state.prior_places, state.resource, state.rise = 2 * node.cores, node.resource, node.rise
         state.cpu, state.memory, state.workloads = node.cpu, node.memory, node.workloads
         self.costs.put(node.name, node.workloads, boottime_s())
-        state.work_jobs, state.work_s = node.work_jobs, node.work_s
+        state.work_jobs, state.work_s, state.run_s = node.work.jobs, node.work.left_s, node.work.run_s
+        state.lefts_s, state.at_limit = node.work.lefts_s, node.work.at_limit
+        state.contention_s, state.expected_contention_s = node.work.contention_s, node.work.expected_contention_s
         self._refresh(node.name, now_s)
 
     def take_train_work(self, found: Mapping[str, TrainWork]) -> None:

@@ -92,6 +92,16 @@ class NodeState:
     """Pods whose work left is in `work_s`."""
     work_s: float = 0.0
     """What they still need, as published [CPU seconds]."""
+    lefts_s: tuple[float, ...] = ()
+    """What each of those still needs [CPU seconds], those with most first; of many only the first."""
+    run_s: float = nan
+    """What one of them needs from its start to its end, on the average [CPU seconds]; NaN: none is known."""
+    contention_s: float = 0.0
+    """Of its jobs, as ProCon computes it."""
+    expected_contention_s: float = 0.0
+    """The same with one job more."""
+    at_limit: int = 0
+    """1: its jobs use all of its CPU, by ProCon's rule."""
     train_pods: int = 0
     """Pods of Kubeflow TrainJobs that say how long they take (train_jobs.py)."""
     train_s: float = 0.0
@@ -141,6 +151,10 @@ class NodeColumns:
     left_network: Floats
     work_jobs: Floats
     work_s: Floats
+    run_s: Floats
+    contention_s: Floats
+    expected_contention_s: Floats
+    at_limit: Floats
     train_pods: Floats
     train_s: Floats
 
@@ -184,6 +198,10 @@ class NodeColumns:
         """What one Pod of this workload takes, resources × nodes; NaN where the node does not know."""
         found: Floats = self._costs(workload).take(self._rows, axis=1)
         return found
+
+    def lefts_s(self) -> list[tuple[float, ...]]:
+        """What each job of each node still needs [CPU seconds]."""
+        return [self._states[row].lefts_s for row in self._rows.tolist()]
 
     def caution(self) -> Floats:
         """How many places an unprofiled Pod counts for, at least one."""

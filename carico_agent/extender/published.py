@@ -17,6 +17,27 @@ from carico_agent.lib.kube.workloads import NodeWorkloads, decode
 from carico_agent.lib.net.times import parse_rfc3339
 from carico_agent.plugin_api.formats import parse_quantity
 
+MAX_LEFTS = 32
+"""Jobs whose work is published one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedWork:
+    """What the jobs of a node still need, as it publishes it."""
+
+    jobs: int = 0
+    """Pods whose work left is known."""
+    left_s: float = 0.0
+    """Of all of them [CPU seconds]."""
+    lefts_s: tuple[float, ...] = ()
+    """Of each, those with most first."""
+    run_s: float = nan
+    """What one needs from its start to its end [CPU seconds]."""
+    contention_s: float = 0.0
+    expected_contention_s: float = 0.0
+    at_limit: int = 0
+    """By ProCon's rules."""
+
 
 @dataclass(frozen=True, slots=True)
 class PublishedNode:
@@ -32,10 +53,7 @@ class PublishedNode:
     """Allocatable [cores]."""
     memory: float = nan
     """The same [bytes]."""
-    work_jobs: int = 0
-    """Pods whose work left is known."""
-    work_s: float = 0.0
-    """What they still need [CPU seconds]."""
+    work: PublishedWork = PublishedWork()
     workloads: NodeWorkloads | None = None
     """Its room and what workloads take of it."""
     rise: str = ""
@@ -76,14 +94,12 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
     except MALFORMED:  # somebody else wrote it
         return unpublished
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
-    jobs, work_s = _work(status)
     return replace(
         unpublished,
         places=places,
         age_s=age_s,
         ttl_s=ttl_s,
-        work_jobs=jobs,
-        work_s=work_s,
+        work=_work(status),
         workloads=decode(annotations.get(WORKLOADS) or ""),
         rise=str(status.get("rise") or ""),
     )
@@ -114,19 +130,35 @@ def read_lease(lease: Object, wall_s: float | None = None) -> SeenLease:
     return SeenLease(name, age_s, record.ttl_s, record)
 
 
-def _work(status: Object) -> tuple[int, float]:
-    """Jobs and their work left out of the status annotation; nothing where there is none, or no numbers.
+def _work(status: Object) -> PublishedWork:
+    """What its jobs still need, out of the status annotation; nothing where there is none, or no numbers.
 
-    >>> _work({"work": {"jobs": 2, "sum_s": 90.5}}), _work({"work": {"jobs": -1}}), _work({})
-    ((2, 90.5), (0, 0.0), (0, 0.0))
+    >>> _work({"work": {"jobs": 2, "sum_s": 90.5, "run_s": 60}}).left_s, _work({"work": {"jobs": -1}}).jobs
+    (90.5, 0)
     """
     work = status.get("work")
-    jobs, work_s = (work.get("jobs"), work.get("sum_s")) if isinstance(work, dict) else (0, 0.0)
-    if not (isinstance(jobs, int) and isinstance(work_s, int | float)):
-        return 0, 0.0
-    if not (0 <= jobs <= 1e6 and 0 <= work_s <= 1e15):  # an integer of JSON may have any number of digits
-        return 0, 0.0
-    return jobs, float(work_s)
+    if not isinstance(work, dict) or not isinstance(work.get("jobs"), int):
+        return PublishedWork()
+    lefts = work.get("lefts_s")
+    try:
+        return PublishedWork(
+            int(_in_range(work["jobs"], 1e6)),
+            _in_range(work.get("sum_s"), 1e15),
+            tuple(_in_range(one, 1e9) for one in (lefts if isinstance(lefts, list) else [])[:MAX_LEFTS]),
+            _in_range(work["run_s"], 1e9) if "run_s" in work else nan,
+            _in_range(work.get("c_s", 0.0), 1e15),
+            _in_range(work.get("c1_s", 0.0), 1e15),
+            int(work.get("limit") is True),
+        )
+    except ValueError:
+        return PublishedWork()
+
+
+def _in_range(value: object, largest: float) -> float:
+    """An integer of JSON may have any number of digits. Raises ValueError."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= largest:
+        raise ValueError
+    return float(value)
 
 
 def _amount(amounts: Object, name: str, unknown: float = nan) -> float:

@@ -3,6 +3,6 @@
 `from carico_agent.progress import track` needs the standard library only.
 """
 
-from carico_agent.progress.client import Reporter, report, track
+from carico_agent.progress.client import Reporter, flush, report, track
 
-__all__ = ["Reporter", "report", "track"]
+__all__ = ["Reporter", "flush", "report", "track"]

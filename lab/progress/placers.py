@@ -7,14 +7,20 @@ is not at its limit is lost in the text (0.9 here); ties are random; jobs that h
 """
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import nan
 from random import Random
+from statistics import mean
 
 from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.extender.policies.least_left import LeastLeft
+from carico_agent.progress import procon as literal
+from carico_agent.progress.procon import LIMIT, contention
 from carico_agent.progress.work_left import estimate
 from lab.progress.workers import THREADS, Worker, WorkerJob, shares
 
-LIMIT = 0.9
+IMAGE_MB = 1000.0
+"""Of a deep learning image, one for each model; the document does not say."""
 Place = Callable[[Sequence[Worker], WorkerJob, float, Random], int]
 
 
@@ -48,24 +54,55 @@ def kube_default(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: R
     return least(scores, rng)
 
 
+# ---- Kubernetes 1.15, which the document compares with
+
+
+def kube_1_15(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
+    """All images are on all workers: the scores tie, and ties go in turn."""
+    return _in_turn(workers, [_scores_1_15(worker) for worker in workers])
+
+
+def kube_1_15_cold(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
+    """No image is anywhere at the beginning. A worker that has pulled one scores higher for all later Pods of it."""
+    image = job.workload.name
+    spread = sum(image in worker.images for worker in workers) / len(workers)
+    scores = [_scores_1_15(worker) + (_locality(spread) if image in worker.images else 0) for worker in workers]
+    chosen = _in_turn(workers, scores)
+    workers[chosen].images.add(image)
+    return chosen
+
+
+def _scores_1_15(worker: Worker) -> int:
+    """LeastRequested and BalancedResourceAllocation of a Pod without requests (100m, 200 MB), whole numbers to 10. One
+    Pod more or less is no difference until there are sixteen; the other default priorities are the same for all.
+
+    >>> [_scores_1_15(Worker(Random(1)))]
+    [18]
+    """
+    cpu, memory = 100 * (len(worker.jobs) + 1), 200 * (len(worker.jobs) + 1)
+    least_requested = ((16_000 - cpu) * 10 // 16_000 + (64_000 - memory) * 10 // 64_000) // 2
+    return least_requested + int((1 - abs(cpu / 16_000 - memory / 64_000)) * 10)
+
+
+def _locality(spread: float) -> int:
+    """ImageLocality: 23 to 1000 MB on 0 to 10, of the image's size times the part of the nodes that have it."""
+    return int(10 * (min(max(IMAGE_MB * spread, 23.0), 1000.0) - 23.0) / (1000.0 - 23.0))
+
+
+def _in_turn(workers: Sequence[Worker], scores: Sequence[int]) -> int:
+    """selectHost of 1.15 counts its decisions and takes that one of the best; lots came later."""
+    best = [at for at, score in enumerate(scores) if score == max(scores)]
+    chosen = best[workers[0].decisions % len(best)]
+    workers[0].decisions += 1
+    return chosen
+
+
 # ---- ProCon
 
 
 def remaining_s(job: WorkerJob, share: float) -> float:
-    """i = f/u·(MAX − P), equation 3."""
-    if len(job.reports) < 2 or share <= 0:
-        return 0.0
-    before, last = job.reports[-2], job.reports[-1]
-    return (last.t - before.t) / (last.done - before.done) / share * (job.workload.steps - last.done)
-
-
-def contention(remaining: Sequence[float]) -> float:
-    """c = Σi − max i.
-
-    >>> contention([]), contention([7.0]), contention([3.0, 5.0, 9.0])
-    (0.0, 0.0, 8.0)
-    """
-    return sum(remaining) - max(remaining) if remaining else 0.0
+    """i = f/u·(MAX − P), equation 3, by the code of the agent."""
+    return literal.remaining_s(list(job.reports), job.workload.steps, share)
 
 
 def contention_by_steps(remaining: Sequence[float]) -> int:
@@ -120,9 +157,13 @@ def procon_ties(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Ra
 def least_left(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
     """The extender's policy over the agent's estimates; workers in an order drawn by lot, as kube-scheduler does with
     equal scores."""
+    return _by_policy(workers, now_s, rng, lambda state: state)
+
+
+def _by_policy(workers: Sequence[Worker], now_s: float, rng: Random, change: Callable[[NodeState], NodeState]) -> int:
     order = list(range(len(workers)))
     rng.shuffle(order)
-    states = [_state(workers[at], now_s) for at in order]
+    states = [change(_state(workers[at], now_s)) for at in order]
     scores = LeastLeft().scores(NodeColumns.of(states), PendingPod("new"), now_s)
     return order[scores.index(max(scores))]
 
@@ -130,9 +171,16 @@ def least_left(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Ran
 def _state(worker: Worker, now_s: float) -> NodeState:
     found = [estimate(job.reports, job.workload.steps, now_s).cpu_s for job in worker.jobs]
     known = [left for left in found if left == left]
-    return NodeState(
-        "w", 1e3, now_s, 60.0, assigned=len(found), cpu=THREADS, work_jobs=len(known), work_s=float(sum(known))
-    )
+    whole = [job.reports[-1].cpu_s + left for job, left in zip(worker.jobs, found, strict=True) if left == left]
+    state = NodeState("w", 1e3, now_s, 60.0, assigned=len(found), cpu=THREADS)
+    state.work_jobs, state.work_s, state.lefts_s = len(known), float(sum(known)), tuple(known)
+    state.run_s = mean(whole) if whole else nan
+    return state
+
+
+def least_sum(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
+    """What least-left was before: Σ of the work left, without regard to the newcomer."""
+    return _by_policy(workers, now_s, rng, lambda state: replace(state, lefts_s=(), run_s=nan))
 
 
 def oracle(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
@@ -162,10 +210,13 @@ def total_s(lefts: Sequence[float], threads: float = THREADS) -> float:
 
 PLACERS: dict[str, Place] = {
     "random": at_random,
+    "Kubernetes 1.15, cold": kube_1_15_cold,
+    "Kubernetes 1.15, warm": kube_1_15,
     "kube-scheduler default": kube_default,
     "least count": min_count,
     "ProCon, literal": procon,
     "ProCon, ties broken": procon_ties,
+    "Σ of the work left": least_sum,
     "least-left": least_left,
     "oracle": oracle,
 }

@@ -68,6 +68,10 @@ class Worker:
         self.contention = 0.0
         """∫ (jobs − 1) dt while it was busy: the document's contention rate, as it came true."""
         self._now_s, self._rng = 0.0, rng
+        self.images: set[str] = set()
+        """What it has pulled."""
+        self.decisions = 0
+        """Of the first worker: how often one was chosen."""
 
     def next_end_s(self) -> float:
         rates = shares([job.workload.threads for job in self.jobs])

@@ -135,7 +135,7 @@ class SampleNode:
             "namespace": "batch",
             "uid": name,
             "workload": f"batch/{name}",
-            "source": "reports" if reports else "history",
+            "source": "cpu" if reports else "history",
             **(reported if reports else dict.fromkeys(reported)),
             "stale": False,
             **left,

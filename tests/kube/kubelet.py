@@ -4,7 +4,8 @@ Both live in a mount namespace of their own, in which /var/lib and /var/log are 
 kubelet would change already have its values. Their containers' cgroups lie below one directory. So nothing of this
 machine is changed, and nothing is left when they end.
 
-Pods here share the host's network and run what is in the one image that is made here: a busybox.
+Pods here share the host's network, or have none but an address (NO_NETWORK), and run what is in the one image that is
+made here: a busybox.
 """
 
 import hashlib
@@ -39,7 +40,7 @@ state = "{folder}/state"
   restrict_oom_score_adj = true
 [plugins."io.containerd.grpc.v1.cri".cni]
   conf_dir = "{folder}/cni"
-  bin_dir = "{folder}/cni"
+  bin_dir = "{folder}/cni-bin"
 [plugins."io.containerd.grpc.v1.cri".containerd]
   snapshotter = "native"
 [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
@@ -48,15 +49,16 @@ state = "{folder}/state"
   Root = "{folder}/runc"
 """
 
-NETWORK = """\
+NO_NETWORK = """\
 #!/bin/sh
-# As CNI plugins are called: each Pod gets a network namespace of its own, without a way out of it.
-case "$CNI_COMMAND" in
+cat >/dev/null
+case $CNI_COMMAND in
 VERSION) echo '{"cniVersion":"0.3.1","supportedVersions":["0.3.1"]}' ;;
 ADD) echo '{"cniVersion":"0.3.1","interfaces":[{"name":"'$CNI_IFNAME'","sandbox":"'$CNI_NETNS'"}],
-  "ips":[{"version":"4","interface":0,"address":"192.0.2.1/32"}]}' ;;
+  "ips":[{"version":"4","interface":0,"address":"10.88.0.2/32"}]}' ;;
 esac
 """
+"""A network plugin that makes nothing: for Pods that may not share the host's network and need no other."""
 
 KERNEL = {
     "vm/overcommit_memory": 1,
@@ -94,12 +96,14 @@ class Kubelet:
         undo.callback(apart.wait)
         undo.callback(apart.kill)
         self._prefix = ("nsenter", "-t", str(apart.pid), "-m", "--")
+        self.pods_folder = f"/proc/{apart.pid}/root{folder}/kubelet/pods"
+        """The kubelet's folder of Pods, with what it has mounted there."""
         c = folder / "c"
         (c / "cni").mkdir(parents=True)
-        (c / "cni/10.conf").write_text('{"cniVersion":"0.3.1","name":"apart","type":"apart"}')
-        for plugin in ("apart", "loopback"):
-            (c / "cni" / plugin).write_text(NETWORK)
-            (c / "cni" / plugin).chmod(0o755)
+        (c / "cni/lo.conf").write_text('{"cniVersion":"0.3.1","name":"lo","type":"loopback"}')
+        (c / "cni-bin").mkdir()
+        (c / "cni-bin/loopback").write_text(NO_NETWORK)
+        (c / "cni-bin/loopback").chmod(0o755)
         self.containerd = undo.enter_context(containerd.PrivateContainerd(c, config=CONFIG, prefix=self._prefix))
         for hierarchy in Path("/sys/fs/cgroup").iterdir() if _is_hybrid() else [Path("/sys/fs/cgroup")]:
             if hierarchy.is_dir():

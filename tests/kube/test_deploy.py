@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from carico_agent.node.pods.report_files import FILE, VOLUME
 from carico_agent.settings import Settings, parse
 from lab.support.control_plane import Plane, documents
 from lab.support.extender_process import ExtenderProcess
@@ -25,11 +26,11 @@ from tests.kube.test_node import STEADY
 
 DEPLOY = TREE / "deploy"
 PARTS = [*sorted((DEPLOY / "base").glob("[0-9]*.yaml")), *sorted((DEPLOY / "federation").glob("[0-9]*.yaml"))]
-PROGRESS = [DEPLOY / "progress/train-job.yaml", DEPLOY / "progress/train-jobs-rbac.yaml"]
+PROGRESS = [DEPLOY / f"progress/{name}.yaml" for name in ("train-job", "train-jobs-rbac", "report-file")]
 MANIFESTS = [*PARTS, *sorted((DEPLOY / "admission").glob("*.yaml")), *PROGRESS]
 
 
-SERVED = {"add-place": ((1, 36), (2, 0)), "add-place-v1beta1": ((1, 34), (1, 36))}
+SERVED = {"add-place": ((1, 36), (2, 0)), "report-file": ((1, 36), (2, 0)), "add-place-v1beta1": ((1, 34), (1, 36))}
 """Manifests that not every supported version serves: from, and before."""
 
 
@@ -45,7 +46,7 @@ def test_manifest_is_accepted(cluster: Plane, file: Path) -> None:
 def test_policies_and_configurations_have_only_fields_that_exist() -> None:
     """Also without a control plane, and in forms that the one under test does not serve: by tests/kube/schema.py."""
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
-    assert len(looked_at) == 10
+    assert len(looked_at) == 12
     assert [found for document in looked_at for found in problems(document)] == []
     broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
@@ -162,19 +163,24 @@ def test_kubectl_applies_it_dry_and_for_real(cluster: Plane, what: str) -> None:
 
 def test_the_overlay_for_progress_changes_what_it_should() -> None:
     """Its patches name objects of the base; the extender's configuration is that of the base and one line more; the job
-    mounts the folder in which the client looks."""
+    writes where the agent reads."""
     overlay = DEPLOY / "progress"
     base = {(d["kind"], d["metadata"]["name"]): d for d in documents(*sorted((DEPLOY / "base").glob("[0-9]*.yaml")))}
     patches = [overlay / one["path"] for one in yaml.safe_load((overlay / "kustomization.yaml").read_text())["patches"]]
     found = {(d["kind"], d["metadata"]["name"]): d for d in documents(*patches)}
     assert set(found) <= set(base)
-    assert found["DaemonSet", "carico-agent"]["spec"]["template"]["spec"]["hostPID"] is True
+    agent = found["DaemonSet", "carico-agent"]["spec"]["template"]["spec"]
+    settings = parse({"node": {"root": "/host"}})
+    folder = settings.node.root + settings.progress.kubelet_pods
+    assert [one["mountPath"] for one in agent["containers"][0]["volumeMounts"]] == [folder]
+    assert "hostPID" not in agent
     configs = [table["ConfigMap", "carico-extender"]["data"]["config.toml"] for table in (base, found)]
     assert configs[1].replace('policy = "least-left"\n', "") == configs[0]
     assert parse(tomllib.loads(configs[1])).extender.policy == "least-left"
     job = yaml.safe_load((overlay / "train-job.yaml").read_text())["spec"]["template"]["spec"]
-    folder = parse({"socket": {"path": "/run/carico/agent.sock"}}).progress_path.parent
-    assert job["containers"][0]["volumeMounts"][0]["mountPath"] == job["volumes"][0]["hostPath"]["path"] == str(folder)
+    (mount,), (variable,) = job["containers"][0]["volumeMounts"], job["containers"][0]["env"]
+    assert variable == {"name": "CARICO_PROGRESS_FILE", "value": f"{mount['mountPath']}/{FILE}"}
+    assert [one["name"] for one in job["volumes"]] == [mount["name"]] == [VOLUME.rpartition("/")[2]]
 
 
 @pytest.mark.parametrize("name", ["carico-agent", "carico-extender", "carico-aggregator"])

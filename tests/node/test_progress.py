@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import json
 import os
+import shutil
 import socket
 import stat
 import threading
@@ -133,12 +134,66 @@ async def test_a_process_that_moves_loses_its_connection(host: Host) -> None:
     client.close()
 
 
-async def test_in_no_pod(host: Host) -> None:
+async def test_a_process_in_no_pod_has_an_entry_of_its_own(host: Host) -> None:
+    """It was refused, without a word in any log."""
     host.enter("/user.slice")
     client = Client(host.path)
+    assert await client.post({"done": 1, "total": 2}) == (200, {"next_s": 1.0})
+    client.close()
+    (view,) = host.api.jobs.views(0.0)
+    assert (view.pod.namespace, view.pod.pids, view.job.done) == ("processes", (os.getpid(),), 1)
+    assert host.api.status().jobs + host.api.status().unknown == 0  # not in what the node publishes
+
+
+async def test_where_only_pods_may_report_a_refusal_has_its_remedy(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = Host(tmp_path, processes=False)
+    await made.api.start()
+    made.enter("/user.slice")
+    client = Client(made.path)
     status, result = await client.post({"done": 1, "total": 2})
-    assert (status, "in no Pod" in result["error"]) == (403, True)
+    assert status == 403
+    assert "in no Pod" in result["error"]
+    assert "processes = true" in result["error"]
+    assert "a report of progress was refused" in caplog.text
+    assert len(made.api.jobs.table) == 0
+    client.close()
+    await made.api.stop()
+
+
+async def test_a_process_whose_pod_becomes_known_later_is_that_pod_from_then_on(host: Host) -> None:
+    host.enter("/containers/new")
+    client = Client(host.path)
+    assert (await client.post({"done": 1, "total": 9}))[0] == 200
+    host.enter(f"{host.node.path}/{ID}")
+    other = Client(host.path)
+    assert (await other.post({"done": 2, "total": 9}))[0] == 200
+    host.api.look()
+    assert [key for key, _ in host.api.jobs.table] == [UID]
+    client.close()
+    other.close()
+
+
+async def test_a_pod_that_is_not_known_yet_is_asked_to_come_again(host: Host) -> None:
+    """No warning in the job, no entry as a plain process: the agent finds the Pod within seconds."""
+    host.enter("/kubepods/pod01234567-89ab-cdef-0123-456789abcdef/c")
+    client = Client(host.path)
+    status, result = await client.post({"done": 1, "total": 2})
+    assert (status, "yet" in result["error"]) == (503, True)
     assert len(host.api.jobs.table) == 0
+    client.close()
+
+
+async def test_what_a_process_wrote_just_before_its_end_counts_once(host: Host) -> None:
+    client = Client(host.path)
+    assert (await client.post({"done": 1, "total": 9}))[0] == 200
+    shutil.rmtree(host.node.root.root / f"proc/{os.getpid()}")
+    assert (await client.post({"done": 9, "total": 9}))[0] == 200
+    assert (await client.post({"done": 9, "total": 9}))[0] == 403
+    job = host.api.jobs.table.get(UID)
+    assert job is not None
+    assert job.done == 9
     client.close()
 
 
@@ -244,7 +299,7 @@ async def test_what_is_published(host: Host) -> None:
         host.api.jobs.report(host.node.pods[UID], 10.0 * step, step, 10)
     views = host.api.jobs.views(30.0)
     shown = body(views[0], 30.0)
-    assert (shown["ratio"], shown["left_cpu_s"], shown["left_s"], shown["source"]) == (0.3, 14.0, 70.0, "reports")
+    assert (shown["ratio"], shown["left_cpu_s"], shown["left_s"], shown["source"]) == (0.3, 14.0, 70.0, "cpu")
     found = host.api.jobs.summary(30.0)
     assert (found.jobs, found.total_s, found.longest_s) == (1, 14.0, 14.0)
 

@@ -1,7 +1,17 @@
 """least-left: the node on which the least work is left first, among those with room.
 
 Work left is what the jobs of a node still need of CPU time, by their own reports (docs/progress.md). What is compared
-is the work per core: how long the node would take if nothing came.
+is by how much the newcomer and the jobs of a node would delay each other. Where jobs share the CPU, a newcomer of x CPU
+seconds and a job with l left are together for min(l, x) of each one's work: so it is Σ min(l, x), per core.
+
+Why not Σ l alone, as it was until now: a job with hours left delays a newcomer of a minute by a minute. On the
+document's random schedules Σ l was 0.962 to 1.018 times the mean completion time of counting Pods; Σ min(l, x) is 0.947
+to 0.997. On the two schedules with far more work than the nodes can do that is within noise (lab/results/progress.md):
+there counting Pods is as good.
+
+Why x is half of what the running jobs need from start to end: the work of the newcomer is not known, and short jobs are
+many among those that come while long ones are many among those that run. With the exact x the result is that of an
+oracle.
 
 Why not the original's contention rate Σi − max i (*ProCon*, algorithm 1): a node with one job and an empty one tie at
 0, and the newcomer goes to either; with random ties it is worse than counting Pods (lab/results/progress.md). Σ alone
@@ -13,6 +23,7 @@ the number of Pods per core. Of Pods that do not report but belong to a Kubeflow
 they take (train_jobs.py).
 """
 
+from math import inf
 from typing import ClassVar
 
 import numpy as np
@@ -20,6 +31,9 @@ import numpy as np
 from carico_agent.extender.nodes import Floats, NodeColumns, PendingPod
 from carico_agent.extender.policies.pod_capacity import PodCapacity
 from carico_agent.extender.policy import TOP_SCORE
+
+NEWCOMER = 0.5
+"""Of what a running job needs from start to end."""
 
 
 class LeastLeft(PodCapacity):
@@ -50,14 +64,35 @@ class LeastLeft(PodCapacity):
 
 
 def work_left(nodes: NodeColumns) -> Floats:
-    """Work left per core [s], with the Pods of which nothing is known. Cores count only where all nodes say theirs."""
-    jobs, work_s = nodes.work_jobs, nodes.work_s
-    known, known_s = (jobs + nodes.train_pods).sum(), (work_s + nodes.train_s).sum()
-    mean_s = known_s / known if known and known_s > 0 else 1.0
+    """Work that a newcomer would share with those on each node, per core [s], with the Pods of which nothing is known.
+    Cores count only where all nodes say theirs."""
+    jobs, most_s = nodes.work_jobs, newcomer_s(nodes)
+    known, known_s = (jobs + nodes.train_pods).sum(), (nodes.work_s + nodes.train_s).sum()
+    mean_s = min(known_s / known if known and known_s > 0 else 1.0, most_s)
     silent = np.maximum(0.0, nodes.assigned - jobs)
     trained = np.minimum(silent, nodes.train_pods)  # a Pod that reports to its node as well is counted there
     train_s = np.divide(nodes.train_s, nodes.train_pods, out=np.zeros(len(nodes)), where=nodes.train_pods > 0)
-    all_s = work_s + trained * train_s + (silent - trained) * mean_s
+    all_s = shared_s(nodes, most_s) + trained * np.minimum(train_s, most_s) + (silent - trained) * mean_s
     cores = nodes.cpu if np.isfinite(nodes.cpu).all() else np.ones(len(nodes))
     left: Floats = all_s / cores
     return left
+
+
+def newcomer_s(nodes: NodeColumns) -> float:
+    """What the newcomer is taken to need [CPU seconds]; inf while no node knows what a whole job needs."""
+    known = np.isfinite(nodes.run_s) & (nodes.work_jobs > 0)
+    if not known.any():
+        return inf
+    return float(NEWCOMER * np.average(nodes.run_s[known], weights=nodes.work_jobs[known]))
+
+
+def shared_s(nodes: NodeColumns, most_s: float) -> Floats:
+    """Σ min(l, most_s) of the jobs of each node; those that are not published one by one count with their mean."""
+    if most_s == inf:
+        return nodes.work_s
+    found = np.zeros(len(nodes))
+    for at, lefts in enumerate(nodes.lefts_s()):
+        others = max(0.0, nodes.work_jobs[at] - len(lefts))
+        rest_s = max(0.0, nodes.work_s[at] - sum(lefts)) / others if others else 0.0
+        found[at] = sum(min(one, most_s) for one in lefts) + others * min(rest_s, most_s)
+    return found

@@ -21,10 +21,25 @@ from pathlib import Path
 from carico_agent.lib.net.peers import peer_pid, peer_pidfd
 from carico_agent.node.pods.cgroups import POD_DIRECTORY, V1_CONTROLLERS, Group, Locator, parse, parse_started
 from carico_agent.node.pods.pods import Pod
+from carico_agent.node.pods.process_counters import read_stat
+
+MAX_ANCESTORS = 32
 
 
 class NotInPod(Exception):
     """The process is in no Pod of this node; the text says why."""
+
+
+class NotSeen(NotInPod):
+    """The process cannot be seen from here, or has ended."""
+
+
+class Elsewhere(NotInPod):
+    """It is not the process that connected, or not where that one was."""
+
+
+class NotYet(NotInPod):
+    """It is in a Pod that this agent does not know yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +59,8 @@ class PodGroups:
         self._locator = locator
         self._pods: Mapping[str, Pod] = {}
         self._by_path: dict[str, tuple[str, int]] = {}
+        self.of_processes = False
+        """Whether some Pods are plain processes (processes.py), without a cgroup of their own."""
         self._found: dict[tuple[str, tuple[int, ...]], tuple[Group, ...]] = {}
 
     def of(self, pod: Pod) -> tuple[Group, ...]:
@@ -74,6 +91,9 @@ class PodGroups:
         self._pods = pods
         keys = {(pod.key, pod.pids) for pod in pods.values()}
         self._found = {key: groups for key, groups in self._found.items() if key in keys}
+        self.of_processes = any(
+            pod.pids and not pod.cgroup and pod.key.startswith(f"{pod.pids[0]}-") for pod in pods.values()
+        )
         self._by_path = {group.path: (pod.key, group.inode) for pod in pods.values() for group in self.of(pod)}
 
 
@@ -89,30 +109,40 @@ class PeerPods:
 
     def accept(self, connection: socket.socket) -> tuple[Process, Pod]:
         """The process that has connected, and its Pod. Raises NotInPod."""
+        process = self.connected(connection)
+        return process, self.pod_of(process)
+
+    def connected(self, connection: socket.socket) -> Process:
+        """The process that has connected. Raises NotSeen."""
         pid = peer_pid(connection)
         if pid <= 0:
-            raise NotInPod("the process is in a PID namespace that the agent does not see (DaemonSet: hostPID: true)")
+            raise NotSeen(
+                "the process is in a PID namespace that the agent does not see; give the agent's DaemonSet hostPID: "
+                "true, or let the Pod report by a file ($CARICO_PROGRESS_FILE, docs/progress.md)"
+            )
         try:
             alive = peer_pidfd(connection)
         except ProcessLookupError as error:
-            raise NotInPod(str(error)) from error
+            raise NotSeen(str(error)) from error
         try:
             process = self.look(pid)
             if alive is not None and _has_ended(alive):
-                raise NotInPod(f"process {pid} has ended")
+                raise NotSeen(f"process {pid} has ended")
         finally:
             if alive is not None:
                 os.close(alive)
-        return process, self._pod(process)
+        return process
 
     def again(self, process: Process) -> Pod:
         """The Pod of a process that was accepted earlier. Raises NotInPod, also when it is not the same any more."""
         now = self.look(process.pid)
         if now.started_ticks != process.started_ticks:
-            raise NotInPod(f"process {process.pid} is another one than the one that connected")
+            raise Elsewhere(f"process {process.pid} is another one than the one that connected")
         if now.cgroup != process.cgroup:
-            raise NotInPod(f"process {process.pid} has moved to another cgroup; connect again")
-        return self._pod(now)
+            if read_stat(process.pid, f"{self._root}/proc") is None:  # a zombie, which the kernel has put elsewhere
+                raise NotSeen(f"process {process.pid} has ended")
+            raise Elsewhere(f"process {process.pid} has moved to another cgroup; connect again")
+        return self.pod_of(now)
 
     def lives(self, process: Process) -> bool:
         """Whether that very process still runs."""
@@ -126,24 +156,41 @@ class PeerPods:
         try:
             folder = os.open(f"{self._root}/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         except OSError as error:
-            raise NotInPod(f"process {pid} is gone") from error
+            raise NotSeen(f"process {pid} is gone") from error
         try:
             before = parse_started(_read(folder, "stat"))
             path = parse(_read(folder, "cgroup")).get(self._hierarchy, "")
             after = parse_started(_read(folder, "stat"))
         except (OSError, ValueError) as error:
-            raise NotInPod(f"process {pid} is gone") from error
+            raise NotSeen(f"process {pid} is gone") from error
         finally:
             os.close(folder)
         if before != after:
-            raise NotInPod(f"process {pid} is another one than before")
+            raise NotSeen(f"process {pid} is another one than before")
         return Process(pid, after, path)
 
-    def _pod(self, process: Process) -> Pod:
-        pod = self.groups.pod_at(process.cgroup, self._pods())
-        if pod is None:
-            raise NotInPod(f"process {process.pid} is in no Pod of this node (its cgroup: {process.cgroup or 'none'})")
-        return pod
+    def pod_of(self, process: Process) -> Pod:
+        """Raises NotInPod."""
+        pods = self._pods()
+        pod = self.groups.pod_at(process.cgroup, pods) or self._by_ancestor(process, pods)
+        if pod is not None:
+            return pod
+        if any(POD_DIRECTORY.search(part) for part in process.cgroup.split("/")):
+            raise NotYet(f"process {process.pid} is in no Pod that the agent knows yet; it looks every few seconds")
+        raise NotInPod(f"process {process.pid} is in no Pod of this node (its cgroup: {process.cgroup or 'none'})")
+
+    def _by_ancestor(self, process: Process, pods: Mapping[str, Pod]) -> Pod | None:
+        """Where processes count as Pods (`[processes]`): the one that is this process, or has started it."""
+        if not self.groups.of_processes:
+            return None
+        pid, found = process.pid, None
+        for _ in range(MAX_ANCESTORS):
+            stat = read_stat(pid, f"{self._root}/proc")
+            if stat is None:
+                break
+            found = pods.get(f"{pid}-{stat.started}") or found  # the outermost counts
+            pid = stat.parent
+        return found
 
 
 def _has_ended(pidfd: int) -> bool:

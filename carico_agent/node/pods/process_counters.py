@@ -11,7 +11,7 @@ import errno
 import os
 from collections.abc import Iterator
 from functools import partial
-from math import inf
+from math import inf, nan
 from typing import NamedTuple
 
 from carico_agent.node.pods.cgroup import Cgroup
@@ -88,6 +88,15 @@ def thread_ids(pid: int, proc: str = "/proc") -> list[int]:
         return [int(name) for name in os.listdir(f"{proc}/{pid}/task")[:1024] if name.isdigit()]
     except OSError:
         return []
+
+
+def used_s(pid: int, started_ticks: int, proc: str = "/proc") -> float:
+    """CPU seconds of a process and its descendants; NaN when it has ended."""
+    own = read_stat(pid, proc)
+    if own is None or own.started != started_ticks:
+        return nan
+    others = (read_stat(one, proc) for one in family(pid, proc) if one != pid)
+    return (own.used + sum(stat.used for stat in others if stat)) / TICKS_PER_S
 
 
 class ProcessCounters:

@@ -26,7 +26,7 @@ from carico_agent.lib.kube.placement_lease import Offer
 from carico_agent.lib.kube.pods import PodFacts
 from carico_agent.lib.kube.workloads import NodeWorkloads, encode
 from carico_agent.lib.net.times import rfc3339
-from carico_agent.node.publish.status import Status
+from carico_agent.node.publish.status import Status, WorkStatus
 from carico_agent.node.publish.throttle import Summary, ThrottleConfig, steady
 
 
@@ -100,6 +100,19 @@ def patch(
     return body
 
 
+def _work(work: WorkStatus) -> dict[str, Any]:
+    body: dict[str, Any] = {"jobs": work.jobs, "sum_s": work.total_s, "max_s": work.longest_s}
+    if work.lefts_s:
+        body["lefts_s"] = list(work.lefts_s)
+    if work.run_s is not None:
+        body["run_s"] = work.run_s
+    if work.contention_s or work.expected_contention_s or work.at_limit:
+        body |= {"c_s": work.contention_s, "c1_s": work.expected_contention_s, "limit": work.at_limit}
+    if work.top:
+        body["top"] = [list(one) for one in work.top]
+    return body
+
+
 def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: float, rise: str) -> str:
     body: dict[str, Any] = {"v": 1, "mode": summary.mode, "ttl_s": ttl_s, "seq": status.sequence}
     if rise:
@@ -119,5 +132,5 @@ def _status_annotation(status: Status, summary: Summary, offer: Offer, ttl_s: fl
         if status.pod_capacity_held is not None:
             body["held"] = {"pods": status.pod_capacity_held, "horizon_s": status.horizon_s, "outlook": status.outlook}
         if status.work.jobs or status.work.unknown:
-            body["work"] = {"jobs": status.work.jobs, "sum_s": status.work.total_s, "max_s": status.work.longest_s}
+            body["work"] = _work(status.work)
     return json.dumps(body, separators=(",", ":"))

@@ -84,6 +84,16 @@ class WorkStatus:
     """What all of them still need [CPU seconds]."""
     longest_s: float = 0.0
     """What the one with most still needs [CPU seconds]."""
+    lefts_s: tuple[int, ...] = ()
+    """What each of them still needs, at most 32, those with most first [CPU seconds]."""
+    run_s: float | None = None
+    """What one of them needs from its start to its end, on the average [CPU seconds]."""
+    contention_s: float = 0.0
+    expected_contention_s: float = 0.0
+    at_limit: bool = False
+    """By ProCon's rules, for the policy procon."""
+    top: tuple[tuple[str, float, str], ...] = ()
+    """At most 8 jobs, those that end last first: name, share that is done, expected end (RFC 3339 or empty)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,9 +323,14 @@ def from_json(body: Mapping[str, Any]) -> Status:
         read,
         federation=_read(FederationStatus, body.get("federation") or {}),
         sampling=_read(SamplingStatus, body.get("sampling") or {}),
-        work=_read(WorkStatus, body.get("work") or {}),
+        work=_read_work(body.get("work") or {}),
         workloads=tuple(_read(WorkloadStatus, one) for one in body.get("workloads") or ()),
     )
+
+
+def _read_work(body: Mapping[str, Any]) -> WorkStatus:
+    read: WorkStatus = _read(WorkStatus, body)
+    return replace(read, lefts_s=tuple(read.lefts_s), top=tuple((name, ratio, end) for name, ratio, end in read.top))
 
 
 def _read(cls: type[Any], body: Mapping[str, Any]) -> Any:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from carico_agent.extender import policies
 from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
-from carico_agent.extender.policies.least_left import LeastLeft
+from carico_agent.extender.policies.least_left import LeastLeft, shared_s
 from carico_agent.extender.policies.pod_capacity import PodCapacity
 from carico_agent.extender.published import read_node
 
@@ -91,4 +91,20 @@ def test_work_is_read_from_the_annotation(work: str, found: tuple[int, float]) -
     status = f'{{"time":"2024-01-01T00:00:00Z","ttl_s":150,"places":7,"work":{work}}}'
     notes = {"carico.dev/slots": "8", "carico.dev/status": status}
     read = read_node({"metadata": {"name": "a", "annotations": notes}}, 1704067210.0)
-    assert (read.work_jobs, read.work_s, read.places) == (*found, 7.0)
+    assert (read.work.jobs, read.work.left_s, read.places) == (*found, 7.0)
+
+
+def test_a_long_job_delays_a_short_newcomer_by_no_more_than_the_newcomer_takes() -> None:
+    """Σ of the work left would go to b, where the newcomer shares its core with three jobs for all of its 100 s."""
+    long = NodeState(
+        "a", 20.0, 0.0, 150.0, assigned=1, cpu=1.0, work_jobs=1, work_s=900.0, lefts_s=(900.0,), run_s=200.0
+    )
+    short = NodeState(
+        "b", 20.0, 0.0, 150.0, assigned=3, cpu=1.0, work_jobs=3, work_s=300.0, lefts_s=(100.0,) * 3, run_s=200.0
+    )
+    assert LeastLeft().scores(NodeColumns.of([long, short]), POD, 10.0) == [10, 0]
+
+
+def test_jobs_that_are_not_published_one_by_one_count_with_their_mean() -> None:
+    many = NodeState("a", 90.0, 0.0, 150.0, work_jobs=4, work_s=340.0, lefts_s=(300.0,), run_s=100.0)
+    assert shared_s(NodeColumns.of([many]), 50.0).tolist() == [50.0 + 3 * 40.0 / 3]
