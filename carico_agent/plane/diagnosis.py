@@ -6,11 +6,15 @@ from typing import Any
 
 from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, levels, load_of, one_process
 from carico_agent.plane.recommend import SeatRecommendation
+from carico_agent.plane.sizing import HANDS, queue_length_limit
 from carico_agent.plane.window import Window
 
 MAX_ROWS = 5
 LIST_SHARE = 0.5
 """One kind of LIST that takes more of the server's time than this is worth a word."""
+MIN_PEAK_RATIO = 0.5
+"""A peak of the curve below this share of the cores is not the server's limit. Requests that wait for a slow webhook
+make a flat curve, too: 20 of them use as little CPU as 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +61,8 @@ class PlaneDiagnosis:
     recommendation: dict[str, Any] | str
     remedy: str
     curve: list[tuple[float, float]] = field(default_factory=list)
+    servers: int = 1
+    """API servers that have answered; the numbers are those of the busiest one."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -155,6 +161,12 @@ def remedy(
         )
     if refused:
         level = max(refused, key=lambda one: refused[one])
+        if (api.utilisation or 0) < busy_ratio:
+            return (
+                f"level {level} rejects {refused[level]:.1f} requests per second while the CPU has room: its requests "
+                "hold their seats for long (a slow admission webhook, etcd), or it has too few; look for the slow part "
+                "(apiserver_admission_webhook_admission_duration_seconds), then raise its nominalConcurrencyShares"
+            )
         return f"level {level} rejects {refused[level]:.1f} requests per second: slow its clients down or add servers"
     return "nothing to do"
 
@@ -167,12 +179,15 @@ def diagnose(
     found: SeatRecommendation | str,
     curve: list[tuple[float, float]],
     busy_ratio: float = 0.7,
+    peak: float | None = None,
+    servers: int = 1,
 ) -> PlaneDiagnosis:
-    """Everything about one window."""
+    """Everything about one window. `peak`: the most cores that the API server can use, once its curve shows that;
+    `servers`: API servers that have answered."""
     names = [name for name in KINDS if name in windows or name in missing]
-    usable = {API: max([f for _, f in curve], default=cores)} if curve else {}
+    usable = {API: peak if peak is not None and peak >= MIN_PEAK_RATIO * cores else cores}
     rows = [
-        row(name, windows.get(name), usable.get(name) or cores, throttled.get(name), missing.get(name, ""))
+        row(name, windows.get(name), usable.get(name, cores), throttled.get(name), missing.get(name, ""))
         for name in names
     ]
     api = windows.get(API)
@@ -189,6 +204,7 @@ def diagnose(
         asdict(found) if isinstance(found, SeatRecommendation) else found,
         remedy(rows, verbs, refused, found, busy_ratio),
         curve,
+        servers,
     )
 
 
@@ -208,6 +224,8 @@ def _line(one: ComponentRow) -> str:
 def describe(seen: PlaneDiagnosis) -> str:
     """The table, the costliest, and the remedy, for people."""
     lines = [HEADING, *map(_line, seen.components)]
+    if seen.servers > 1:
+        lines.append(f"{seen.servers} API servers answer at this address; the busiest one is shown")
     if seen.one_process:
         lines.append("one process does it all (k3s): seats and this diagnosis apply to it, weights do not")
     for title, costs in (("costliest requests", seen.verbs), ("costliest clients, by flow schema", seen.clients)):
@@ -221,7 +239,8 @@ def describe(seen: PlaneDiagnosis) -> str:
     else:
         wish = seen.recommendation
         lines.append(
-            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']}, {wish['wait_ms']:.1f} ms per request"
+            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']} (queueLengthLimit "
+            f"{queue_length_limit(wish['queue'])} with handSize {HANDS}), {wish['wait_ms']:.1f} ms per request"
         )
     return "\n".join([*lines, f"remedy: {seen.remedy}"])
 

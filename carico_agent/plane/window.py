@@ -15,7 +15,12 @@ WANTED: dict[str, tuple[str, ...]] = {
     "apiserver_flowcontrol_current_inqueue_requests": ("priority_level",),
     "apiserver_flowcontrol_request_execution_seconds_sum": ("priority_level", "flow_schema"),
     "apiserver_flowcontrol_request_execution_seconds_count": ("priority_level", "flow_schema"),
+    "apiserver_flowcontrol_request_wait_duration_seconds_sum": ("priority_level",),
     "apiserver_flowcontrol_rejected_requests_total": ("priority_level",),
+    "apiserver_flowcontrol_priority_level_seat_utilization_sum": ("priority_level", "phase"),
+    "apiserver_flowcontrol_priority_level_seat_utilization_count": ("priority_level", "phase"),
+    "apiserver_flowcontrol_current_executing_seats": ("priority_level",),
+    "apiserver_flowcontrol_current_limit_seats": ("priority_level",),
     "apiserver_flowcontrol_request_concurrency_limit": ("priority_level",),
     "apiserver_flowcontrol_nominal_limit_seats": ("priority_level",),
     "etcd_request_duration_seconds_count": ("operation",),
@@ -26,7 +31,7 @@ WANTED: dict[str, tuple[str, ...]] = {
     "workqueue_depth": (),
     "rest_client_requests_total": (),
 }
-"""Families and the labels that are kept of them; all of them are in 1.20 and later."""
+"""Families and the labels that are kept of them. Those with seats came with 1.26 or later, all others are in 1.20."""
 
 GAUGES = frozenset(
     {
@@ -36,6 +41,8 @@ GAUGES = frozenset(
         "apiserver_flowcontrol_current_inqueue_requests",
         "apiserver_flowcontrol_request_concurrency_limit",
         "apiserver_flowcontrol_nominal_limit_seats",
+        "apiserver_flowcontrol_current_executing_seats",
+        "apiserver_flowcontrol_current_limit_seats",
         "scheduler_pending_pods",
         "workqueue_depth",
     }

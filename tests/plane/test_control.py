@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carico_agent.plane.control import decide
+from carico_agent.plane.control import COOLING, MAX_CALM, Situation, decide
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import NAME, SHARES, Levels, ReserveObject, read_levels, spec_of
 from carico_agent.plane.shares import ServerSeats, kept_of, min_seats, reserve_for, seats_of
@@ -121,22 +121,52 @@ EDITED = ReserveObject("7", 5, "another client changed it")
     ],
 )
 def test_transitions(mode, missed, ours, found, leading, action) -> None:
-    step = decide(mode, missed, Levels(DEFAULTS, ours), 600, found, leading)
+    step = decide(Situation(mode, Levels(DEFAULTS, ours), 600, found, missed, leading))
     assert step.action == action
     if action == "write":
         assert step.shares == reserve_for(600, DEFAULTS, 20)
 
 
 def test_a_deleted_object_is_not_made_again() -> None:
-    step = decide("write", 0, Levels(DEFAULTS, None), 600, WISH, held=99)
+    gone = Levels(DEFAULTS, None)
+    step = decide(Situation("write", gone, 600, WISH, held=99))
     assert step.action == "yield" and "deleted" in step.why
-    assert decide("write", 0, Levels(DEFAULTS, None), 600, WISH, yielded=step.why) == step
-    assert decide("write", 0, Levels(DEFAULTS, None), 600, WISH, leading=False, held=99).action == "hold"
+    assert decide(Situation("write", gone, 600, WISH, yielded=step.why)) == step
+    assert decide(Situation("write", gone, 600, WISH, leading=False, held=99)).action == "hold"
+
+
+@pytest.mark.parametrize("why", ["no requests", "0.10 of 2 cores are busy", "unknown: counters were reset"])
+def test_a_reserve_goes_after_the_peak(why: str) -> None:
+    """It held for ever: after one peak 26 of 600 seats were left until the service stopped."""
+    steps = [decide(Situation("write", Levels(DEFAULTS, OURS), 600, why, calm=calm)) for calm in range(1, MAX_CALM + 1)]
+    assert [step.action for step in steps] == ["hold", "hold", "remove"]
+    assert why in steps[-1].why
+
+
+def test_a_reserve_goes_at_once_when_requests_wait_though_the_cpu_has_room() -> None:
+    waits = "40 requests wait in level workload-low, and it rejected 9"
+    step = decide(Situation("write", Levels(DEFAULTS, OURS), 600, "not busy", calm=1, held_up=waits))
+    assert step.action == "remove" and waits in step.why
+    later = decide(Situation("write", Levels(DEFAULTS, None), 600, WISH, cooling=COOLING))
+    assert later.action == "hold" and "made requests wait" in later.why
+
+
+def test_no_reserve_that_makes_lists_as_cheap_as_gets() -> None:
+    """A LIST takes at most 15 % of its level's seats: 37 of the 245 of workload-low, and 1 of 11 beside a reserve."""
+    hands = {"workload-low": 6}
+    for width, action in ((1.2, "write"), (9.0, "hold")):
+        levels = Levels(DEFAULTS, None, {}, hands)
+        step = decide(Situation("write", levels, 600, WISH, widths={"workload-low": width}))
+        assert step.action == action, step
+    assert "9.0 seats each" in step.why
+    assert decide(
+        Situation("write", Levels(DEFAULTS, OURS, {}, hands), 600, WISH, widths={"workload-low": 9.0})
+    ).action == ("remove")
 
 
 def test_no_reserve_where_the_levels_have_no_more() -> None:
-    assert decide("write", 0, Levels(DEFAULTS, OURS), 10, WISH).action == "remove"
-    assert decide("write", 0, Levels(DEFAULTS, None), 10, WISH).action == "hold"
+    assert decide(Situation("write", Levels(DEFAULTS, OURS), 10, WISH)).action == "remove"
+    assert decide(Situation("write", Levels(DEFAULTS, None), 10, WISH)).action == "hold"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta3", "v1beta2", "v1beta1"])
@@ -158,3 +188,15 @@ def test_the_object_is_its_own_record(version: str) -> None:
     assert "another client changed it" in read_levels([changed], version).ours.edited  # type: ignore[union-attr]
     foreign = {"metadata": {"name": NAME}, "spec": spec_of(version, 3)}
     assert "not made by carico" in read_levels([foreign], version).ours.edited  # type: ignore[union-attr]
+
+
+def test_a_reserve_written_before_an_upgrade_is_ours() -> None:
+    """Written through v1beta2 of 1.25, read through v1beta3 of 1.26: it counted as edited by another client."""
+    noted = {"name": NAME, "resourceVersion": "5", "annotations": {SHARES: "99"}}
+    for lendable in ({}, {"lendablePercent": 0}, {"lendablePercent": 0, "borrowingLimitPercent": None}):
+        limited = {"nominalConcurrencyShares": 99, "limitResponse": {"type": "Reject"}, **lendable}
+        ours = read_levels([{"metadata": noted, "spec": {"type": "Limited", "limited": limited}}], "v1beta3").ours
+        assert ours is not None and not ours.edited
+    limited = {"nominalConcurrencyShares": 99, "limitResponse": {"type": "Reject"}, "lendablePercent": 50}
+    ours = read_levels([{"metadata": noted, "spec": {"type": "Limited", "limited": limited}}], "v1beta3").ours
+    assert ours is not None and "another client changed it" in ours.edited

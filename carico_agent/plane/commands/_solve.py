@@ -3,6 +3,7 @@
 import argparse
 import json
 import math
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +15,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         "--table",
         metavar="FILE",
         required=True,
-        help="CSV: requests executing, cores used; linear between, constant beyond",
+        help="CSV: requests executing, cores used; linear between, constant beyond; - is the standard input",
     )
     parser.add_argument("--requests", metavar="N", type=number(0.0), required=True, help="requests in the window")
     parser.add_argument("--core-seconds", metavar="S", type=number(0.0), required=True, help="CPU time they took")
@@ -54,11 +55,10 @@ def share(text: str) -> float:
 def run(given: argparse.Namespace) -> int:
     from carico_agent.plane.curve import BadTable, parse_table
     from carico_agent.plane.queueing import Load
-    from carico_agent.plane.sizing import NoRecommendation, size
+    from carico_agent.plane.sizing import NoRecommendation, queue_length_limit, size
 
     try:
-        with open(given.table, encoding="utf-8-sig", newline="") as file:
-            curve = parse_table(file)
+        curve = parse_table(_lines(given.table))
         if curve.x[0] > 1:
             complain(f"{given.table}: begins at x = {curve.x[0]:g}; fewer requests are taken to use as many cores")
         sized = size(Load(given.requests, given.core_seconds, given.window), curve, given.cores, given.availability)
@@ -74,6 +74,7 @@ def run(given: argparse.Namespace) -> int:
     result: dict[str, Any] = {
         "seats": sized.seats,
         "queue": sized.queue,
+        "queue_length_limit": queue_length_limit(sized.queue),
         "wait_ms": sized.performance.wait_s * 1000,
         "reject_ratio": sized.performance.reject_ratio,
         "cores": sized.cores,
@@ -85,11 +86,20 @@ def run(given: argparse.Namespace) -> int:
             f"unsteady: {needed:g} cores are needed, {sized.cores:g} can be used; the queue holds what a window leaves"
         )
     print(json.dumps(result) if given.json else describe(result))
-    return 0
+    return 0 if sized.steady else 1
+
+
+def _lines(table: str) -> list[str]:
+    if table == "-":
+        return sys.stdin.readlines()
+    with open(table, encoding="utf-8-sig") as file:
+        return file.readlines()
 
 
 def describe(result: dict[str, Any]) -> str:
     return (
         f"seats {result['seats']}, queue {result['queue']}: a request takes {result['wait_ms']:.3f} ms, "
-        f"{result['reject_ratio']:.4%} are rejected, {result['cores']:g} cores in use at most"
+        f"{result['reject_ratio']:.4%} are rejected, {result['cores']:g} cores in use at most\n"
+        "in a PriorityLevelConfiguration: limitResponse.queuing: {handSize: 6, queues: 64, "
+        f"queueLengthLimit: {result['queue_length_limit']}}}"
     )
