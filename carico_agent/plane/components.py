@@ -48,6 +48,11 @@ def _grown(family: str) -> Callable[[Window], float | None]:
     return lambda window: window.grown(family)
 
 
+def _attempts(window: Window) -> float:
+    """The scheduler shows this counter from its first attempt on: one that has scheduled no Pod yet has made none."""
+    return window.grown("scheduler_schedule_attempts_total") or 0.0
+
+
 def _now(family: str) -> Callable[[Window], float | None]:
     return lambda window: window.now(family)
 
@@ -59,7 +64,7 @@ def _nothing(window: Window) -> float | None:
 KINDS = {
     API: ComponentKind(api_requests, _now("apiserver_current_inqueue_requests")),
     "etcd": ComponentKind(_unary, _nothing),
-    "kube-scheduler": ComponentKind(_grown("scheduler_schedule_attempts_total"), _now("scheduler_pending_pods")),
+    "kube-scheduler": ComponentKind(_attempts, _now("scheduler_pending_pods")),
     "kube-controller-manager": ComponentKind(_grown("workqueue_work_duration_seconds_count"), _now("workqueue_depth")),
 }
 
