@@ -5,11 +5,13 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, levels, load_of, one_process
+from carico_agent.plane.lists import ListMemory, ResourceLists
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.sizing import HANDS, queue_length_limit
 from carico_agent.plane.window import Window
 
 MAX_ROWS = 5
+NOTHING = "nothing to do"
 LIST_SHARE = 0.5
 """One kind of LIST that takes more of the server's time than this is worth a word."""
 MIN_PEAK_RATIO = 0.5
@@ -63,6 +65,13 @@ class PlaneDiagnosis:
     curve: list[tuple[float, float]] = field(default_factory=list)
     servers: int = 1
     """API servers that have answered; the numbers are those of the busiest one."""
+    lists: list[ResourceLists] = field(default_factory=list)
+    """The costliest resources to list."""
+    memory: ListMemory | None = None
+    warnings: list[str] = field(default_factory=list)
+    """What is not urgent now, and will be: memory for LISTs, client limits that a component waits for."""
+    arguments: list[dict[str, object]] = field(default_factory=list)
+    """Of the components on this machine, beside those of the document's table 4."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -168,7 +177,7 @@ def remedy(
                 "(apiserver_admission_webhook_admission_duration_seconds), then raise its nominalConcurrencyShares"
             )
         return f"level {level} rejects {refused[level]:.1f} requests per second: slow its clients down or add servers"
-    return "nothing to do"
+    return NOTHING
 
 
 def diagnose(
@@ -232,6 +241,8 @@ def describe(seen: PlaneDiagnosis) -> str:
         lines += (
             [f"\n{title}", *(f"  {one.what:44}{one.per_s:9.1f}/s {one.share:6.1%}" for one in costs)] if costs else []
         )
+    lines += _list_lines(seen.lists)
+    lines += _argument_lines(seen.arguments)
     for level, per_s in seen.rejected_per_s.items():
         lines.append(f"\nlevel {level} rejects {per_s:.1f} requests per second")
     if isinstance(seen.recommendation, str):
@@ -242,7 +253,35 @@ def describe(seen: PlaneDiagnosis) -> str:
             f"\nrecommended: {wish['seats']} seats, queue {wish['queue']} (queueLengthLimit "
             f"{queue_length_limit(wish['queue'])} with handSize {HANDS}), {wish['wait_ms']:.1f} ms per request"
         )
+    lines += [f"warning: {warning}" for warning in seen.warnings]
     return "\n".join([*lines, f"remedy: {seen.remedy}"])
+
+
+def _list_lines(lists: list[ResourceLists]) -> list[str]:
+    if not lists:
+        return []
+    title = f"\n{'LISTs by resource':28}{'from etcd':>11}{'objects':>9}{'from cache':>12}{'objects':>9}{'stored':>9}"
+    return [
+        title,
+        *(
+            f"  {one.resource:26}{one.etcd_per_s:9.1f}/s{one.etcd_objects:9.0f}{one.cache_per_s:10.1f}/s"
+            f"{one.cache_objects:9.0f}{_n(one.stored_bytes and one.stored_bytes / 1e6, '.1f'):>6} MB"
+            for one in lists
+        ),
+    ]
+
+
+def _argument_lines(rows: list[dict[str, object]]) -> list[str]:
+    if not rows:
+        return []
+    return [
+        "\narguments of components on this machine (the last column: table 4 of MerKury, for thousands of nodes)",
+        *(
+            f"  {row['component']:26}{row['argument']:34}{row['value']:>12.12g}"
+            f"{' (default)' if row['is_default'] else '':11}{row['documented']:>12.12g}"
+            for row in rows
+        ),
+    ]
 
 
 def _n(value: float | None, spelled: str) -> str:

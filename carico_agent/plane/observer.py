@@ -6,14 +6,16 @@ of each is kept, by the time its process began, and the window of the busiest on
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.plane import processes
+from carico_agent.plane.arguments import compare, describe_limiter, limiters
 from carico_agent.plane.component_access import Endpoints
 from carico_agent.plane.components import API, KINDS, executing, held_up, levels, load_of, needs, widths
-from carico_agent.plane.diagnosis import PlaneDiagnosis, diagnose
+from carico_agent.plane.diagnosis import MAX_ROWS, NOTHING, PlaneDiagnosis, diagnose
 from carico_agent.plane.learn import LearnedCurve
+from carico_agent.plane.lists import list_memory, memory_warning, resource_lists
 from carico_agent.plane.recommend import PlaneState, SeatRecommendation, recommend
 from carico_agent.plane.scrape import scrape_all
 from carico_agent.plane.servers import ApiServers, ServerReading
@@ -83,10 +85,28 @@ class Observer:
             self.learned.peak(),
             self.servers.count,
         )
+        seen = self._with_lists(seen, windows)
         has_room = api is not None and busy_cores < own.busy_ratio * self.cores
         waits = held_up(fresh.window) if has_room and fresh and fresh.window else ""
         seats, width = (levels(api), widths(api)) if api else ({}, {})
         return Look(seen, found, seats, fresh is not None, waits, width)
+
+    def _with_lists(self, seen: PlaneDiagnosis, windows: Mapping[str, Window | None]) -> PlaneDiagnosis:
+        """Who lists, what it needs of memory, and which component waits for its own arguments."""
+        api, here = windows.get(API), processes.find(self._root)
+        values = {name: processes.argument_values(pid, self._root) for name, pid in here.items()}
+        limited = [describe_limiter(one, values.get(one.component, {})) for one in limiters(windows)]
+        memory = list_memory(api, widths(api)) if api else None
+        limit = processes.memory_bytes(here[API], self._root) if API in here else None
+        warning = memory_warning(memory, limit)
+        return replace(
+            seen,
+            lists=resource_lists(api)[:MAX_ROWS] if api else [],
+            memory=memory,
+            warnings=[*([warning] if warning else []), *limited],
+            arguments=[row for name, flags in values.items() for row in compare(name, flags)],
+            remedy=limited[0] if limited and seen.remedy == NOTHING else seen.remedy,
+        )
 
     def _learn(self, reading: Scrape, window: Window | None) -> None:
         if window is None:

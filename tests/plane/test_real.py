@@ -34,6 +34,7 @@ from tests.plane.test_seats import Service, levels_path, missing, reserve, traff
 
 pytestmark = pytest.mark.kube
 
+BAD, GOOD = ("plain", "polls", "exact"), ("pages", "low")
 LEASE = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-plane"
 
 
@@ -48,7 +49,12 @@ class WholePlane(Plane):
         super()._files()
         with (self.folder / "tokens.csv").open("a") as file:
             file.write('controller-token,system:kube-controller-manager,system:kube-controller-manager,""\n')
-            file.write('low-token,system:serviceaccount:default:low,low,"system:serviceaccounts"\n')
+            for name in ("low", "plain", "polls", "exact", "pages"):
+                user = f"system:serviceaccount:default:{name}"
+                file.write(f'{name}-token,{user},{name},"system:serviceaccounts"\n')
+        audit = json.loads((self.folder / "audit.json").read_text())
+        audit["rules"] = [{"level": "Metadata", "verbs": ["list"]}]
+        (self.folder / "audit.json").write_text(json.dumps(audit))
 
     def start_controller_manager(self) -> None:
         config = self.kubeconfig("controller-token")
@@ -81,8 +87,8 @@ def plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[WholePlane]:
     try:
         plane.start()
         group = "rbac.authorization.k8s.io"
-        users = ("system:serviceaccount:default:low", "system:kube-controller-manager")
-        subjects = [{"kind": "User", "name": user, "apiGroup": group} for user in users]
+        names = ("system:kube-controller-manager", *(f"system:serviceaccount:default:{name}" for name in BAD + GOOD))
+        subjects = [{"kind": "User", "name": name, "apiGroup": group} for name in names]
         admin = {"kind": "ClusterRole", "name": "cluster-admin", "apiGroup": group}
         binding = {"metadata": {"name": "test-admins"}, "roleRef": admin, "subjects": subjects}
         plane.admin.post(f"/apis/{group}/v1/clusterrolebindings", binding)
@@ -275,6 +281,56 @@ def test_a_reserve_takes_the_width_out_of_lists(deployed: WholePlane) -> None:
     finally:
         deployed.admin.delete(reserve(deployed))
         deployed.admin.delete("/api/v1/namespaces/wide/configmaps")
+
+
+# ---- who lists
+
+
+def test_clients_that_list_too_much_are_named_and_limited(deployed: WholePlane) -> None:
+    """Three bad clients and a good one; what is printed for the worst passes a server-side dry run and then works."""
+    space = "/api/v1/namespaces/many/configmaps"
+    deployed.admin.post("/api/v1/namespaces", {"metadata": {"name": "many"}})
+    for n in range(100):
+        deployed.admin.post(space, {"metadata": {"name": f"c-{n}"}, "data": {"text": "x" * 2000}})
+    version = deployed.admin.get(space)["metadata"]["resourceVersion"]
+    queries = {
+        "plain": "",
+        "polls": "?resourceVersion=0&limit=10",
+        "exact": f"?resourceVersion={version}&resourceVersionMatch=Exact",
+        "pages": "?limit=10",
+    }
+    for name, query in queries.items():
+        client = Admin(deployed.server, deployed.ca, f"{name}-token")
+        for _ in range(20):
+            client.get(space + query)
+    log, config = str(deployed.folder / "audit.log"), str(deployed.kubeconfig("admin-token"))
+    done = carico("plane", "--kubeconfig", config, "--audit", log, "--interval", "1", "--json")
+    named = [row for row in json.loads(done.stdout)["list_clients"] if row["resource"] == "configmaps"]
+    assert {row["user"].rpartition(":")[2] for row in named} == set(BAD), named
+    printed = carico("plane", "--kubeconfig", config, "--audit", log, "--limit-lists")
+    assert printed.returncode == 0, printed.stderr
+    assert any(f":{name}," in printed.stderr for name in BAD), printed.stderr
+    kubectl = [str(deployed.bin / "kubectl"), "--kubeconfig", config]
+    for more in (["--dry-run=server"], []):
+        apply = subprocess.run(
+            [*kubectl, "apply", *more, "-f", "-"], input=printed.stdout, capture_output=True, text=True
+        )
+        assert apply.returncode == 0 and apply.stdout.count("created") == 2, apply.stderr
+    level = json.loads(printed.stdout)["items"][0]["metadata"]["name"]
+    worst = level.removeprefix("carico-limit-default-").removesuffix("-configmaps")
+    try:
+        wait_for(lambda: level in dispatched(deployed, worst, space), "its LISTs are in the new level", 20)
+    finally:
+        subprocess.run(
+            [*kubectl, "delete", "-f", "-"], input=printed.stdout, text=True, check=True, capture_output=True
+        )
+
+
+def dispatched(plane: Plane, name: str, path: str) -> set[str]:
+    """Levels that have dispatched a request, after one more LIST of this client."""
+    Admin(plane.server, plane.ca, f"{name}-token").get(path)
+    family = "apiserver_flowcontrol_dispatched_requests_total"
+    return {level for (level,) in read([plane.admin.get("/metrics").encode()], {family: ("priority_level",)})[family]}
 
 
 # ---- scheduler and controller manager

@@ -8,6 +8,7 @@ examples:
   carico plane --kubeconfig ~/.kube/config --cores 8 --interval 60    from a laptop; the server has 8 cores
   carico plane --component etcd=http://127.0.0.1:2381/metrics --watch
   carico plane --component kube-scheduler=https://127.0.0.1:10259/metrics,trust=loopback
+  carico plane --audit /var/log/kubernetes/audit.log --limit-lists | kubectl apply --dry-run=server -f -
   carico plane --serve --seats write
   carico plane solve --table f.csv --requests 60000 --core-seconds 300 --window 60 --cores 6 --availability 0.999
 """
@@ -52,7 +53,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_plane_solve.positive,
         help="cores of the control plane's machine (default: as many as this one has)",
     )
-    parser.add_argument("--audit", metavar="FILE", help="an audit log of the API server: the costliest users")
+    parser.add_argument(
+        "--audit", metavar="FILE", help="an audit log of the API server: the costliest users, and the clients that list"
+    )
+    parser.add_argument(
+        "--limit-lists",
+        action="store_true",
+        help="with --audit: print a FlowSchema and a PriorityLevelConfiguration for the client that lists most",
+    )
     parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
     parser.add_argument("--watch", action="store_true", help="continue, with one diagnosis per interval")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -87,6 +95,9 @@ def run(given: argparse.Namespace) -> int:
     if given.listen is not None and not given.serve:
         complain("--listen needs --serve")
         return 2
+    if given.limit_lists and not given.audit:
+        complain("--limit-lists needs --audit FILE: the metrics do not name clients")
+        return 2
     settings = load_settings(given.config)
     if settings is None:
         return 2
@@ -117,21 +128,25 @@ def serve(settings: Settings) -> int:
 async def look(settings: Settings, given: argparse.Namespace) -> int:
     from carico_agent.lib.kube.access import of_user
     from carico_agent.lib.kube.client import KubeClient
+    from carico_agent.plane.commands._lists import AuditReport, minor_version, print_limit
     from carico_agent.plane.daemon import load_curve
     from carico_agent.plane.diagnosis import describe
     from carico_agent.plane.observer import Observer
 
-    users = costliest_users(given.audit) if given.audit else None
     async with KubeClient(of_user(settings.kubernetes.kubeconfig, settings.kubernetes.context)) as client:
         observer = Observer(client, settings.plane)
+        report = AuditReport(given.audit, await minor_version(client)) if given.audit else None
+        if given.limit_lists and report is not None:
+            return await print_limit(client, report.lists, observer.cores)
         load_curve(observer, settings.state_path)
         async with aclosing(observer):
             first = await observer.look()
             while first.fresh or given.watch:
                 await asyncio.sleep(given.interval)
                 seen = (await observer.look()).diagnosis
-                body: dict[str, Any] = seen.as_json() | ({} if users is None else {"users": users})
-                print(json.dumps(body) if given.json else describe(seen) + describe_users(users), flush=True)
+                body: dict[str, Any] = seen.as_json() | (report.as_json() if report else {})
+                text = json.dumps(body) if given.json else describe(seen) + (report.describe() if report else "")
+                print(text, flush=True)
                 if given.plot:
                     plot(seen.curve, Path(given.plot))
                 if not given.watch:
@@ -140,18 +155,6 @@ async def look(settings: Settings, given: argparse.Namespace) -> int:
                     print(flush=True)
     complain(first.diagnosis.remedy)
     return 1
-
-
-def costliest_users(path: str) -> list[dict[str, Any]]:
-    from carico_agent.plane.audit import by_user, costliest
-
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return costliest(by_user(file))
-
-
-def describe_users(users: list[dict[str, Any]] | None) -> str:
-    rows = [f"  {one['user']:44}{one['requests']:9d}   {one['share']:6.1%}" for one in users or ()]
-    return "\n".join(["\n\ncostliest users, by the audit log", *rows]) if rows else ""
 
 
 def plot(curve: list[tuple[float, float]], path: Path) -> None:
