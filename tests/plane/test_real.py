@@ -316,8 +316,8 @@ def test_clients_that_list_too_much_are_named_and_limited(deployed: WholePlane) 
             [*kubectl, "apply", *more, "-f", "-"], input=printed.stdout, capture_output=True, text=True
         )
         assert apply.returncode == 0 and apply.stdout.count("created") == 2, apply.stderr
-    level = json.loads(printed.stdout)["items"][0]["metadata"]["name"]
-    worst = level.removeprefix("carico-limit-default-").removesuffix("-configmaps")
+    level, flow = (one["metadata"]["name"] for one in json.loads(printed.stdout)["items"])
+    worst = flow.removeprefix("carico-limit-default-").removesuffix("-configmaps")
     try:
         wait_for(lambda: level in dispatched(deployed, worst, space), "its LISTs are in the new level", 20)
     finally:

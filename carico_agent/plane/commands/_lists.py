@@ -10,7 +10,7 @@ from carico_agent.plane.components import levels
 from carico_agent.plane.list_clients import ListReport, read_lists
 from carico_agent.plane.list_limit import CannotLimit, limit_manifests, name_of
 from carico_agent.plane.scrape import scrape_api
-from carico_agent.plane.seats import Reserve
+from carico_agent.plane.seats import GROUP, Reserve
 from carico_agent.plane.shares import ServerSeats
 from carico_agent.plane.window import GAUGES, Window
 
@@ -65,12 +65,17 @@ class AuditReport:
 
 
 async def print_limit(client: KubeClient, report: ListReport, cores: float) -> int:
-    """The two objects for the worst client that has no such level yet, as JSON, which kubectl takes; raises KubeError."""
+    """The objects for the worst client without such a FlowSchema, as JSON, which kubectl takes; raises KubeError."""
     reserve = Reserve(client)
     shares = (await reserve.levels()).shares
-    worst = [(one, lists) for one, lists in report.worst() if name_of(one) not in shares]
+    version = await reserve.version()
+    schemas = (await client.get(f"/apis/{GROUP}/{version}/flowschemas")).get("items") or []
+    there = {str(one["metadata"]["name"]) for one in schemas}
+    worst = [(one, lists) for one, lists in report.worst() if name_of(one) not in there]
     if not worst:
-        complain("no client without a level of its own lists whole collections repeatedly: there is nothing to limit")
+        complain(
+            "no client without a FlowSchema of its own lists whole collections repeatedly: there is nothing to limit"
+        )
         return 1
     reading = await scrape_api(client)
     now = Window(0.0, {}, {name: values for name, values in reading.totals.items() if name in GAUGES})
@@ -78,7 +83,7 @@ async def print_limit(client: KubeClient, report: ListReport, cores: float) -> i
     server.see(levels(now), shares)
     for one, lists in worst:
         try:
-            objects = limit_manifests(one, await reserve.version(), server.value, shares, max(1, round(cores / 4)))
+            objects = limit_manifests(one, version, server.value, shares, max(1, round(cores / 4)))
         except CannotLimit as why:
             complain(str(why))
             continue

@@ -1,4 +1,10 @@
-"""`carico plane solve`: seats and queue from a table, for people who size by hand and for tests."""
+"""Seats and queue of one component from a table, or cores for all components of a machine.
+
+--table with --requests and --core-seconds sizes one component. --components takes a TOML file with a table for each
+(kube-apiserver, etcd, kube-scheduler, kube-controller-manager): requests and core_seconds of one window; and, as far as
+they are known, table (a CSV file as for --table), waiting, weight, throttled, now_cores, min_cores, from_scheduler and
+from_controller. Exit code 1 when a component cannot keep up.
+"""
 
 import argparse
 import json
@@ -14,13 +20,15 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--table",
         metavar="FILE",
-        required=True,
         help="CSV: requests executing, cores used; linear between, constant beyond; - is the standard input",
     )
-    parser.add_argument("--requests", metavar="N", type=number(0.0), required=True, help="requests in the window")
-    parser.add_argument("--core-seconds", metavar="S", type=number(0.0), required=True, help="CPU time they took")
+    parser.add_argument("--components", metavar="FILE", help="TOML: one table per component of the machine")
+    parser.add_argument("--requests", metavar="N", type=number(0.0), help="requests in the window")
+    parser.add_argument("--core-seconds", metavar="S", type=number(0.0), help="CPU time they took")
     parser.add_argument("--window", metavar="S", type=positive, default=60.0, help="length of the window (60)")
-    parser.add_argument("--cores", metavar="C", type=positive, required=True, help="cores the component may use")
+    parser.add_argument(
+        "--cores", metavar="C", type=positive, required=True, help="cores the component, or all of them, may use"
+    )
     parser.add_argument(
         "--availability", metavar="P", type=share, default=0.999, help="least share of requests not rejected (0.999)"
     )
@@ -53,6 +61,13 @@ def share(text: str) -> float:
 
 
 def run(given: argparse.Namespace) -> int:
+    if given.components:
+        from carico_agent.plane.commands._solve_all import run as run_all
+
+        return run_all(given)
+    if None in (given.table, given.requests, given.core_seconds):
+        complain("--table, --requests and --core-seconds are needed together; or --components FILE")
+        return 2
     from carico_agent.plane.curve import BadTable, parse_table
     from carico_agent.plane.queueing import Load
     from carico_agent.plane.sizing import NoRecommendation, queue_length_limit, size

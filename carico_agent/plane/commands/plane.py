@@ -11,6 +11,7 @@ examples:
   carico plane --audit /var/log/kubernetes/audit.log --limit-lists | kubectl apply --dry-run=server -f -
   carico plane --serve --seats write
   carico plane solve --table f.csv --requests 60000 --core-seconds 300 --window 60 --cores 6 --availability 0.999
+  carico plane solve --components plane.toml --cores 12
 """
 
 import argparse
@@ -69,7 +70,12 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="ADDR", help="with --serve: for /metrics, on loopback")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     _plane_solve.arguments(
-        actions.add_parser("solve", help="seats and queue from a table", description=_plane_solve.__doc__)
+        actions.add_parser(
+            "solve",
+            help="seats and queue from a table, or cores for all components",
+            description=_plane_solve.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
     )
 
 
