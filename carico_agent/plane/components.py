@@ -108,9 +108,10 @@ def executing_seats(window: Window) -> dict[str, float]:
 
 
 def executing(window: Window) -> float | None:
-    """Seats that requests took at once, all levels together, on average over the window; None: unknown."""
-    taken = executing_seats(window)
-    return sum(taken.values()) if taken else None
+    """Requests that executed at once, all levels together, on average over the window; None: unknown. Requests and
+    not seats are what the concurrency curve is learned from: how many seats a LIST takes changes with a reserve."""
+    found = executing_requests(window)
+    return sum(found.values()) if found else None
 
 
 def widths(window: Window) -> dict[str, float]:

@@ -10,6 +10,7 @@ Why at once: a reserve that outlived its peak left `workload-low` 11 of 245 seat
 filled them, and the server answered 429 at 10 % of its CPU.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
@@ -101,30 +102,33 @@ def _reason_to_release(now: Situation) -> str:
 def _sized(now: Situation, found: SeatRecommendation) -> Step:
     levels, ours = now.levels, now.levels.ours
     shares = reserve_for(now.server, levels.shares, found.seats, found.needs, levels.lendable)
+    width, note = _width_beside(now, shares)
+    wanted = math.ceil(found.seats * width)
+    if wanted > found.seats:
+        shares = reserve_for(now.server, levels.shares, wanted, found.needs, levels.lendable)
     if shares == 0:
         return Step("remove", why="the levels have no more seats than that") if ours else Step("hold")
-    if why := _narrowed(now, shares):
-        return Step("remove" if ours else "hold", why=why)
     if ours is not None and _near(levels, now.server, ours.shares, shares):
         return Step("hold")
-    return Step("write", shares, f"{found.seats} seats use {found.cores:.2f} cores")
+    return Step("write", shares, f"{wanted} seats use {found.cores:.2f} cores{note}")
 
 
-def _narrowed(now: Situation, shares: int) -> str:
-    """Why a reserve of so many shares would do harm: kube-apiserver counts a LIST as at most 15 % of its level's seats.
-    With 245 seats a LIST of 30,000 objects is 37 GETs wide, with 11 it is one, and LISTs get what GETs should have."""
+def _width_beside(now: Situation, shares: int) -> tuple[float, str]:
+    """Seats per request of the widest level beside a reserve of so many shares, and a word about it.
+
+    The recommendation counts requests. kube-apiserver counts a LIST as up to 15 % of its level's seats: with 245 seats
+    a LIST may be as wide as 37 GETs, with 11 it is one."""
     before, after = (seats_of(now.server, now.levels.shares, reserve) for reserve in (0, shares))
+    widest, note = 1.0, ""
     for level, width in now.widths.items():
         if level not in after or width < MIN_WIDTH:
             continue
         hands = now.levels.hands.get(level, 1)
-        most, left = max_width(before[level], hands), max_width(after[level], hands)
-        if left < min(width, most):
-            return (
-                f"requests in level {level} take {width:.1f} seats each (LISTs), and with a reserve they would take "
-                f"{left} at most: no reserve; give the client that lists a level of its own (carico plane --audit)"
-            )
-    return ""
+        left = min(width, max_width(after[level], hands))
+        widest = max(widest, left)
+        if left < min(width, max_width(before[level], hands)):
+            note = f"; LISTs in level {level} count as {left:.0f} of its seats, and not as {width:.0f} any more"
+    return widest, note
 
 
 def _near(levels: Levels, server: int, old: int, new: int) -> bool:

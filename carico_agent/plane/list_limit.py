@@ -2,8 +2,9 @@
 
 Few seats, no borrowing, a short queue per client: their LISTs wait for each other, and other clients' requests do not
 wait for them. All such clients share one level, for a level with one share has 3 of 600 seats already: three clients
-with a level each still ran 9 LISTs at once, and the p99 of Lease renewals fell by 1.2 only. Watches, GETs and writes of the client stay where
-they were.
+with a level each still ran 9 LISTs at once, and the p99 of Lease renewals fell by 1.2 only.
+
+Watches, GETs and writes of the client stay where they were.
 """
 
 import re

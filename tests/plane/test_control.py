@@ -151,17 +151,16 @@ def test_a_reserve_goes_at_once_when_requests_wait_though_the_cpu_has_room() -> 
     assert later.action == "hold" and "made requests wait" in later.why
 
 
-def test_no_reserve_that_makes_lists_as_cheap_as_gets() -> None:
-    """A LIST takes at most 15 % of its level's seats: 37 of the 245 of workload-low, and 1 of 11 beside a reserve."""
-    hands = {"workload-low": 6}
-    for width, action in ((1.2, "write"), (9.0, "hold")):
-        levels = Levels(DEFAULTS, None, {}, hands)
-        step = decide(Situation("write", levels, 600, WISH, widths={"workload-low": width}))
-        assert step.action == action, step
-    assert "9.0 seats each" in step.why
-    assert decide(
-        Situation("write", Levels(DEFAULTS, OURS, {}, hands), 600, WISH, widths={"workload-low": 9.0})
-    ).action == ("remove")
+def test_a_reserve_is_sized_in_seats_and_says_what_it_does_to_lists() -> None:
+    """A LIST takes at most 15 % of its level's seats: 37 of the 293 of workload-low, 1 of 9 beside a reserve."""
+    levels = Levels(DEFAULTS, None, {}, {"workload-low": 6})
+    narrow = decide(Situation("write", levels, 600, WISH, widths={"workload-low": 1.2}))
+    wide = decide(Situation("write", levels, 600, WISH, widths={"workload-low": 9.0}))
+    assert narrow.shares == wide.shares, "beside it each LIST takes one seat"
+    assert "count" not in narrow.why and "count as 1 of its seats, and not as 9" in wide.why
+    many = SeatRecommendation(150, 3, 1.5, 8.0, 0.0005, True)
+    half = decide(Situation("write", levels, 600, many, widths={"workload-low": 2.0}))
+    assert sum(seats_of(600, DEFAULTS, half.shares).values()) >= 300, "LISTs of two seats need twice as many"
 
 
 def test_no_reserve_where_the_levels_have_no_more() -> None:

@@ -257,7 +257,7 @@ def width_of_a_list(plane: Plane) -> float:
 
 
 def test_a_reserve_takes_the_width_out_of_lists(deployed: WholePlane) -> None:
-    """Why none is written where LISTs are wide: the server counts a LIST as at most 15 % of its level's seats."""
+    """Why a reserve is sized for their width beside it: the server counts a LIST as at most 15 % of a level's seats."""
     deployed.admin.post("/api/v1/namespaces", {"metadata": {"name": "wide"}})
     for n in range(10):
         body = {"metadata": {"name": f"wide-{n}"}, "data": {"text": "x" * 500_000}}

@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from carico_agent.plane.components import API, executing, held_up, levels, load_of, needs, one_process, widths
+from carico_agent.plane.components import (
+    API,
+    executing,
+    executing_seats,
+    held_up,
+    levels,
+    load_of,
+    needs,
+    one_process,
+    widths,
+)
 from carico_agent.plane.diagnosis import describe, diagnose
 from carico_agent.plane.learn import MAX_BIN, LearnedCurve
 from carico_agent.plane.processes import find, periods
@@ -149,7 +159,8 @@ def test_seats_are_not_requests() -> None:
         "apiserver_flowcontrol_nominal_limit_seats": {("workload-low",): 245.0, ("system",): 74.0},
     }
     seen = Window(60, counted, gauges)
-    assert executing(seen) == pytest.approx(9)
+    assert executing(seen) == pytest.approx(3)
+    assert executing_seats(seen) == {"workload-low": pytest.approx(8), "system": 1}
     assert widths(seen) == {"workload-low": pytest.approx(4), "system": 1}
 
 
