@@ -51,7 +51,7 @@ def periods(pid: int, root: str = "/") -> Periods | None:
             folder = Path(root) / "sys/fs/cgroup/cpu" / path.lstrip("/")
         else:
             continue
-        if (seen := _periods(folder)) is not None:
+        if (seen := periods_in(folder)) is not None:
             return seen
     return None
 
@@ -86,7 +86,7 @@ def argument_values(pid: int, root: str = "/") -> dict[str, float]:
     return values
 
 
-def _periods(folder: Path) -> Periods | None:
+def periods_in(folder: Path) -> Periods | None:
     pairs = dict(line.split() for line in _text(folder / "cpu.stat").splitlines() if len(line.split()) == 2)
     if not pairs.get("nr_periods", "").isdecimal() or not pairs.get("nr_throttled", "").isdecimal():
         return None
