@@ -103,6 +103,6 @@ def _subject(user: str) -> dict[str, Any]:
 
 
 def _object(version: str, kind: str, name: str, spec: dict[str, Any]) -> dict[str, Any]:
-    labels = {"app.kubernetes.io/managed-by": "carico-plane"}
+    labels = {"app.kubernetes.io/managed-by": "carico-plane-lists"}
     meta = {"name": name, "labels": labels}
     return {"apiVersion": f"{GROUP}/{version}", "kind": kind, "metadata": meta, "spec": spec}
