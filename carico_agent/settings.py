@@ -31,7 +31,7 @@ from carico_agent.node.settings.node import (
     SocketSettings,
 )
 from carico_agent.node.settings.plugins import PluginsSettings
-from carico_agent.plane.settings import COMPONENTS, PlaneSettings
+from carico_agent.plane.settings import PlaneSettings, plane_errors
 from carico_agent.plugin_api.declare import Range
 from carico_agent.progress.settings import ProgressSettings
 
@@ -176,10 +176,7 @@ def _value_errors(settings: Settings) -> list[str]:
                 errors.append(f"model.{table}.{name}: unknown resource{suggest(name, RESOURCES)}")
             elif not 0 < value <= 1:
                 errors.append(f"model.{table}.{name}: {value} is not in (0, 1]")
-    for name, url in settings.plane.components.items():
-        if name not in COMPONENTS or not url.startswith(("http://", "https://")):
-            errors.append(f"plane.components.{name}: {', '.join(COMPONENTS)} are known, each with an http address")
-    return errors
+    return errors + plane_errors(settings.plane)
 
 
 def _cross_checks(settings: Settings) -> list[str]:

@@ -2,14 +2,15 @@
 
 Saturation is measured first (closed loop, 1 to 64 workers), while `carico plane --serve` learns the concurrency curve;
 then a client of low priority asks for a share of it, open loop, and node Leases, Pods and rejections are watched. Arms:
-nothing, seats, seats and weights, the quotas of *MerKury*, its request wrapper. Rows are added to
+nothing; seats, weights, and both; the method of *MerKury* as it is written (quotas, seats, θ and v, but no queue
+lengths); its request wrapper, alone and with seats. Arms run in random order, --repeats times. Rows are added to
 lab/results/plane.json; `--report` makes lab/results/plane.md and its figure of them. Needs `make kube`.
 """
 
 import argparse
 import json
-import math
 import platform
+import random
 import subprocess
 import sys
 import tempfile
@@ -22,11 +23,15 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from carico_agent.plane.allocation import Component, SchedulerLoad, split
 from carico_agent.plane.components import load_of
-from carico_agent.plane.curve import Curve
+from carico_agent.plane.curve import LINEAR, Curve
 from carico_agent.plane.exposition import Totals, read
-from carico_agent.plane.window import WANTED, Scrape, between
+from carico_agent.plane.processes import throttled_ratio
+from carico_agent.plane.seats import read_levels, spec_of
+from carico_agent.plane.shares import RESERVE, reserve_for
+from carico_agent.plane.sizing import NoRecommendation
+from carico_agent.plane.whole import Given, Part, allocate
+from carico_agent.plane.window import WANTED, Scrape, Window, between
 from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.kube_admin import AdminError
 from lab.support.waiting import free_port, wait_for
@@ -36,13 +41,15 @@ TREE = Path(__file__).parent.parent
 RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
 AGAIN = TREE / "lab/results/plane_again.json"
 FIGURE = TREE / "lab/figures/plane-leases.png"
-ARMS = ("nothing", "seats", "seats+weights", "quotas", "wrapper")
+ARMS = ("nothing", "seats", "weights", "seats+weights", "document", "wrapper", "wrapper+seats")
 NODES, PODS = 300, 3000
 PLANE_CPU, CLIENT_CPU = 0, 1
 CORES = 1.0
 WARM_S, MEASURED_S = 15.0, 30.0
 STEP_S = 5.0
 """Period of the service and of the other arms' loops: 60 s in production, where a day is long."""
+MIN_CORES = 0.05
+LEVELS = "/apis/flowcontrol.apiserver.k8s.io/v1/prioritylevelconfigurations"
 WRAPPED = "?resourceVersion=0&limit=500"
 
 
@@ -60,7 +67,7 @@ class PlaneLab:
         self.plane.start_all()
         began_s = time.monotonic()
         self.plane.fill(NODES, PODS)
-        self.plane.apply(TREE / "deploy/base/00-namespace.yaml", *sorted((TREE / "deploy/plane").glob("10-*.yaml")))
+        self.plane.apply(TREE / "deploy/base/00-namespace.yaml", *sorted((TREE / "deploy/plane").glob("1[02]-*.yaml")))
         print(f"{NODES} nodes, {PODS} Pods in {time.monotonic() - began_s:.0f} s", flush=True)
 
     # ---- clients
@@ -94,10 +101,10 @@ class PlaneLab:
     def run(self, arm: str, load: float) -> dict[str, Any]:
         self.plane.groups.clear()
         rate = load * self.saturation
-        service = Service(self, "write", STEP_S) if arm.startswith("seats") else None
-        loop = {"seats+weights": Weights, "quotas": Quotas}.get(arm)
+        service = Service(self, "write", STEP_S) if "seats" in arm else None
+        loop = {"weights": Weights, "seats+weights": Weights, "document": Document}.get(arm)
         steering = loop(self) if loop else None
-        listing = WRAPPED if arm == "wrapper" else ""
+        listing = WRAPPED if arm.startswith("wrapper") else ""
         greedy = self.client("greedy", WARM_S + MEASURED_S + 1, f"{rate:.1f}", listing, "0")
         try:
             time.sleep(WARM_S)
@@ -148,8 +155,8 @@ class Service:
     def __init__(self, lab: PlaneLab, seats: str, period_s: float) -> None:
         self.port, state = free_port(), lab.folder / "state"
         state.mkdir(exist_ok=True)
-        # Only etcd: `carico plane` asks without TLS, and the others have served without it until 1.23 only.
         lines = [f'etcd = "{lab.plane.etcd.url}/metrics"']
+        lines += [f'{part} = "https://127.0.0.1:{port}/metrics"' for part, port in lab.plane.ports.items()]
         config = lab.folder / "carico.toml"
         config.write_text(
             f'[node]\nstate = "{state}"\n[plane]\nseats = "{seats}"\nperiod_s = {period_s}\ncores = {CORES}\n'
@@ -244,33 +251,60 @@ def waited_s(lab: PlaneLab, part: str) -> float:
     return whole / 1e9
 
 
-class Quotas(Steering):
-    """As *MerKury* has it: (9) every period, applied as CFS quotas; at most a fifth of all cores moves at once."""
+class Document(Steering):
+    """As *MerKury* has it: one cycle of section 4.4.3 per step (plane/whole.py), applied as CFS quotas and as seats.
+    What it leaves out: q*, for which the document shortens the queues of Kubernetes' own levels."""
 
     def __init__(self, lab: PlaneLab) -> None:
         self._old = readings(lab)
         self._given: dict[str, float] = {}
+        self._weights = dict.fromkeys(PARTS, 1.0)
+        self._periods = {part: lab.plane.groups.periods(part) for part in PARTS}
         super().__init__(lab)
 
     def step(self) -> None:
         new, old = readings(self.lab), self._old
         self._old = new
         windows = {part: between(old[part], new[part]) for part in PARTS}
-        loads = {part: load_of(part, window) for part, window in windows.items() if window is not None}
-        api, etcd, scheduler = (loads.get(part) for part in PARTS[:3])
-        if api is None or etcd is None or not api.requests or not etcd.requests or not etcd.core_s:
+        parts = {part: self._part(part, window) for part, window in windows.items() if window is not None}
+        with suppress(NoRecommendation):  # a component that did nothing in these seconds
+            self._apply(allocate({name: part for name, part in parts.items() if part}, CORES, 0.999))
+
+    def _part(self, name: str, window: Window) -> Part | None:
+        load = load_of(name, window)
+        before, self._periods[name] = self._periods[name], self.lab.plane.groups.periods(name)
+        if load is None:
+            return None
+        curve = Curve.of(self.lab.curve) if name == "kube-apiserver" and self.lab.curve else LINEAR
+        throttled = throttled_ratio(before, self._periods[name])
+        waiting = window.now("scheduler_pending_pods") or 0.0 if name == "kube-scheduler" else 0.0
+        return Part(load, curve, self._weights[name], waiting, MIN_CORES, self._given.get(name), throttled)
+
+    def _apply(self, found: dict[str, Given] | str) -> None:
+        if isinstance(found, str):
             return
-        controller = loads.get("kube-controller-manager")
-        own = max(0.05, controller.cores if controller else 0.0)
-        group_b = SchedulerLoad(scheduler, 10.0) if scheduler and scheduler.requests and scheduler.core_s else None
-        curve = Curve.of(self.lab.curve) if self.lab.curve else Curve.of([(0, 0), (1, 1)])
-        answering, rest = split([Component(api, curve), Component(etcd)], group_b, CORES - own, 0.999)
-        wanted = dict(zip(PARTS, [*answering, max(rest, 0.05), own], strict=True))
-        for part, cores in wanted.items():
-            before = self._given.get(part, cores)
-            moved = cores if abs(cores - before) <= 0.2 * CORES else before + math.copysign(0.2 * CORES, cores - before)
-            self._given[part] = max(0.05, moved)
-            self.lab.plane.groups.quota(part, self._given[part])
+        for name, one in found.items():
+            self._given[name], self._weights[name] = max(MIN_CORES, one.cores), one.weight
+            self.lab.plane.groups.quota(name, self._given[name])
+        api = found.get("kube-apiserver")
+        if api is not None and api.seats is not None:
+            self._hold_back(api.seats)
+
+    def _hold_back(self, seats: int) -> None:
+        admin = self.lab.plane.admin
+        shares = reserve_for(600, read_levels(admin.get(LEVELS)["items"], "v1").shares, seats)
+        body = {"metadata": {"name": RESERVE}, "spec": spec_of("v1", max(1, shares))}
+        try:
+            admin.post(LEVELS, body)
+        except AdminError as error:
+            if error.status != 409:
+                raise
+            admin.merge(f"{LEVELS}/{RESERVE}", body)
+
+    def stop(self) -> None:
+        super().stop()
+        with suppress(AdminError):  # it never came to that
+            self.lab.plane.admin.delete(f"{LEVELS}/{RESERVE}")
 
 
 def readings(lab: PlaneLab) -> dict[str, Scrape]:
@@ -283,7 +317,7 @@ def readings(lab: PlaneLab) -> dict[str, Scrape]:
 # ---- results
 
 
-def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> None:
+def measure(arms: list[str], loads: list[float], results: Path = RESULTS, repeats: int = 1) -> None:
     if not has_all():
         raise SystemExit("the control plane is not built: make kube")
     with tempfile.TemporaryDirectory(prefix="carico-lab-") as name:
@@ -294,18 +328,26 @@ def measure(arms: list[str], loads: list[float], results: Path = RESULTS) -> Non
             if results.exists():  # rows of one load are compared: all of one run
                 rows = json.loads(results.read_text())
                 results.write_text(json.dumps([row for row in rows if row["load"] not in loads], indent=1) + "\n")
-            for load in loads:
-                for arm in arms:
-                    row = {**lab.run(arm, load), "saturation": lab.saturation, "curve": lab.curve, "when": _now()}
-                    row["version"] = ".".join(map(str, lab.plane.version))
-                    keep(row, results)
+            choose = random.Random(19)
+            plan = [(load, arm) for _ in range(repeats) for load in loads for arm in choose.sample(arms, len(arms))]
+            for n, (load, arm) in enumerate(plan):
+                row = {
+                    **lab.run(arm, load),
+                    "repeat": n // (len(arms) * len(loads)),
+                    "saturation": lab.saturation,
+                    "curve": lab.curve,
+                    "when": _now(),
+                }
+                row["version"] = ".".join(map(str, lab.plane.version))
+                keep(row, results)
         finally:
             lab.plane.stop()
 
 
 def keep(row: dict[str, Any], results: Path) -> None:
     rows = json.loads(results.read_text()) if results.exists() else []
-    rows = [one for one in rows if (one["arm"], one["load"]) != (row["arm"], row["load"])]
+    key = ("arm", "load", "repeat")
+    rows = [one for one in rows if [one.get(name, 0) for name in key] != [row[name] for name in key]]
     results.write_text(json.dumps([*rows, row], indent=1) + "\n")
 
 
@@ -317,11 +359,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--arms", nargs="+", choices=ARMS, default=list(ARMS))
     parser.add_argument("--loads", nargs="+", type=float, default=[1.2])
+    parser.add_argument("--repeats", type=int, default=1, help="runs of each arm, in random order (1)")
     parser.add_argument("--again", action="store_true", help="a second run, kept and reported beside the first")
     parser.add_argument("--report", action="store_true", help="only write the report from what was measured")
     given = parser.parse_args()
     if not given.report:
-        measure(given.arms, given.loads, AGAIN if given.again else RESULTS)
+        measure(given.arms, given.loads, AGAIN if given.again else RESULTS, given.repeats)
     from lab.plane_report import write
 
     rows, again = (json.loads(path.read_text()) if path.exists() else [] for path in (RESULTS, AGAIN))

@@ -16,6 +16,7 @@ from http.client import HTTPSConnection
 from pathlib import Path
 from typing import Any
 
+from carico_agent.plane.processes import Periods, periods_in
 from lab.support.control_plane import Plane, binaries
 
 PARTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -138,6 +139,10 @@ class Groups:
             (self._root / part / "cpu.max").write_text(f"{quota} 100000")
         else:
             (self._root / part / "cpu.cfs_quota_us").write_text("-1" if cores is None else quota)
+
+    def periods(self, part: str) -> Periods | None:
+        """CFS bandwidth counters of one component."""
+        return periods_in(self._root / part)
 
     def clear(self) -> None:
         for part in PARTS:

@@ -4,5 +4,5 @@ Source: *MerKury: Adaptive Resource Allocation to Enhance the Kubernetes Perform
 kept of it: the model (section 4.4.1, appendix A.1), its solution rule (4.4.2) and the level that only holds seats back
 (A.3). What Kubernetes does itself by now is left to it: lists come from the watch cache, levels borrow from each other.
 
-`curve`, `queueing`, `sizing`, `allocation`, `weights` and `shares` are pure: numbers in, numbers out.
+`curve`, `queueing`, `sizing`, `allocation`, `weights`, `whole` and `shares` are pure: numbers in, numbers out.
 """

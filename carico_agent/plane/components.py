@@ -14,6 +14,11 @@ from carico_agent.plane.window import Window
 API = "kube-apiserver"
 LONG_RUNNING = frozenset({"WATCH", "WATCHLIST", "CONNECT"})
 """Verbs whose duration is the length of a conversation."""
+INQUEUE = "apiserver_flowcontrol_current_inqueue_requests"
+MIN_QUEUED = 1.0
+"""A level in which fewer requests wait on average has seats enough."""
+MIN_EXECUTING = 0.05
+"""Below this the width of a level's requests is a quotient of two small numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +48,11 @@ def _grown(family: str) -> Callable[[Window], float | None]:
     return lambda window: window.grown(family)
 
 
+def _attempts(window: Window) -> float:
+    """The scheduler shows this counter from its first attempt on: one that has scheduled no Pod yet has made none."""
+    return window.grown("scheduler_schedule_attempts_total") or 0.0
+
+
 def _now(family: str) -> Callable[[Window], float | None]:
     return lambda window: window.now(family)
 
@@ -54,7 +64,7 @@ def _nothing(window: Window) -> float | None:
 KINDS = {
     API: ComponentKind(api_requests, _now("apiserver_current_inqueue_requests")),
     "etcd": ComponentKind(_unary, _nothing),
-    "kube-scheduler": ComponentKind(_grown("scheduler_schedule_attempts_total"), _now("scheduler_pending_pods")),
+    "kube-scheduler": ComponentKind(_attempts, _now("scheduler_pending_pods")),
     "kube-controller-manager": ComponentKind(_grown("workqueue_work_duration_seconds_count"), _now("workqueue_depth")),
 }
 
@@ -66,13 +76,74 @@ def load_of(name: str, window: Window) -> Load | None:
     return None if requests is None or core_s is None else Load(requests, core_s, window.length_s)
 
 
-def executing(window: Window) -> float | None:
-    """How many requests the API server executed at once, on average over the window.
+def _by_level(window: Window, family: str) -> dict[str, float]:
+    """What a counter grew by, per priority level."""
+    found: dict[str, float] = {}
+    for (level, *_), value in window.counted.get(family, {}).items():
+        found[level] = found.get(level, 0.0) + value
+    return found
+
+
+def executing_requests(window: Window) -> dict[str, float]:
+    """How many requests of each level executed at once, on average over the window.
 
     By Little's law: the time requests spent executing, divided by the window. A gauge read once a minute would say
     what one moment was like."""
-    spent_s = window.grown("apiserver_flowcontrol_request_execution_seconds_sum")
-    return None if spent_s is None else spent_s / window.length_s
+    spent_s = _by_level(window, "apiserver_flowcontrol_request_execution_seconds_sum")
+    return {level: value / window.length_s for level, value in spent_s.items()}
+
+
+def executing_seats(window: Window) -> dict[str, float]:
+    """Seats of each level that were taken, on average over the window. A LIST takes several: since 1.26 the server
+    says so in a histogram of the share of taken seats, which it observes at every nanosecond. What that is a share of,
+    the level's limit with what it has borrowed, is a gauge. A level without that histogram: one seat per request."""
+    name, now = "apiserver_flowcontrol_priority_level_seat_utilization", "apiserver_flowcontrol_current_limit_seats"
+    limits = {level: seats for (level,), seats in window.gauges.get(now, {}).items()}
+    shares, counts = _by_level(window, f"{name}_sum"), _by_level(window, f"{name}_count")
+    found = executing_requests(window)
+    for level in found:
+        if counts.get(level) and limits.get(level):
+            found[level] = shares[level] / counts[level] * limits[level]
+    return found
+
+
+def executing(window: Window) -> float | None:
+    """Requests that executed at once, all levels together, on average over the window; None: unknown. Requests and
+    not seats are what the concurrency curve is learned from: how many seats a LIST takes changes with a reserve."""
+    found = executing_requests(window)
+    return sum(found.values()) if found else None
+
+
+def widths(window: Window) -> dict[str, float]:
+    """Seats per executing request by level, weighted with time. 1 where no LIST is wide."""
+    requests, seats = executing_requests(window), executing_seats(window)
+    return {level: max(1.0, seats[level] / mean) for level, mean in requests.items() if mean > MIN_EXECUTING}
+
+
+def queued_requests(window: Window) -> dict[str, float]:
+    """How many requests of each level waited in its queues, on average over the window (Little's law, too)."""
+    waited_s = _by_level(window, "apiserver_flowcontrol_request_wait_duration_seconds_sum")
+    return {level: value / window.length_s for level, value in waited_s.items()}
+
+
+def held_up(window: Window) -> str:
+    """The level whose requests wait or are rejected most, in words; empty: none. A request that waits is not counted
+    before it is dispatched, so that the gauge of those that wait now is looked at, too."""
+    limited = levels(window)
+    waiting = {level: n for (level,), n in window.gauges.get(INQUEUE, {}).items()}
+    queued = {
+        level: max(mean, waiting.get(level, 0.0)) for level, mean in {**waiting, **queued_requests(window)}.items()
+    }
+    rejected = _by_level(window, "apiserver_flowcontrol_rejected_requests_total")
+    tight = {
+        level: (rejected.get(level, 0.0), queued.get(level, 0.0))
+        for level in limited
+        if rejected.get(level, 0.0) > 0 or queued.get(level, 0.0) >= MIN_QUEUED
+    }
+    if not tight:
+        return ""
+    level = max(tight, key=lambda one: tight[one])
+    return f"{tight[level][1]:.0f} requests wait in level {level}, and it rejected {tight[level][0]:.0f}"
 
 
 def levels(window: Window) -> dict[str, int]:
@@ -93,14 +164,11 @@ def needs(window: Window) -> dict[str, int]:
     are enough for all but one in a thousand. Why: seats are taken from all levels in proportion. In a run of
     lab/plane.py with 16 seats in all `system` had 2 for the Leases of 300 nodes, and their p99 was 11 s, against 1.9 s
     without a reserve."""
-    spent_s: dict[str, float] = {}
-    for (level, _), value in window.counted.get("apiserver_flowcontrol_request_execution_seconds_sum", {}).items():
-        spent_s[level] = spent_s.get(level, 0.0) + value
-    limited = {level: value / window.length_s for level, value in spent_s.items() if level in levels(window)}
-    waiting = window.gauges.get("apiserver_flowcontrol_current_inqueue_requests", {})
+    limited = {level: seats for level, seats in executing_seats(window).items() if level in levels(window)}
+    waiting, width = window.gauges.get(INQUEUE, {}), widths(window)
     busiest = max(limited, key=lambda level: limited[level], default="")
     return {
-        level: math.ceil(mean + 3 * math.sqrt(mean) + waiting.get((level,), 0.0))
+        level: math.ceil(mean + 3 * math.sqrt(mean) + waiting.get((level,), 0.0) * width.get(level, 1.0))
         for level, mean in limited.items()
         if level != busiest and mean > 0
     }

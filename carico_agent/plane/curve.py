@@ -5,7 +5,6 @@ mapping is neither linear nor monotone (*MerKury* section 4.3.2, figure 5): a 12
 request, 6.6 with ten, 10.4 with a hundred and less again with 349.
 """
 
-import csv
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -104,15 +103,16 @@ LINEAR = Curve.of([(0, 0), (MAX_REQUESTS, MAX_REQUESTS)])
 
 
 def parse_table(lines: Iterable[str]) -> Curve:
-    """A curve from CSV: x, f per line. A first line of words is a heading; empty lines and # comments are skipped.
+    """A curve from CSV: x, f per line, separated by commas, semicolons, tabs or spaces. A first line of words is a
+    heading; empty lines and # comments are skipped. Where a semicolon or a tab separates, 0,12 is a number.
 
-    >>> parse_table(["x,f", "0,0.12", "1,1.41"]).cores(1)
-    1.41
+    >>> parse_table(["x,f", "0,0.12", "1,1.41"]).cores(1), parse_table(["0;0,12", "1;1,41"]).cores(1)
+    (1.41, 1.41)
     """
     points: list[tuple[float, float]] = []
     headed = False
-    for number, row in enumerate(csv.reader(lines, skipinitialspace=True), 1):
-        cells = [cell.strip() for cell in row]
+    for number, line in enumerate(lines, 1):
+        cells = _cells(line)
         if not any(cells) or cells[0].startswith("#"):
             continue
         if not points and not headed and not any(map(_is_number, cells)):
@@ -124,6 +124,14 @@ def parse_table(lines: Iterable[str]) -> Curve:
         except ValueError as error:
             raise BadTable(f"line {number}: {error}") from error
     return Curve.of(points)
+
+
+def _cells(line: str) -> list[str]:
+    """The cells of one line, by the first separator of `;`, tab, comma and space that it has."""
+    text = line.strip()
+    mark = next((mark for mark in ";\t, " if mark in text), ",")
+    cells = [cell.strip().strip('"') for cell in (text.split() if mark == " " else text.split(mark))]
+    return [cell.replace(",", ".") for cell in cells] if mark in ";\t" else cells
 
 
 def _is_number(text: str) -> bool:

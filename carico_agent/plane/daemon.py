@@ -1,4 +1,4 @@
-"""`carico plane --serve`: looks at the control plane once per period, keeps the reserve of seats (plane_reserve.py) and
+"""`carico plane --serve`: looks at the control plane once per period, keeps the reserve of seats (reserve.py) and
 shows both over HTTP."""
 
 import asyncio
@@ -81,6 +81,7 @@ class PlaneServer:
             await self.supervisor.stop()
             await self._goodbye()
             await api.stop()
+            await self.observer.aclose()
             await self.client.close()
 
     async def _goodbye(self) -> None:
@@ -148,8 +149,8 @@ class PlaneServer:
 def listen_address(listen: str, allow_plaintext: bool = False) -> tuple[str, int]:
     """Host and port, of loopback unless `allow_plaintext`; raises BadAddress.
 
-    >>> listen_address("127.0.0.1:9760"), listen_address("0.0.0.0:80", allow_plaintext=True)
-    (('127.0.0.1', 9760), ('0.0.0.0', 80))
+    >>> listen_address("127.0.0.1:9765"), listen_address("0.0.0.0:80", allow_plaintext=True)
+    (('127.0.0.1', 9765), ('0.0.0.0', 80))
     """
     try:
         host, port = split(listen)

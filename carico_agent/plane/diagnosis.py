@@ -5,12 +5,18 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from carico_agent.plane.components import API, KINDS, LONG_RUNNING, executing, levels, load_of, one_process
+from carico_agent.plane.lists import ListMemory, ResourceLists
 from carico_agent.plane.recommend import SeatRecommendation
+from carico_agent.plane.sizing import HANDS, queue_length_limit
 from carico_agent.plane.window import Window
 
 MAX_ROWS = 5
+NOTHING = "nothing to do"
 LIST_SHARE = 0.5
 """One kind of LIST that takes more of the server's time than this is worth a word."""
+MIN_PEAK_RATIO = 0.5
+"""A peak of the curve below this share of the cores is not the server's limit. Requests that wait for a slow webhook
+make a flat curve, too: 20 of them use as little CPU as 10."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +63,15 @@ class PlaneDiagnosis:
     recommendation: dict[str, Any] | str
     remedy: str
     curve: list[tuple[float, float]] = field(default_factory=list)
+    servers: int = 1
+    """API servers that have answered; the numbers are those of the busiest one."""
+    lists: list[ResourceLists] = field(default_factory=list)
+    """The costliest resources to list."""
+    memory: ListMemory | None = None
+    warnings: list[str] = field(default_factory=list)
+    """What is not urgent now, and will be: memory for LISTs, client limits that a component waits for."""
+    arguments: list[dict[str, object]] = field(default_factory=list)
+    """Of the components on this machine, beside those of the document's table 4."""
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self)
@@ -155,8 +170,14 @@ def remedy(
         )
     if refused:
         level = max(refused, key=lambda one: refused[one])
+        if (api.utilisation or 0) < busy_ratio:
+            return (
+                f"level {level} rejects {refused[level]:.1f} requests per second while the CPU has room: its requests "
+                "hold their seats for long (a slow admission webhook, etcd), or it has too few; look for the slow part "
+                "(apiserver_admission_webhook_admission_duration_seconds), then raise its nominalConcurrencyShares"
+            )
         return f"level {level} rejects {refused[level]:.1f} requests per second: slow its clients down or add servers"
-    return "nothing to do"
+    return NOTHING
 
 
 def diagnose(
@@ -167,12 +188,15 @@ def diagnose(
     found: SeatRecommendation | str,
     curve: list[tuple[float, float]],
     busy_ratio: float = 0.7,
+    peak: float | None = None,
+    servers: int = 1,
 ) -> PlaneDiagnosis:
-    """Everything about one window."""
+    """Everything about one window. `peak`: the most cores that the API server can use, once its curve shows that;
+    `servers`: API servers that have answered."""
     names = [name for name in KINDS if name in windows or name in missing]
-    usable = {API: max([f for _, f in curve], default=cores)} if curve else {}
+    usable = {API: peak if peak is not None and peak >= MIN_PEAK_RATIO * cores else cores}
     rows = [
-        row(name, windows.get(name), usable.get(name) or cores, throttled.get(name), missing.get(name, ""))
+        row(name, windows.get(name), usable.get(name, cores), throttled.get(name), missing.get(name, ""))
         for name in names
     ]
     api = windows.get(API)
@@ -189,6 +213,7 @@ def diagnose(
         asdict(found) if isinstance(found, SeatRecommendation) else found,
         remedy(rows, verbs, refused, found, busy_ratio),
         curve,
+        servers,
     )
 
 
@@ -208,12 +233,16 @@ def _line(one: ComponentRow) -> str:
 def describe(seen: PlaneDiagnosis) -> str:
     """The table, the costliest, and the remedy, for people."""
     lines = [HEADING, *map(_line, seen.components)]
+    if seen.servers > 1:
+        lines.append(f"{seen.servers} API servers answer at this address; the busiest one is shown")
     if seen.one_process:
         lines.append("one process does it all (k3s): seats and this diagnosis apply to it, weights do not")
     for title, costs in (("costliest requests", seen.verbs), ("costliest clients, by flow schema", seen.clients)):
         lines += (
             [f"\n{title}", *(f"  {one.what:44}{one.per_s:9.1f}/s {one.share:6.1%}" for one in costs)] if costs else []
         )
+    lines += _list_lines(seen.lists)
+    lines += _argument_lines(seen.arguments)
     for level, per_s in seen.rejected_per_s.items():
         lines.append(f"\nlevel {level} rejects {per_s:.1f} requests per second")
     if isinstance(seen.recommendation, str):
@@ -221,9 +250,38 @@ def describe(seen: PlaneDiagnosis) -> str:
     else:
         wish = seen.recommendation
         lines.append(
-            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']}, {wish['wait_ms']:.1f} ms per request"
+            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']} (queueLengthLimit "
+            f"{queue_length_limit(wish['queue'])} with handSize {HANDS}), {wish['wait_ms']:.1f} ms per request"
         )
+    lines += [f"warning: {warning}" for warning in seen.warnings]
     return "\n".join([*lines, f"remedy: {seen.remedy}"])
+
+
+def _list_lines(lists: list[ResourceLists]) -> list[str]:
+    if not lists:
+        return []
+    title = f"\n{'LISTs by resource':28}{'from etcd':>11}{'objects':>9}{'from cache':>12}{'objects':>9}{'stored':>9}"
+    return [
+        title,
+        *(
+            f"  {one.resource:26}{one.etcd_per_s:9.1f}/s{one.etcd_objects:9.0f}{one.cache_per_s:10.1f}/s"
+            f"{one.cache_objects:9.0f}{_n(one.stored_bytes and one.stored_bytes / 1e6, '.1f'):>6} MB"
+            for one in lists
+        ),
+    ]
+
+
+def _argument_lines(rows: list[dict[str, object]]) -> list[str]:
+    if not rows:
+        return []
+    return [
+        "\narguments of components on this machine (the last column: table 4 of MerKury, for thousands of nodes)",
+        *(
+            f"  {row['component']:26}{row['argument']:34}{row['value']:>12.12g}"
+            f"{' (default)' if row['is_default'] else '':11}{row['documented']:>12.12g}"
+            for row in rows
+        ),
+    ]
 
 
 def _n(value: float | None, spelled: str) -> str:

@@ -16,7 +16,7 @@ from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.lib.kubernetes import access_of
 from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
-from carico_agent.plane.control import Step, decide
+from carico_agent.plane.control import COOLING, Situation, Step, decide
 from carico_agent.plane.observer import Look
 from carico_agent.plane.seats import NAME, Levels, Reserve
 from carico_agent.plane.shares import ServerSeats, seats_of
@@ -79,13 +79,17 @@ class SeatKeeper:
         self._settings, self._note = settings, note
         self._reserve = Reserve(client)
         identity = f"{socket.gethostname()}:{note.path.parent}"
-        self.lease = LeaderLease(client, own.namespace, "carico-plane", identity, max(15.0, 3 * own.period_s))
+        lasts_s = max(15.0, 3 * own.period_s)
+        self.lease = LeaderLease(
+            client, own.namespace, "carico-plane", identity, lasts_s, owners=lambda: self._reserve.owners
+        )
         self.server = ServerSeats()
         self.step = Step("hold", why="starting")
         self.levels = Levels()
         self.shares = 0
         self._yielded = ""
-        self._looked = False
+        self._calm = self._cooling = 0
+        self._looked = self._owned = False
         self._stable: dict[str, int] | None = None
 
     async def begin(self) -> None:
@@ -106,12 +110,29 @@ class SeatKeeper:
             self.server.see(look.seats, self.levels.all_shares)
         self._stable = self.levels.all_shares
         leads = await self._leads() if mode == "write" or self.levels.ours else True
-        held, found = self.shares if leads else 0, look.recommendation
-        step = decide(mode, missed, self.levels, self.server.value, found, leads, held, self._yielded)
+        self._calm = self._calm + 1 if isinstance(look.recommendation, str) else 0
+        step = decide(self._situation(look, missed, leads))
+        self._cooling = COOLING if step.action == "remove" and look.held_up else max(0, self._cooling - 1)
         await self._carry_out(step, leads)
         if step != self.step and step.why:
             log.info("seats: %s %s", step.action, step.why)
         self.step = step
+
+    def _situation(self, look: Look, missed: int, leads: bool) -> Situation:
+        return Situation(
+            self._settings.plane.seats,
+            self.levels,
+            self.server.value,
+            look.recommendation,
+            missed,
+            leads,
+            self.shares if leads else 0,
+            self._yielded,
+            self._calm,
+            look.held_up,
+            self._cooling,
+            look.widths,
+        )
 
     async def _carry_out(self, step: Step, leads: bool) -> None:
         ours = self.levels.ours
@@ -132,6 +153,9 @@ class SeatKeeper:
             self.shares, self._yielded = 0, step.why
 
     async def _leads(self) -> bool:
+        if not self._owned:
+            await self._reserve.find_owner()
+            self._owned = True
         return await self.lease.hold(boottime_s())
 
     async def end(self) -> None:

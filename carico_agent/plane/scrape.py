@@ -1,12 +1,11 @@
-"""Fetching metrics: from the API server with our own credentials, from other components by their address."""
+"""Fetching metrics: from the API server with our own credentials, from other components by their endpoints."""
 
 import time
 from collections.abc import AsyncIterator
 
-import aiohttp
-
 from carico_agent.lib.kube.client import KubeClient
-from carico_agent.lib.kube.errors import KubeError, Unreachable
+from carico_agent.lib.kube.errors import KubeError, Refused, Unreachable
+from carico_agent.plane.component_access import Endpoints
 from carico_agent.plane.exposition import MetricsReader
 from carico_agent.plane.window import WANTED, Scrape
 
@@ -17,20 +16,6 @@ MAX_BYTES = 256 * 1024 * 1024
 async def scrape_api(client: KubeClient) -> Scrape:
     """The API server's own /metrics; raises KubeError."""
     return await _read(client.chunks("/metrics", TIMEOUT_S))
-
-
-async def scrape(url: str) -> Scrape:
-    """Any other component that serves plain text on loopback or in the cluster's network; raises Unreachable."""
-    try:
-        async with (
-            aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=TIMEOUT_S)) as session,
-            session.get(url) as response,
-        ):
-            if response.status != 200:
-                raise Unreachable(f"{url}: {response.status}")
-            return await _read(response.content.iter_chunked(1 << 16))
-    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
-        raise Unreachable(f"{url}: {error or type(error).__name__}") from error
 
 
 async def _read(chunks: AsyncIterator[bytes]) -> Scrape:
@@ -46,13 +31,24 @@ async def _read(chunks: AsyncIterator[bytes]) -> Scrape:
     return Scrape(time.monotonic(), totals)
 
 
-async def scrape_all(client: KubeClient, others: dict[str, str]) -> tuple[dict[str, Scrape], dict[str, str]]:
-    """Readings by component, and why one is missing."""
+async def scrape_all(endpoints: Endpoints, missing: dict[str, str]) -> dict[str, Scrape]:
+    """Readings of the other components; why one is missing goes into `missing`."""
     readings: dict[str, Scrape] = {}
-    missing: dict[str, str] = {}
-    for name, url in {"kube-apiserver": "", **others}.items():
+    for name in endpoints:
         try:
-            readings[name] = await (scrape(url) if url else scrape_api(client))
+            client, path = endpoints.client(name)
+            readings[name] = await _read(client.chunks(path, TIMEOUT_S))
         except KubeError as error:
-            missing[name] = str(error)
-    return readings, missing
+            missing[name] = f"{error}{_remedy(error)}"
+    return readings
+
+
+def _remedy(error: KubeError) -> str:
+    """What to do about the two answers that a secured component gives most often."""
+    if isinstance(error, Refused) and error.status in (401, 403):
+        return (
+            "; grant `get` on nonResourceURLs [/metrics] to this user, or name token=FILE or certificate=FILE,key=FILE"
+        )
+    if "is not trusted" in str(error):
+        return "; name its authority with ca=FILE, or trust=loopback for a certificate that it signed itself"
+    return ""

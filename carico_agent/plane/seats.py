@@ -23,6 +23,10 @@ VERSIONS = ("v1", "v1beta3", "v1beta2", "v1beta1")
 """Newest first. v1 since 1.29, v1beta3 1.26 to 1.31, v1beta2 1.23 to 1.28, v1beta1 1.20 to 1.25."""
 ASSURED = ("v1beta1", "v1beta2")
 SHARES = "carico.dev/shares"
+OWNER = "carico-plane"
+OWNER_PATH = "/apis/rbac.authorization.k8s.io/v1/clusterroles"
+DEFAULT_HANDS = 8
+"""What kube-apiserver takes for a level that does not say."""
 
 
 class NoFairness(KubeError):
@@ -48,6 +52,9 @@ class Levels:
     lendable: dict[str, int] = field(default_factory=dict)
     """Per cent of a level's seats that others may borrow (1.26 and newer)."""
 
+    hands: dict[str, int] = field(default_factory=dict)
+    """Hand size of a level's queues: how many of them one flow may use. Not there: the level rejects."""
+
     @property
     def all_shares(self) -> dict[str, int]:
         return self.shares if self.ours is None else {**self.shares, NAME: self.ours.shares}
@@ -70,6 +77,7 @@ def read_levels(items: list[Object], version: str) -> Levels:
     """From a list of PriorityLevelConfigurations. Exempt levels have shares too since 1.28."""
     shares: dict[str, int] = {}
     lendable: dict[str, int] = {}
+    hands: dict[str, int] = {}
     ours = None
     for item in items:
         name, spec = item["metadata"]["name"], item.get("spec") or {}
@@ -80,7 +88,9 @@ def read_levels(items: list[Object], version: str) -> Levels:
         elif own:
             shares[name] = own
             lendable[name] = int(part.get("lendablePercent") or 0)
-    return Levels(shares, ours, lendable)
+            if queuing := (part.get("limitResponse") or {}).get("queuing"):
+                hands[name] = int(queuing.get("handSize") or DEFAULT_HANDS)
+    return Levels(shares, ours, lendable, hands)
 
 
 def _ours(item: Object, version: str, shares: int) -> ReserveObject:
@@ -90,9 +100,22 @@ def _ours(item: Object, version: str, shares: int) -> ReserveObject:
     edited = ""
     if noted is None:
         edited = "it was not made by carico"
-    elif not str(noted).isdecimal() or spec != spec_of(version, int(noted)):
+    elif not str(noted).isdecimal() or not _as_written(spec, version, int(noted)):
         edited = f"another client changed it ({noted} shares were ours, now it has {shares})"
     return ReserveObject(str(meta.get("resourceVersion", "")), shares, edited)
+
+
+def _as_written(spec: Object, version: str, shares: int) -> bool:
+    """Whether a spec is what we wrote, perhaps through an older version of the API. One that was written before 1.26
+    says nothing of lending; that the level may borrow changes nothing, for no request comes to it."""
+    limited = dict(spec.get("limited") or {})
+    for key in ("lendablePercent", "borrowingLimitPercent"):
+        if limited.get(key) in (None, 0):
+            limited.pop(key, None)
+    return {**spec, "limited": limited} == {
+        "type": "Limited",
+        "limited": {key_of(version): shares, "limitResponse": {"type": "Reject"}},
+    }
 
 
 class Reserve:
@@ -101,6 +124,22 @@ class Reserve:
     def __init__(self, client: KubeClient) -> None:
         self._client = client
         self._version = ""
+        self.owners: list[Object] = []
+        """ownerReferences of what we write, once `find_owner` has looked."""
+
+    async def find_owner(self) -> None:
+        """The ClusterRole that gives us our rights, where deploy/plane was applied: what is deleted with it cannot
+        outlive it. `kubectl delete -k deploy/plane` deletes our account before our Pod, which then cannot delete
+        anything. A service with an administrator's kubeconfig has no such role, and no owner."""
+        try:
+            role = await self._client.get(f"{OWNER_PATH}/{OWNER}")
+        except Refused as refused:
+            if refused.status not in (403, 404):
+                raise
+            self.owners = []
+            return
+        kind = {"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRole"}
+        self.owners = [{**kind, "name": OWNER, "uid": str(role["metadata"]["uid"])}]
 
     async def version(self) -> str:
         """The newest version of the group that both sides know; raises NoFairness by name."""
@@ -123,13 +162,26 @@ class Reserve:
     async def levels(self) -> Levels:
         """Not from the watch cache: one that lags would make our own level look deleted. There are ten of them."""
         version = await self.version()
-        listed = await self._client.get(self._path(version))
+        try:
+            listed = await self._client.get(self._path(version))
+        except Refused as refused:
+            if refused.status != 404 or not await self._moved(version):
+                raise
+            return await self.levels()
         return read_levels(listed.get("items") or [], version)
+
+    async def _moved(self, version: str) -> bool:
+        """Whether the server does not serve this version any more: it was upgraded while we ran. A 404 then says
+        nothing of the object."""
+        self._version = ""
+        return await self.version() != version
 
     async def write(self, shares: int, known: ReserveObject | None) -> bool:
         """Give it so many shares; False when somebody was faster: look again."""
         version = await self.version()
         meta: Object = {"name": NAME, "annotations": {SHARES: str(shares)}}
+        if self.owners:
+            meta["ownerReferences"] = self.owners
         body: Object = {"metadata": meta, "spec": spec_of(version, shares)}
         try:
             if known is None:
@@ -147,9 +199,9 @@ class Reserve:
 
     async def remove(self) -> str:
         """Take it back, if it is ours and as we wrote it; in words, what was done."""
-        version = await self.version()
-        path = f"{self._path(version)}/{NAME}"
         for _ in range(5):
+            version = await self.version()
+            path = f"{self._path(version)}/{NAME}"
             try:
                 ours = _ours_of(await self._client.get(path), version)
                 if ours.edited:
@@ -163,6 +215,8 @@ class Reserve:
                 return f"{NAME} ({ours.shares} shares) is taken back"
             except Refused as refused:
                 if refused.status == 404:
+                    if await self._moved(version):
+                        continue
                     return f"{NAME} is not there"
                 if refused.status != 409:
                     raise

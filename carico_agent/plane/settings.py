@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Annotated, Literal
 
+from carico_agent.plane.endpoints import BadEndpoint, parse_endpoint
 from carico_agent.plugin_api.declare import Range
 
 COMPONENTS = ("etcd", "kube-scheduler", "kube-controller-manager")
@@ -20,7 +21,7 @@ class PlaneSettings:
     period_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
     """Time between two readings of the metrics [s], and the window the model looks at."""
 
-    listen: str = "127.0.0.1:9760"
+    listen: str = "127.0.0.1:9765"
     """Address and port for /metrics, /healthz and /v1/plane, plain http. Empty: none."""
 
     allow_plaintext: bool = False
@@ -32,7 +33,9 @@ class PlaneSettings:
 
     components: dict[str, str] = field(default_factory=dict)
     """Addresses of other components' metrics, like { etcd = "http://127.0.0.1:2381/metrics" }; known are etcd,
-    kube-scheduler and kube-controller-manager."""
+    kube-scheduler and kube-controller-manager. Over https the API server's credentials and authority are used; others
+    follow the address, as in "https://127.0.0.1:10259/metrics,trust=loopback": ca=FILE, token=FILE, certificate=FILE
+    and key=FILE, and trust=loopback for a certificate that a component on this machine has signed itself."""
 
     availability: Annotated[float, Range(0.0, 0.999999999)] = 0.999
     """Least share of the requests that shall not be rejected."""
@@ -46,3 +49,20 @@ class PlaneSettings:
 
     namespace: str = "carico"
     """Namespace of the Lease that decides between two instances."""
+
+
+def plane_errors(settings: PlaneSettings) -> list[str]:
+    """Of values that their type does not check."""
+    return [
+        f"plane.components.{name}: {why}" for name, text in settings.components.items() if (why := _wrong(name, text))
+    ]
+
+
+def _wrong(name: str, text: str) -> str:
+    if name not in COMPONENTS:
+        return f"{', '.join(COMPONENTS)} are known"
+    try:
+        parse_endpoint(text)
+    except BadEndpoint as bad:
+        return str(bad)
+    return ""

@@ -38,6 +38,16 @@ def kept_of(seats: int, lendable_percent: int = 0) -> int:
     return seats - math.floor(seats * lendable_percent / 100 + 0.5)
 
 
+def max_width(seats: int, hands: int) -> int:
+    """Seats that one request of a level takes at most, by the level's seats and its hand size, as kube-apiserver 1.36
+    computes it: 15 % of them, and no more than each of a flow's queues could have.
+
+    >>> max_width(245, 6), max_width(11, 6), max_width(88, 6)
+    (37, 1, 14)
+    """
+    return max(1, min(math.ceil(seats * 0.15), seats // max(1, hands)))
+
+
 def min_seats(shares: Mapping[str, int]) -> int:
     """What the levels have even beside an endless reserve: each that has shares keeps one seat."""
     return sum(1 for own in shares.values() if own)

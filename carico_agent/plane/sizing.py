@@ -54,6 +54,19 @@ def size(load: Load, curve: Curve, cores: float, availability: float) -> Sizing:
     return Sizing(useful, seats, queue, chain.steady, chain.performance(queue))
 
 
+HANDS = 6
+"""handSize of Kubernetes' own levels: one flow may use so many of a level's queues."""
+
+
+def queue_length_limit(queue: int, hands: int = HANDS) -> int:
+    """`queueLengthLimit` with which the requests of one flow have a queue of `queue`; at least 1.
+
+    >>> queue_length_limit(24), queue_length_limit(25), queue_length_limit(0)
+    (4, 5, 1)
+    """
+    return max(1, math.ceil(queue / hands))
+
+
 def check_load(load: Load) -> None:
     for name, value in (("requests", load.requests), ("core_s", load.core_s), ("window_s", load.window_s)):
         if not math.isfinite(value) or value < 0:

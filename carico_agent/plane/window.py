@@ -15,18 +15,29 @@ WANTED: dict[str, tuple[str, ...]] = {
     "apiserver_flowcontrol_current_inqueue_requests": ("priority_level",),
     "apiserver_flowcontrol_request_execution_seconds_sum": ("priority_level", "flow_schema"),
     "apiserver_flowcontrol_request_execution_seconds_count": ("priority_level", "flow_schema"),
+    "apiserver_flowcontrol_request_wait_duration_seconds_sum": ("priority_level",),
     "apiserver_flowcontrol_rejected_requests_total": ("priority_level",),
+    "apiserver_flowcontrol_priority_level_seat_utilization_sum": ("priority_level", "phase"),
+    "apiserver_flowcontrol_priority_level_seat_utilization_count": ("priority_level", "phase"),
+    "apiserver_flowcontrol_current_executing_seats": ("priority_level",),
+    "apiserver_flowcontrol_current_limit_seats": ("priority_level",),
     "apiserver_flowcontrol_request_concurrency_limit": ("priority_level",),
     "apiserver_flowcontrol_nominal_limit_seats": ("priority_level",),
-    "etcd_request_duration_seconds_count": ("operation",),
+    "apiserver_storage_list_total": ("resource",),
+    "apiserver_storage_list_fetched_objects_total": ("resource",),
+    "apiserver_cache_list_total": ("resource",),
+    "apiserver_cache_list_fetched_objects_total": ("resource",),
+    "apiserver_watch_cache_consistent_read_total": ("resource", "success"),
+    "apiserver_resource_size_estimate_bytes": ("resource",),
+    "rest_client_rate_limiter_duration_seconds_sum": (),
+    "rest_client_rate_limiter_duration_seconds_count": (),
     "grpc_server_handled_total": ("grpc_method",),
     "scheduler_schedule_attempts_total": (),
     "scheduler_pending_pods": (),
     "workqueue_work_duration_seconds_count": ("name",),
     "workqueue_depth": (),
-    "rest_client_requests_total": (),
 }
-"""Families and the labels that are kept of them; all of them are in 1.20 and later."""
+"""Families and the labels that are kept of them. Those with seats came with 1.26 or later, all others are in 1.20."""
 
 GAUGES = frozenset(
     {
@@ -36,6 +47,9 @@ GAUGES = frozenset(
         "apiserver_flowcontrol_current_inqueue_requests",
         "apiserver_flowcontrol_request_concurrency_limit",
         "apiserver_flowcontrol_nominal_limit_seats",
+        "apiserver_flowcontrol_current_executing_seats",
+        "apiserver_flowcontrol_current_limit_seats",
+        "apiserver_resource_size_estimate_bytes",
         "scheduler_pending_pods",
         "workqueue_depth",
     }

@@ -73,6 +73,10 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
         "delete patch",
         "the one level it keeps",
     ),
+    ("carico/carico-plane", "cluster", "clusterroles.rbac.authorization.k8s.io: carico-plane"): (
+        "get",
+        "its own role, which owns the level and the Lease: they are deleted with it",
+    ),
     ("carico/carico-plane", "carico", "leases.coordination.k8s.io"): (
         "create",
         f"which of two instances writes; create {CREATE_UNNAMED}, carico-own-level does",

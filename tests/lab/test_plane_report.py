@@ -31,7 +31,8 @@ def test_goals_with_what_was_measured() -> None:
         row("nothing", 1000, 100),
         row("seats", 700, 90, **{"workload-low": 50, "system": 3}),
         row("seats+weights", None, 80),
-        row("quotas", 400, 85),
+        row("document", 400, 85),
+        row("wrapper", 13_000, 100),
     ]
     result = text(rows, Path("figure.png"), "machine")
     assert "over without: **0.70** (goal at 1.2: ≤ 0.5)" in result
@@ -42,7 +43,9 @@ def test_goals_with_what_was_measured() -> None:
     assert "| seats | 350 / 700 | 120 (1.20 ×), 90 |" in result and "| 3 | 7 |" in result, (
         "rejections of other levels only"
     )
-    assert "none finished (seats + weights), 400 ms (quotas): quotas win" in result
+    assert "- document over nothing: p99 of Lease writes **0.40**, answers per second **0.85**\n" in result
+    assert "- seats+weights over nothing: p99 of Lease writes unknown, answers per second **0.80**\n" in result
+    assert "wrapper over nothing: p99 of Lease writes **13.00**" in result and "**Leases became slower**" in result
     assert "60 ms of CPU and 4.0 requests" in result and "**0.10%** of a core" in result and "**50 MB**" in result
     assert "0.50 requests per 10 s besides the metrics" in result
 
@@ -52,6 +55,14 @@ def test_a_second_run_is_shown_beside_the_first() -> None:
     second = [row("seats", 600, 100), row("nothing", 1000, 100)]
     result = text(first, Path("figure.png"), "machine", second)
     assert "**0.40**" in result and "Once more, in the order seats, nothing:" in result and "**0.60**" in result
+
+
+def test_of_several_runs_the_median_is_shown() -> None:
+    runs = [(900, 0), (1000, 1), (5000, 2)]
+    rows = [row("nothing", p99, 100) | {"repeat": n} for p99, n in runs]
+    rows += [row("seats", p99 / 2, 100) | {"repeat": n} for p99, n in runs]
+    result = text(rows, Path("figure.png"), "machine")
+    assert "3 runs per arm, in random order" in result and "| nothing | 500 / 1000 |" in result
 
 
 def test_what_a_closed_loop_got_with_so_few_requests_is_a_hint() -> None:

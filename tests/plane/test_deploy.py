@@ -23,7 +23,7 @@ def test_configuration_and_arguments() -> None:
     config, deployment = found["ConfigMap"], found["Deployment"]
     settings = parse(tomllib.loads(config["data"]["config.toml"]))
     assert settings.plane.seats == "recommend", "writing is a decision of whoever installs it"
-    assert listen_address(settings.plane.listen, settings.plane.allow_plaintext)[1] == 9760
+    assert listen_address(settings.plane.listen, settings.plane.allow_plaintext)[1] == 9765
     container = deployment["spec"]["template"]["spec"]["containers"][0]
     assert parser().parse_args(container["args"]).serve
     mounts = {mount["mountPath"] for mount in container["volumeMounts"]}
@@ -43,6 +43,7 @@ def test_rights_are_the_least() -> None:
         ("/metrics", "get", ()),
         *((levels, verb, ()) for verb in ("get", "list", "watch", "create")),
         *((levels, verb, ("carico-reserve",)) for verb in ("patch", "delete")),
+        ("clusterroles", "get", ("carico-plane",)),
     }
 
 
@@ -51,7 +52,7 @@ def test_kustomization_has_every_file() -> None:
     assert kustomization["resources"] == sorted(path.name for path in FOLDER.glob("[0-9]*.yaml"))
 
 
-@pytest.mark.parametrize("listen", ["0.0.0.0:9760", "nonsense", "127.0.0.1", "127.0.0.1:x"])
+@pytest.mark.parametrize("listen", ["0.0.0.0:9765", "nonsense", "127.0.0.1", "127.0.0.1:x"])
 def test_addresses_that_are_refused(listen: str) -> None:
     with pytest.raises(ValueError, match=r"plane\.listen"):
         listen_address(listen)

@@ -17,6 +17,7 @@ class Api:
     def __init__(self, versions: list[str] | None) -> None:
         self.objects: dict[str, Any] = {}
         self.count = 0
+        self.gone = "-"
         self.meddle = lambda: None
         if versions is not None:
             self.objects[GROUP] = {"versions": [{"version": version} for version in versions]}
@@ -31,7 +32,7 @@ class Api:
         if path in self.objects:
             return self.objects[path]
         below = [thing for place, thing in self.objects.items() if place.startswith(f"{path}/")]
-        if not below and not path.endswith("configurations"):
+        if path.startswith(self.gone) or (not below and not path.endswith("configurations")):
             raise Refused(404, "not found")
         return {"items": below}
 
@@ -96,6 +97,22 @@ async def test_written_read_and_removed() -> None:
     assert not await ours.write(900, seen), "an old version is not written over"
     assert await ours.remove() == f"{NAME} (700 shares) is taken back"
     assert await ours.remove() == f"{NAME} is not there"
+
+
+async def test_an_upgraded_server_has_moved_the_object() -> None:
+    """A 404 of a version that is not served any more was taken for "it is not there", and the note was dropped."""
+    api = Api(["v1beta3"])
+    ours = reserve(api)
+    assert await ours.write(500, None)
+    old, new = (f"{GROUP}/{version}/prioritylevelconfigurations/{NAME}" for version in ("v1beta3", "v1"))
+    api.objects[new] = api.objects.pop(old)
+    api.objects[GROUP] = {"versions": [{"version": "v1"}]}
+    api.gone = f"{GROUP}/v1beta3"
+    seen = (await ours.levels()).ours
+    assert seen is not None and seen.shares == 500
+    ours._version = "v1beta3"
+    assert await ours.remove() == f"{NAME} (500 shares) is taken back"
+    assert new not in api.objects
 
 
 async def test_whoever_comes_between_wins() -> None:

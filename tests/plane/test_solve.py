@@ -36,11 +36,34 @@ def test_answers(table: Path, capsys, cores: str, seats: int, queue: int, wait_m
 
 def test_in_words(table: Path, capsys) -> None:
     assert solve(table) == 0
-    assert capsys.readouterr().out.startswith("seats 9, queue 24: a request takes 8.863 ms")
+    out = capsys.readouterr().out
+    assert out.startswith("seats 9, queue 24: a request takes 8.863 ms")
+    assert "queueLengthLimit: 4}" in out, "a level's field for it"
+
+
+@pytest.mark.parametrize("mark", [";", "\t", " ", " ; "])
+def test_other_separators(tmp_path: Path, capsys, mark: str) -> None:
+    (tmp_path / "f.csv").write_text("".join(f"{x}{mark}{f}\n" for x, f in FIGURE))
+    assert solve(tmp_path / "f.csv") == 0
+    (tmp_path / "f.csv").write_text("x;f\n" + "".join(f"{x};{f}\n".replace(".", ",") for x, f in FIGURE))
+    assert solve(tmp_path / "f.csv") == 0, "decimal commas, as a spreadsheet in Milan writes them"
+    assert capsys.readouterr().out.count("seats 9, queue 24") == 2
+
+
+def test_a_table_from_standard_input(table: Path, capsys, monkeypatch) -> None:
+    monkeypatch.setattr("sys.stdin", table.open())
+    assert solve(Path("-")) == 0
+    assert "seats 9" in capsys.readouterr().out
+
+
+def test_options_of_the_service_need_it(capsys) -> None:
+    assert main(["plane", "--seats", "write"]) == 2
+    assert "--serve" in capsys.readouterr().err
+    assert main(["plane", "--listen", "127.0.0.1:0"]) == 2
 
 
 def test_unsteady_is_reported(table: Path, capsys) -> None:
-    assert solve(table, "--json", cores="4") == 0
+    assert solve(table, "--json", cores="4") == 1
     caught = capsys.readouterr()
     result = json.loads(caught.out)
     assert (result["seats"], result["queue"], result["steady"]) == (5, 12_000, False)
@@ -80,7 +103,7 @@ def test_wrong_numbers(table: Path, wrong: dict[str, str]) -> None:
     assert ended.value.code == 2
 
 
-@pytest.mark.parametrize("text", ["", "1,nan\n", "1,-1\n", "1,1\n1,2\n", "1;2\n", "\xff"])
+@pytest.mark.parametrize("text", ["", "1,nan\n", "1,-1\n", "1,1\n1,2\n", "1|2\n", "\xff"])
 def test_wrong_tables(tmp_path: Path, capsys, text: str) -> None:
     (tmp_path / "f.csv").write_bytes(text.encode("latin-1"))
     assert solve(tmp_path / "f.csv") == 2

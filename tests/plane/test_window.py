@@ -4,7 +4,17 @@ import math
 
 import pytest
 
-from carico_agent.plane.components import API, executing, levels, load_of, needs, one_process
+from carico_agent.plane.components import (
+    API,
+    executing,
+    executing_seats,
+    held_up,
+    levels,
+    load_of,
+    needs,
+    one_process,
+    widths,
+)
 from carico_agent.plane.diagnosis import describe, diagnose
 from carico_agent.plane.learn import MAX_BIN, LearnedCurve
 from carico_agent.plane.processes import find, periods
@@ -86,7 +96,7 @@ def test_one_process_is_reported() -> None:
 
 def test_diagnosis() -> None:
     seen = diagnose(
-        {API: window(), "etcd": None}, {"kube-scheduler": "refused"}, {"etcd": 0.2}, 2.0, "not busy", [(0, 0.1)]
+        {API: window(), "etcd": None}, {"kube-scheduler": "refused"}, {"etcd": 0.2}, 0.6, "not busy", [(0, 0.1)]
     )
     api, etcd, scheduler = seen.components
     assert (api.arrivals_per_s, api.served_per_core_s, api.cores, api.waiting, api.seats) == (11, 22, 0.5, 4, 381)
@@ -99,6 +109,84 @@ def test_diagnosis() -> None:
     assert "kube-apiserver" in text and "refused" in text and text.endswith(f"remedy: {seen.remedy}")
 
 
+def test_an_idle_server_is_idle() -> None:
+    """The first window is the only point of the curve and its own peak: 0.05 of 8 cores were "used 100 %", and the LIST
+    remedy came below "nothing competes"."""
+    idle = between(reading(0, 10, 0), reading(60, 13, 6, 60))
+    learned = LearnedCurve()
+    learned.add(60, executing(idle), 0.05)  # type: ignore[arg-type]
+    seen = diagnose({API: idle}, {}, {}, 8.0, "nothing competes", learned.points(), peak=learned.peak())
+    assert seen.components[0].utilisation == pytest.approx(0.05 / 8)
+    assert "LIST" not in seen.remedy
+    assert f"{seen.components[0].utilisation:.0%}" == "1%"
+
+
+def test_a_peak_is_known_once_more_concurrency_brings_no_more() -> None:
+    learned = LearnedCurve()
+    for time_s, (x, cores) in enumerate([(0.01, 0.02), (0.5, 0.05), (4, 1.4), (10, 1.9)]):
+        learned.add(60.0 * time_s, x, cores)
+        assert learned.peak() is None, "every window so far used more than the one before"
+    for time_s, x in enumerate([20, 40, 80]):
+        learned.add(300.0 + 60 * time_s, x, 1.92)
+    assert learned.peak() == pytest.approx(1.92, abs=0.02)
+    seen = diagnose({API: window()}, {}, {}, 2.0, "none", learned.points(), peak=learned.peak())
+    assert seen.components[0].utilisation == pytest.approx(0.5 / 1.92, rel=0.02)
+
+
+def test_slow_requests_are_no_peak() -> None:
+    """A webhook that takes 2 s: 20 requests at once use as little CPU as 10."""
+    learned = LearnedCurve()
+    for time_s, x in enumerate([1, 10, 20, 40]):
+        learned.add(60.0 * time_s, x, 0.1)
+    seen = diagnose({API: window()}, {}, {}, 8.0, "none", learned.points(), peak=learned.peak())
+    assert seen.components[0].utilisation == pytest.approx(0.5 / 8)
+
+
+def test_seats_are_not_requests() -> None:
+    """A LIST of many objects takes several seats: 2 requests executed, and 8 seats were taken."""
+    name = "apiserver_flowcontrol_priority_level_seat_utilization"
+    key = ("workload-low", "executing")
+    counted = {
+        "apiserver_flowcontrol_request_execution_seconds_sum": {
+            ("workload-low", "service-accounts"): 120.0,
+            ("system", "system-nodes"): 60.0,
+        },
+        f"{name}_sum": {key: 60e9 * 8 / 245},
+        f"{name}_count": {key: 60e9},
+    }
+    gauges = {
+        "apiserver_flowcontrol_current_limit_seats": {("workload-low",): 245.0},
+        "apiserver_flowcontrol_nominal_limit_seats": {("workload-low",): 245.0, ("system",): 74.0},
+    }
+    seen = Window(60, counted, gauges)
+    assert executing(seen) == pytest.approx(3)
+    assert executing_seats(seen) == {"workload-low": pytest.approx(8), "system": 1}
+    assert widths(seen) == {"workload-low": pytest.approx(4), "system": 1}
+
+
+@pytest.mark.parametrize(
+    ("waited_s", "waiting", "rejected", "says"),
+    [
+        (0.0, 0.0, 0.0, ""),
+        (30.0, 0.0, 0.0, ""),
+        (600.0, 0.0, 0.0, "10 requests wait in level workload-low, and it rejected 0"),
+        (0.0, 12.0, 0.0, "12 requests wait in level workload-low, and it rejected 0"),
+        (0.0, 0.0, 3.0, "0 requests wait in level workload-low, and it rejected 3"),
+    ],
+)
+def test_which_level_is_held_up(waited_s: float, waiting: float, rejected: float, says: str) -> None:
+    level = ("workload-low",)
+    counted = {
+        "apiserver_flowcontrol_request_wait_duration_seconds_sum": {level: waited_s},
+        "apiserver_flowcontrol_rejected_requests_total": {level: rejected},
+    }
+    gauges = {
+        "apiserver_flowcontrol_nominal_limit_seats": {level: 245.0},
+        "apiserver_flowcontrol_current_inqueue_requests": {level: waiting},
+    }
+    assert held_up(Window(60, counted, gauges)) == says
+
+
 WISH = SeatRecommendation(12, 3, 1.5, 8.0, 0.0005, True)
 
 
@@ -107,7 +195,7 @@ WISH = SeatRecommendation(12, 3, 1.5, 8.0, 0.0005, True)
     [
         ({API: 0.8}, WISH, "raise or remove the CPU limit of kube-apiserver"),
         ({}, WISH, "hold seats back: 12 seats keep 1.50 cores busy, 381 are allowed; level workload-low"),
-        ({}, "not busy", "level workload-low rejects 1.0 requests per second"),
+        ({}, "not busy", "level workload-low rejects 1.0 requests per second while the CPU has room"),
     ],
 )
 def test_one_remedy(throttled, found, says: str) -> None:
@@ -182,6 +270,24 @@ def test_learning_forgets_and_stays_bounded() -> None:
         learned.add(0, bad, 1.0)
         learned.add(0, 1.0, bad)
     assert all(map(math.isfinite, (value for point in learned.points() for value in point)))
+
+
+def test_old_bins_expire() -> None:
+    learned = LearnedCurve()
+    learned.add(0, 40, 1.9)
+    learned.add(23 * 3600.0, 1, 0.5)
+    assert len(learned) == 2
+    learned.add(25 * 3600.0, 1, 0.5)
+    assert learned.points() == [(1, 0.5)]
+
+
+def test_one_window_of_many_requests_does_not_speak_for_few() -> None:
+    """40 requests on 1.8 cores: that one request uses 1.8 cores, too, followed from a curve without a beginning, and
+    one seat was recommended."""
+    learned = LearnedCurve()
+    learned.add(0, 40, 1.8)
+    found = recommend(situation(curve=learned.curve(), busy_cores=1.8), 0.999, 0.7, 1)
+    assert isinstance(found, SeatRecommendation) and found.seats == 30
 
 
 def test_one_lucky_window_is_smoothed() -> None:

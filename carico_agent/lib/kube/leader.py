@@ -110,12 +110,13 @@ class LeaderLease:
         duration_s: float = 30.0,
         annotations: Callable[[], Object] = dict,
         fit: Callable[[], bool] = lambda: True,
+        owners: Callable[[], list[Object]] = list,
     ) -> None:
         """`annotations` are written with every renewal and with the release; while we are not `fit()`, `run` lets the
-        Lease expire."""
+        Lease expire. `owners`: ownerReferences; the Lease is deleted with the objects that they name."""
         self._client, self._name, self.identity, self._duration_s = client, name, identity, duration_s
         self._path = leases_path(namespace)
-        self._annotations, self._fit = annotations, fit
+        self._annotations, self._fit, self._owners = annotations, fit, owners
         self._seen = SeenLeader()
         self._renewed_s = -inf
         self.holder = ""
@@ -182,7 +183,7 @@ class LeaderLease:
             if found.version:
                 await self._patch(spec, found.version)
             else:
-                meta: Object = {"name": self._name, "annotations": self._annotations()}
+                meta: Object = {"name": self._name, "annotations": self._annotations(), **self._owned()}
                 await self._client.post(self._path, lease_object(meta, spec))
         except Refused as refused:
             if refused.status not in (404, 409):  # another replica was faster
@@ -195,8 +196,12 @@ class LeaderLease:
         self.holder, self.term, self._renewed_s = self.identity, term, now_s
         return True
 
+    def _owned(self) -> Object:
+        owners = self._owners()
+        return {"ownerReferences": owners} if owners else {}
+
     async def _patch(self, spec: Object, version: str) -> None:
-        meta: Object = {"resourceVersion": version}
+        meta: Object = {"resourceVersion": version, **self._owned()}
         if notes := self._annotations():
             meta["annotations"] = notes
         await self._client.patch(f"{self._path}/{self._name}", {"metadata": meta, "spec": spec})

@@ -41,7 +41,7 @@ class ClusterPageSettings:
     """File with the token that readers must know, as in [page]."""
 
     plane: str = ""
-    """Where `carico plane` listens, such as "http://127.0.0.1:9760": its panel is shown. Empty: none."""
+    """Where `carico plane` listens, such as "http://127.0.0.1:9765": its panel is shown. Empty: none."""
 
     burst: str = ""
     """Where `carico burst` listens, such as "http://127.0.0.1:9760": its panel is shown. Empty: none."""

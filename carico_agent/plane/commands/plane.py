@@ -7,8 +7,11 @@ examples:
   carico plane --kubeconfig ~/.kube/config
   carico plane --kubeconfig ~/.kube/config --cores 8 --interval 60    from a laptop; the server has 8 cores
   carico plane --component etcd=http://127.0.0.1:2381/metrics --watch
+  carico plane --component kube-scheduler=https://127.0.0.1:10259/metrics,trust=loopback
+  carico plane --audit /var/log/kubernetes/audit.log --limit-lists | kubectl apply --dry-run=server -f -
   carico plane --serve --seats write
   carico plane solve --table f.csv --requests 60000 --core-seconds 300 --window 60 --cores 6 --availability 0.999
+  carico plane solve --components plane.toml --cores 12
 """
 
 import argparse
@@ -16,6 +19,7 @@ import asyncio
 import json
 import logging
 import sys
+from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
@@ -27,9 +31,19 @@ from carico_agent.settings import Settings, override
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("--kubeconfig", metavar="FILE", help="default: the Pod's own service account")
     parser.add_argument(
-        "--component", metavar="NAME=URL", type=component, action="append", help=f"metrics of {', '.join(COMPONENTS)}"
+        "--kubeconfig",
+        metavar="FILE",
+        help="default: as kubectl chooses ($KUBECONFIG, ~/.kube/config), else the Pod's own service account; "
+        "a service (--serve) uses the service account",
+    )
+    parser.add_argument(
+        "--component",
+        metavar="NAME=URL[,...]",
+        type=component,
+        action="append",
+        help=f"metrics of {', '.join(COMPONENTS)}; over https with the kubeconfig's credentials, or those that follow "
+        "the address: ca=FILE, token=FILE, certificate=FILE,key=FILE, trust=loopback",
     )
     parser.add_argument(
         "--interval", metavar="S", type=_plane_solve.positive, default=10.0, help="time between two readings (10)"
@@ -40,7 +54,14 @@ def arguments(parser: argparse.ArgumentParser) -> None:
         type=_plane_solve.positive,
         help="cores of the control plane's machine (default: as many as this one has)",
     )
-    parser.add_argument("--audit", metavar="FILE", help="an audit log of the API server: the costliest users")
+    parser.add_argument(
+        "--audit", metavar="FILE", help="an audit log of the API server: the costliest users, and the clients that list"
+    )
+    parser.add_argument(
+        "--limit-lists",
+        action="store_true",
+        help="with --audit: print a FlowSchema and a PriorityLevelConfiguration for the client that lists most",
+    )
     parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
     parser.add_argument("--watch", action="store_true", help="continue, with one diagnosis per interval")
     parser.add_argument("--json", action="store_true", help="for machines")
@@ -49,20 +70,40 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--listen", metavar="ADDR", help="with --serve: for /metrics, on loopback")
     actions = parser.add_subparsers(title="actions", metavar="ACTION", dest="action")
     _plane_solve.arguments(
-        actions.add_parser("solve", help="seats and queue from a table", description=_plane_solve.__doc__)
+        actions.add_parser(
+            "solve",
+            help="seats and queue from a table, or cores for all components",
+            description=_plane_solve.__doc__,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
     )
 
 
 def component(text: str) -> tuple[str, str]:
-    name, equals, url = text.partition("=")
-    if name not in COMPONENTS or not equals or not url.startswith(("http://", "https://")):
+    from carico_agent.plane.endpoints import BadEndpoint, parse_endpoint
+
+    name, equals, rest = text.partition("=")
+    if name not in COMPONENTS or not equals:
         raise argparse.ArgumentTypeError(f"{text!r}: NAME=URL is expected, NAME one of {', '.join(COMPONENTS)}")
-    return name, url
+    try:
+        parse_endpoint(rest)
+    except BadEndpoint as bad:
+        raise argparse.ArgumentTypeError(str(bad)) from None
+    return name, rest
 
 
 def run(given: argparse.Namespace) -> int:
     if given.action == "solve":
         return _plane_solve.run(given)
+    if given.seats == "write" and not given.serve:
+        complain("--seats write needs --serve: only the service keeps a reserve, and takes it back when it ends")
+        return 2
+    if given.listen is not None and not given.serve:
+        complain("--listen needs --serve")
+        return 2
+    if given.limit_lists and not given.audit:
+        complain("--limit-lists needs --audit FILE: the metrics do not name clients")
+        return 2
     settings = load_settings(given.config)
     if settings is None:
         return 2
@@ -91,42 +132,35 @@ def serve(settings: Settings) -> int:
 
 
 async def look(settings: Settings, given: argparse.Namespace) -> int:
+    from carico_agent.lib.kube.access import of_user
     from carico_agent.lib.kube.client import KubeClient
-    from carico_agent.lib.kubernetes import access_of
+    from carico_agent.plane.commands._lists import AuditReport, minor_version, print_limit
     from carico_agent.plane.daemon import load_curve
     from carico_agent.plane.diagnosis import describe
     from carico_agent.plane.observer import Observer
 
-    users = costliest_users(given.audit) if given.audit else None
-    async with KubeClient(access_of(settings.kubernetes)) as client:
+    async with KubeClient(of_user(settings.kubernetes.kubeconfig, settings.kubernetes.context)) as client:
         observer = Observer(client, settings.plane)
+        report = AuditReport(given.audit, await minor_version(client)) if given.audit else None
+        if given.limit_lists and report is not None:
+            return await print_limit(client, report.lists, observer.cores)
         load_curve(observer, settings.state_path)
-        first = await observer.look()
-        while first.fresh or given.watch:
-            await asyncio.sleep(given.interval)
-            seen = (await observer.look()).diagnosis
-            body: dict[str, Any] = seen.as_json() | ({} if users is None else {"users": users})
-            print(json.dumps(body) if given.json else describe(seen) + describe_users(users), flush=True)
-            if given.plot:
-                plot(seen.curve, Path(given.plot))
-            if not given.watch:
-                return 0
-            if not given.json:
-                print(flush=True)
+        async with aclosing(observer):
+            first = await observer.look()
+            while first.fresh or given.watch:
+                await asyncio.sleep(given.interval)
+                seen = (await observer.look()).diagnosis
+                body: dict[str, Any] = seen.as_json() | (report.as_json() if report else {})
+                text = json.dumps(body) if given.json else describe(seen) + (report.describe() if report else "")
+                print(text, flush=True)
+                if given.plot:
+                    plot(seen.curve, Path(given.plot))
+                if not given.watch:
+                    return 0
+                if not given.json:
+                    print(flush=True)
     complain(first.diagnosis.remedy)
     return 1
-
-
-def costliest_users(path: str) -> list[dict[str, Any]]:
-    from carico_agent.plane.audit import by_user, costliest
-
-    with open(path, encoding="utf-8", errors="replace") as file:
-        return costliest(by_user(file))
-
-
-def describe_users(users: list[dict[str, Any]] | None) -> str:
-    rows = [f"  {one['user']:44}{one['requests']:9d}   {one['share']:6.1%}" for one in users or ()]
-    return "\n".join(["\n\ncostliest users, by the audit log", *rows]) if rows else ""
 
 
 def plot(curve: list[tuple[float, float]], path: Path) -> None:
