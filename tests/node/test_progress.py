@@ -314,13 +314,13 @@ def test_work_in_status_and_metrics() -> None:
 
 
 async def test_connections_leave_nothing_behind(host: Host) -> None:
-    before = len(os.listdir("/proc/self/fd"))
+    before, threads = len(os.listdir("/proc/self/fd")), threading.active_count()
     for _ in range(50):
         client = Client(host.path)
         await client.post({"done": 1, "total": 2})
         client.close()
     await until(lambda: len(os.listdir("/proc/self/fd")) <= before)
-    assert threading.active_count() < 40
+    assert threading.active_count() < threads + 20  # of the loop's executor, which keeps some
 
 
 @pytest.mark.parametrize("planted", ["living socket", "dangling link", "file", "folder", "foreign folder"])
