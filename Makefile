@@ -21,7 +21,7 @@ demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
 
 test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them: two files at a time, then what must be alone
 	@failed=0; \
-	$(BIN)/python -m pytest -m "not kube and not cluster and not alone" -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
+	$(BIN)/python -m pytest -m "not kube and not cluster and not alone" --ignore tests/frameworks -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
 	$(BIN)/python -m pytest -m "alone and not kube and not cluster" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
 	exit $$failed
 

@@ -30,7 +30,7 @@ from carico_agent.plane.processes import throttled_ratio
 from carico_agent.plane.seats import read_levels, spec_of
 from carico_agent.plane.shares import RESERVE, reserve_for
 from carico_agent.plane.sizing import NoRecommendation
-from carico_agent.plane.whole import Given, Part, allocate
+from carico_agent.plane.whole import ComponentWindow, Given, allocate
 from carico_agent.plane.window import WANTED, Scrape, Window, between
 from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.kube_admin import AdminError
@@ -102,7 +102,7 @@ class PlaneLab:
         self.plane.groups.clear()
         rate = load * self.saturation
         service = Service(self, "write", STEP_S) if "seats" in arm else None
-        loop = {"weights": Weights, "seats+weights": Weights, "document": Document}.get(arm)
+        loop = {"weights": Weights, "seats+weights": Weights, "document": DocumentMethod}.get(arm)
         steering = loop(self) if loop else None
         listing = WRAPPED if arm.startswith("wrapper") else ""
         greedy = self.client("greedy", WARM_S + MEASURED_S + 1, f"{rate:.1f}", listing, "0")
@@ -251,7 +251,7 @@ def waited_s(lab: PlaneLab, part: str) -> float:
     return whole / 1e9
 
 
-class Document(Steering):
+class DocumentMethod(Steering):
     """As *MerKury* has it: one cycle of section 4.4.3 per step (plane/whole.py), applied as CFS quotas and as seats.
     What it leaves out: q*, for which the document shortens the queues of Kubernetes' own levels."""
 
@@ -270,7 +270,7 @@ class Document(Steering):
         with suppress(NoRecommendation):  # a component that did nothing in these seconds
             self._apply(allocate({name: part for name, part in parts.items() if part}, CORES, 0.999))
 
-    def _part(self, name: str, window: Window) -> Part | None:
+    def _part(self, name: str, window: Window) -> ComponentWindow | None:
         load = load_of(name, window)
         before, self._periods[name] = self._periods[name], self.lab.plane.groups.periods(name)
         if load is None:
@@ -278,7 +278,7 @@ class Document(Steering):
         curve = Curve.of(self.lab.curve) if name == "kube-apiserver" and self.lab.curve else LINEAR
         throttled = throttled_ratio(before, self._periods[name])
         waiting = window.now("scheduler_pending_pods") or 0.0 if name == "kube-scheduler" else 0.0
-        return Part(load, curve, self._weights[name], waiting, MIN_CORES, self._given.get(name), throttled)
+        return ComponentWindow(load, curve, self._weights[name], waiting, MIN_CORES, self._given.get(name), throttled)
 
     def _apply(self, found: dict[str, Given] | str) -> None:
         if isinstance(found, str):

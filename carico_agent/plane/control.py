@@ -41,7 +41,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Situation:
+class ServerState:
     """All that a decision depends on."""
 
     mode: Mode
@@ -67,7 +67,7 @@ class Situation:
     """Seats per executing request by level: more than 1 where LISTs are wide."""
 
 
-def decide(now: Situation) -> Step:
+def decide(now: ServerState) -> Step:
     ours = now.levels.ours
     if ours is not None and ours.edited:
         return Step("yield", why=f"{ours.edited}; left to them")
@@ -87,7 +87,7 @@ def decide(now: Situation) -> Step:
     return _sized(now, now.found)
 
 
-def _reason_to_release(now: Situation) -> str:
+def _reason_to_release(now: ServerState) -> str:
     if now.held_up:
         return f"the CPU has room, but {now.held_up}: seats are given back"
     if now.missed >= MAX_MISSED:
@@ -99,7 +99,7 @@ def _reason_to_release(now: Situation) -> str:
     return ""
 
 
-def _sized(now: Situation, found: SeatRecommendation) -> Step:
+def _sized(now: ServerState, found: SeatRecommendation) -> Step:
     levels, ours = now.levels, now.levels.ours
     shares = reserve_for(now.server, levels.shares, found.seats, found.needs, levels.lendable)
     width, note = _width_beside(now, shares)
@@ -113,7 +113,7 @@ def _sized(now: Situation, found: SeatRecommendation) -> Step:
     return Step("write", shares, f"{wanted} seats use {found.cores:.2f} cores{note}")
 
 
-def _width_beside(now: Situation, shares: int) -> tuple[float, str]:
+def _width_beside(now: ServerState, shares: int) -> tuple[float, str]:
     """Seats per request of the widest level beside a reserve of so many shares, and a word about it.
 
     The recommendation counts requests. kube-apiserver counts a LIST as up to 15 % of its level's seats: with 245 seats

@@ -16,7 +16,7 @@ from carico_agent.lib.kube.leader import LeaderLease
 from carico_agent.lib.kubernetes import access_of
 from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
-from carico_agent.plane.control import COOLING, Situation, Step, decide
+from carico_agent.plane.control import COOLING, ServerState, Step, decide
 from carico_agent.plane.observer import Look
 from carico_agent.plane.seats import NAME, Levels, Reserve
 from carico_agent.plane.shares import ServerSeats, seats_of
@@ -118,8 +118,8 @@ class SeatKeeper:
             log.info("seats: %s %s", step.action, step.why)
         self.step = step
 
-    def _situation(self, look: Look, missed: int, leads: bool) -> Situation:
-        return Situation(
+    def _situation(self, look: Look, missed: int, leads: bool) -> ServerState:
+        return ServerState(
             self._settings.plane.seats,
             self.levels,
             self.server.value,

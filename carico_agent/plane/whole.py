@@ -35,7 +35,7 @@ State = Literal["idle", "steady", "local-unsteady", "global-unsteady"]
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ComponentWindow:
     """One component in the last window."""
 
     load: Load
@@ -67,7 +67,7 @@ class Given:
 
 
 def allocate(
-    parts: Mapping[str, Part], cores: float, availability: float, busy_ratio: float = 0.7
+    parts: Mapping[str, ComponentWindow], cores: float, availability: float, busy_ratio: float = 0.7
 ) -> dict[str, Given] | str:
     """Cores of each component, or in words why nothing needs to change; raises NoRecommendation."""
     if not parts:
@@ -88,7 +88,7 @@ def allocate(
     return _corrected(parts, given, cores)
 
 
-def _busy(busy: Mapping[str, Part], cores: float, availability: float) -> dict[str, Given]:
+def _busy(busy: Mapping[str, ComponentWindow], cores: float, availability: float) -> dict[str, Given]:
     controller = busy.get(CONTROLLER)
     own = _controller(busy, controller) if controller else 0.0
     factor = own / controller.load.cores if controller else 1.0
@@ -107,12 +107,12 @@ def _busy(busy: Mapping[str, Part], cores: float, availability: float) -> dict[s
     return found | _steady({name: part for name, part in loads.items() if name not in found}, left, availability)
 
 
-def _controller(busy: Mapping[str, Part], controller: Part) -> float:
+def _controller(busy: Mapping[str, ComponentWindow], controller: ComponentWindow) -> float:
     mean = sum(part.weight for part in busy.values()) / len(busy)
     return controller_cores(controller.weight, mean, controller.load.core_s, controller.load.window_s)
 
 
-def _calibrated(part: Part, controller: float) -> Part:
+def _calibrated(part: ComponentWindow, controller: float) -> ComponentWindow:
     """Step 5: equation (6) with S = 0, which takes the scheduler's requests out."""
     load = part.load
     outside = load.requests - part.from_scheduler - part.from_controller
@@ -122,7 +122,7 @@ def _calibrated(part: Part, controller: float) -> Part:
     return replace(part, load=Load(requests, load.core_s * requests / load.requests, load.window_s))
 
 
-def _steady(parts: Mapping[str, Part], cores: float, availability: float) -> dict[str, Given]:
+def _steady(parts: Mapping[str, ComponentWindow], cores: float, availability: float) -> dict[str, Given]:
     """(9) for group A and the scheduler."""
     answering = [name for name in GROUP_A if name in parts]
     waiting = parts.get(SCHEDULER)
@@ -140,14 +140,14 @@ def _steady(parts: Mapping[str, Part], cores: float, availability: float) -> dic
     return given
 
 
-def _sized(name: str, part: Part, cores: float, availability: float, state: State) -> Given:
+def _sized(name: str, part: ComponentWindow, cores: float, availability: float, state: State) -> Given:
     if name not in GROUP_A:
         return Given(cores, state, part.weight)
     sized = size(part.load, part.curve, cores, availability)
     return Given(cores, state, part.weight, sized.seats, sized.queue, sized.performance.wait_s)
 
 
-def _corrected(parts: Mapping[str, Part], given: dict[str, Given], cores: float) -> dict[str, Given]:
+def _corrected(parts: Mapping[str, ComponentWindow], given: dict[str, Given], cores: float) -> dict[str, Given]:
     """θ of what is not throttled goes to what is, and no component moves by more than v·C at once."""
     rows = {
         name: Throttled(one.cores, one.weight, parts[name].throttled, ANSWERING if name in GROUP_A else OTHERS)
@@ -163,6 +163,6 @@ def _corrected(parts: Mapping[str, Part], given: dict[str, Given], cores: float)
     return found
 
 
-def pods_per_s(part: Part, cores: float) -> float:
+def pods_per_s(part: ComponentWindow, cores: float) -> float:
     """(4): what the scheduler does with so many cores."""
     return throughput(cores, part.load, part.waiting) if part.load.core_s else 0.0

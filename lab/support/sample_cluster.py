@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.cluster_page import ClusterPage
 from carico_agent.extender.daemon import ExtenderFacts
-from carico_agent.extender.published import PublishedNode
+from carico_agent.extender.published import PublishedNode, PublishedWork
 from carico_agent.lib.kube.access import Access
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.pods import PodFacts
@@ -83,8 +83,7 @@ class SampleCluster:
             places=sum(counts.values()) + round(room[0] / 0.7, 1),
             age_s=400.0 if number % 20 == 3 else 60.0 * self._random.random(),
             ttl_s=150.0,
-            work_jobs=jobs,
-            work_s=jobs * 900.0 * self._random.random(),
+            work=PublishedWork(jobs, jobs * 900.0 * self._random.random()),
             workloads=NodeWorkloads(room, workloads=workloads),
             **sizes,
         )

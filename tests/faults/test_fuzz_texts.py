@@ -133,7 +133,7 @@ def test_numbers_beyond_all_bounds(number: str) -> None:
     for odd in with_each_number(STATUS_TEXT, number):
         node = {"metadata": {"name": "a", "annotations": {SLOTS: "8", POD_CAPACITY: "5", STATUS: odd}}}
         found = read_node(node)
-        assert (isnan(found.places) or found.places < 1e9) and found.work_s <= 1e15 and found.work_jobs <= 1e6
+        assert (isnan(found.places) or found.places < 1e9) and found.work.left_s <= 1e15 and found.work.jobs <= 1e6
         seen = burst_cluster.read_node(node)
         assert seen.pod_capacity is None or seen.until_s < inf
         tried += 1

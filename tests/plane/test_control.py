@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from carico_agent.plane.control import COOLING, MAX_CALM, Situation, decide
+from carico_agent.plane.control import COOLING, MAX_CALM, ServerState, decide
 from carico_agent.plane.recommend import SeatRecommendation
 from carico_agent.plane.seats import NAME, SHARES, Levels, ReserveObject, read_levels, spec_of
 from carico_agent.plane.shares import ServerSeats, kept_of, min_seats, reserve_for, seats_of
@@ -121,7 +121,7 @@ EDITED = ReserveObject("7", 5, "another client changed it")
     ],
 )
 def test_transitions(mode, missed, ours, found, leading, action) -> None:
-    step = decide(Situation(mode, Levels(DEFAULTS, ours), 600, found, missed, leading))
+    step = decide(ServerState(mode, Levels(DEFAULTS, ours), 600, found, missed, leading))
     assert step.action == action
     if action == "write":
         assert step.shares == reserve_for(600, DEFAULTS, 20)
@@ -129,43 +129,45 @@ def test_transitions(mode, missed, ours, found, leading, action) -> None:
 
 def test_a_deleted_object_is_not_made_again() -> None:
     gone = Levels(DEFAULTS, None)
-    step = decide(Situation("write", gone, 600, WISH, held=99))
+    step = decide(ServerState("write", gone, 600, WISH, held=99))
     assert step.action == "yield" and "deleted" in step.why
-    assert decide(Situation("write", gone, 600, WISH, yielded=step.why)) == step
-    assert decide(Situation("write", gone, 600, WISH, leading=False, held=99)).action == "hold"
+    assert decide(ServerState("write", gone, 600, WISH, yielded=step.why)) == step
+    assert decide(ServerState("write", gone, 600, WISH, leading=False, held=99)).action == "hold"
 
 
 @pytest.mark.parametrize("why", ["no requests", "0.10 of 2 cores are busy", "unknown: counters were reset"])
 def test_a_reserve_goes_after_the_peak(why: str) -> None:
     """It held for ever: after one peak 26 of 600 seats were left until the service stopped."""
-    steps = [decide(Situation("write", Levels(DEFAULTS, OURS), 600, why, calm=calm)) for calm in range(1, MAX_CALM + 1)]
+    steps = [
+        decide(ServerState("write", Levels(DEFAULTS, OURS), 600, why, calm=calm)) for calm in range(1, MAX_CALM + 1)
+    ]
     assert [step.action for step in steps] == ["hold", "hold", "remove"]
     assert why in steps[-1].why
 
 
 def test_a_reserve_goes_at_once_when_requests_wait_though_the_cpu_has_room() -> None:
     waits = "40 requests wait in level workload-low, and it rejected 9"
-    step = decide(Situation("write", Levels(DEFAULTS, OURS), 600, "not busy", calm=1, held_up=waits))
+    step = decide(ServerState("write", Levels(DEFAULTS, OURS), 600, "not busy", calm=1, held_up=waits))
     assert step.action == "remove" and waits in step.why
-    later = decide(Situation("write", Levels(DEFAULTS, None), 600, WISH, cooling=COOLING))
+    later = decide(ServerState("write", Levels(DEFAULTS, None), 600, WISH, cooling=COOLING))
     assert later.action == "hold" and "made requests wait" in later.why
 
 
 def test_a_reserve_is_sized_in_seats_and_says_what_it_does_to_lists() -> None:
     """A LIST takes at most 15 % of its level's seats: 37 of the 293 of workload-low, 1 of 9 beside a reserve."""
     levels = Levels(DEFAULTS, None, {}, {"workload-low": 6})
-    narrow = decide(Situation("write", levels, 600, WISH, widths={"workload-low": 1.2}))
-    wide = decide(Situation("write", levels, 600, WISH, widths={"workload-low": 9.0}))
+    narrow = decide(ServerState("write", levels, 600, WISH, widths={"workload-low": 1.2}))
+    wide = decide(ServerState("write", levels, 600, WISH, widths={"workload-low": 9.0}))
     assert narrow.shares == wide.shares, "beside it each LIST takes one seat"
     assert "count" not in narrow.why and "count as 1 of its seats, and not as 9" in wide.why
     many = SeatRecommendation(150, 3, 1.5, 8.0, 0.0005, True)
-    half = decide(Situation("write", levels, 600, many, widths={"workload-low": 2.0}))
+    half = decide(ServerState("write", levels, 600, many, widths={"workload-low": 2.0}))
     assert sum(seats_of(600, DEFAULTS, half.shares).values()) >= 300, "LISTs of two seats need twice as many"
 
 
 def test_no_reserve_where_the_levels_have_no_more() -> None:
-    assert decide(Situation("write", Levels(DEFAULTS, OURS), 10, WISH)).action == "remove"
-    assert decide(Situation("write", Levels(DEFAULTS, None), 10, WISH)).action == "hold"
+    assert decide(ServerState("write", Levels(DEFAULTS, OURS), 10, WISH)).action == "remove"
+    assert decide(ServerState("write", Levels(DEFAULTS, None), 10, WISH)).action == "hold"
 
 
 @pytest.mark.parametrize("version", ["v1", "v1beta3", "v1beta2", "v1beta1"])

@@ -10,17 +10,17 @@ from carico_agent.plane.allocation import Component, SchedulerLoad, split
 from carico_agent.plane.curve import Curve
 from carico_agent.plane.queueing import Load
 from carico_agent.plane.sizing import NoRecommendation
-from carico_agent.plane.whole import Given, Part, allocate
+from carico_agent.plane.whole import ComponentWindow, Given, allocate
 
 CURVE = Curve.of([(0, 0.1), (1, 0.9), (4, 2.8), (20, 4)])
-API = Part(Load(6000, 60, 60), CURVE)
-ETCD = Part(Load(9000, 30, 60), Curve.of([(0, 0), (8, 8)]))
-SCHEDULER = Part(Load(600, 40, 60), waiting=3000)
-CONTROLLER = Part(Load(1200, 12, 60))
+API = ComponentWindow(Load(6000, 60, 60), CURVE)
+ETCD = ComponentWindow(Load(9000, 30, 60), Curve.of([(0, 0), (8, 8)]))
+SCHEDULER = ComponentWindow(Load(600, 40, 60), waiting=3000)
+CONTROLLER = ComponentWindow(Load(1200, 12, 60))
 ALL = {"kube-apiserver": API, "etcd": ETCD, "kube-scheduler": SCHEDULER, "kube-controller-manager": CONTROLLER}
 
 
-def given(parts: dict[str, Part], cores: float, **more: float) -> dict[str, Given]:
+def given(parts: dict[str, ComponentWindow], cores: float, **more: float) -> dict[str, Given]:
     found = allocate(parts, cores, 0.999, **more)
     assert isinstance(found, dict), found
     return found
@@ -43,23 +43,23 @@ def test_steady_components_share_as_equation_9_says() -> None:
 
 def test_the_schedulers_requests_are_taken_out() -> None:
     """(6) with S = 0: half of the API server's requests came from it."""
-    half = Part(Load(6000, 60, 60), CURVE, from_scheduler=3000)
+    half = ComponentWindow(Load(6000, 60, 60), CURVE, from_scheduler=3000)
     alone = given({"kube-apiserver": half}, 0.6, busy_ratio=0.0)["kube-apiserver"]
-    as_is = given({"kube-apiserver": Part(Load(3000, 30, 60), CURVE)}, 0.6, busy_ratio=0.0)["kube-apiserver"]
+    as_is = given({"kube-apiserver": ComponentWindow(Load(3000, 30, 60), CURVE)}, 0.6, busy_ratio=0.0)["kube-apiserver"]
     assert alone == as_is and alone.state == "steady"
 
 
 def test_idle_components_keep_their_request() -> None:
-    found = given({**ALL, "kube-scheduler": Part(Load(0, 3, 60), min_cores=0.25)}, 2.2)
+    found = given({**ALL, "kube-scheduler": ComponentWindow(Load(0, 3, 60), min_cores=0.25)}, 2.2)
     assert (found["kube-scheduler"].cores, found["kube-scheduler"].state) == (0.25, "idle")
     assert sum(one.cores for one in found.values()) <= 2.2 + 1e-9
-    busy = given({**ALL, "kube-scheduler": Part(Load(0, 30, 60), min_cores=0.25)}, 2.2)
+    busy = given({**ALL, "kube-scheduler": ComponentWindow(Load(0, 30, 60), min_cores=0.25)}, 2.2)
     assert busy["kube-scheduler"].cores == 0.5, "it uses more than it asked for"
 
 
 def test_a_local_unsteady_component_gets_what_its_load_needs() -> None:
     """Its curve never reaches the load: c/Δt all the same, for the curve may be wrong."""
-    slow = Part(Load(6000, 150, 60), Curve.of([(0, 0.1), (10, 2.0), (50, 1.5)]))
+    slow = ComponentWindow(Load(6000, 150, 60), Curve.of([(0, 0.1), (10, 2.0), (50, 1.5)]))
     found = given({"kube-apiserver": slow, "etcd": ETCD}, 4.0)
     one = found["kube-apiserver"]
     assert (one.state, one.cores, one.seats) == ("local-unsteady", pytest.approx(2.5), 10)
@@ -76,14 +76,14 @@ def test_too_much_for_all_is_shared_in_proportion() -> None:
 def test_throttled_components_get_more_and_no_step_is_too_long() -> None:
     tight = {
         **ALL,
-        "etcd": Part(ETCD.load, ETCD.curve, throttled=0.8),
-        "kube-scheduler": Part(SCHEDULER.load, waiting=3000, throttled=0.1),
+        "etcd": ComponentWindow(ETCD.load, ETCD.curve, throttled=0.8),
+        "kube-scheduler": ComponentWindow(SCHEDULER.load, waiting=3000, throttled=0.1),
     }
     before, after = given(ALL, 3.2), given(tight, 3.2)
     lent = 0.1 * before["kube-scheduler"].cores
     assert after["etcd"].cores == pytest.approx(before["etcd"].cores + lent)
     assert (after["etcd"].weight, after["kube-apiserver"].weight) == (2, 1)
-    held = given({**ALL, "kube-scheduler": Part(SCHEDULER.load, waiting=3000, now_cores=0.1)}, 3.2)
+    held = given({**ALL, "kube-scheduler": ComponentWindow(SCHEDULER.load, waiting=3000, now_cores=0.1)}, 3.2)
     assert held["kube-scheduler"].cores == pytest.approx(min(0.1 + 0.2 * 3.2, before["kube-scheduler"].cores))
 
 
@@ -91,7 +91,7 @@ def test_refused() -> None:
     with pytest.raises(NoRecommendation, match="no components"):
         allocate({}, 2, 0.999)
     with pytest.raises(NoRecommendation, match="none are left"):
-        allocate({**ALL, "kube-scheduler": Part(Load(0, 0, 60), min_cores=9)}, 2, 0.999)
+        allocate({**ALL, "kube-scheduler": ComponentWindow(Load(0, 0, 60), min_cores=9)}, 2, 0.999)
 
 
 # ---- the command

@@ -10,9 +10,9 @@ from carico_agent.command import complain
 from carico_agent.plane.curve import LINEAR, BadTable, parse_table
 from carico_agent.plane.queueing import Load
 from carico_agent.plane.sizing import NoRecommendation
-from carico_agent.plane.whole import NAMES, SCHEDULER, Given, Part, allocate, pods_per_s
+from carico_agent.plane.whole import NAMES, SCHEDULER, ComponentWindow, Given, allocate, pods_per_s
 
-FIELDS = {  # key of the file: field of a Part
+FIELDS = {  # key of the file: field of a ComponentWindow
     "weight": "weight",
     "waiting": "waiting",
     "min_cores": "min_cores",
@@ -53,7 +53,7 @@ def run(given: argparse.Namespace) -> int:
     return 1 if unsteady else 0
 
 
-def read_parts(path: Path, window_s: float) -> dict[str, Part]:
+def read_parts(path: Path, window_s: float) -> dict[str, ComponentWindow]:
     """Raises BadTable with the key that is wrong."""
     tables: dict[str, Any] = tomllib.loads(path.read_text(encoding="utf-8"))
     parts = {}
@@ -64,7 +64,7 @@ def read_parts(path: Path, window_s: float) -> dict[str, Part]:
     return parts
 
 
-def _part(name: str, table: dict[str, Any], window_s: float, folder: Path) -> Part:
+def _part(name: str, table: dict[str, Any], window_s: float, folder: Path) -> ComponentWindow:
     for key in NEEDED:
         if key not in table:
             raise BadTable(f"{name}.{key} is missing")
@@ -77,16 +77,16 @@ def _part(name: str, table: dict[str, Any], window_s: float, folder: Path) -> Pa
     if "table" in table:
         curve = parse_table((folder / str(table["table"])).read_text(encoding="utf-8-sig").splitlines())
     load = Load(float(table["requests"]), float(table["core_seconds"]), window_s)
-    return Part(load, curve, **{field: float(table[key]) for key, field in FIELDS.items() if key in table})
+    return ComponentWindow(load, curve, **{field: float(table[key]) for key, field in FIELDS.items() if key in table})
 
 
-def _row(part: Part, name: str, one: Given) -> dict[str, Any]:
+def _row(part: ComponentWindow, name: str, one: Given) -> dict[str, Any]:
     row = {"cores": one.cores, "state": one.state, "weight": one.weight, "seats": one.seats, "queue": one.queue}
     row["wait_ms"] = None if one.wait_s is None else one.wait_s * 1000
     return row | ({"pods_per_s": pods_per_s(part, one.cores)} if name == SCHEDULER else {})
 
 
-def describe(parts: dict[str, Part], found: dict[str, Given]) -> str:
+def describe(parts: dict[str, ComponentWindow], found: dict[str, Given]) -> str:
     lines = [f"{'component':26}{'cores':>8}{'weight':>8}{'seats':>8}{'queue':>9}{'ms':>9}  state"]
     for name, one in found.items():
         wait = "-" if one.wait_s is None else f"{one.wait_s * 1000:.3f}"
