@@ -31,6 +31,9 @@ StartExtender = Callable[..., ExtenderProcess]
 
 NODES, RISES = 2, 6
 """Each of the nodes rises so often, by one."""
+SPARE = 6
+"""So many more Pods per node wait. Without the resource, filter lets two Pods pass for one place; the one whose binding
+is refused backs off. What is measured is how soon a place is taken, which any waiting Pod may do."""
 NEVER_S = 1e6
 PROMPT_S = 0.5
 """A Pod that was refused first waits for a second at least (podInitialBackoffSeconds)."""
@@ -127,7 +130,7 @@ async def _republish(nodes: list[FakeNode]) -> None:
 async def raise_step_by_step(plane: Plane, places: int) -> Rises:
     """More Pods than places; then each number rises by one, again and again."""
     async with full_nodes(plane, "resource" if places else "places") as (nodes, rises):
-        for number in range(NODES * (RISES + 2)):
+        for number in range(NODES * (RISES + SPARE)):
             await asyncio.to_thread(plane.admin.add_pod, f"waits-{number:02d}", places)
         await until(lambda: all(len(node.publisher.mirror.pods) == 1 for node in nodes))
         for step in range(RISES):
