@@ -124,8 +124,8 @@ bench: $(VENV)/.dev tools ## what the agent costs, measured here, beside node_ex
 	@$(BIN)/python -m lab.bench.federation
 
 accuracy: $(VENV)/.dev ## Pod-Capacity against known truth, all estimators side by side
-	@$(BIN)/python -m lab.accuracy
-	@$(BIN)/python -m lab.nodes --seeds 1
+	@$(BIN)/python -m lab.sim.accuracy
+	@$(BIN)/python -m lab.sim.nodes --seeds 1
 
 lab: $(VENV)/.dev ## the paper's evaluation in simulation, and beyond it: writes lab/REPORT.md (a quarter of an hour on two idle cores)
 	@$(BIN)/python -m lab.report
@@ -138,7 +138,7 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
-	@$(BIN)/python -m lab.node_mixed --out lab/results/node
+	@$(BIN)/python -m lab.node.mixed --out lab/results/node
 
 lab-crowded: $(VENV)/.dev tools ## what Pods cost beside busy neighbours, against what they use alone (root, a quiet machine; 25 minutes)
 	@$(BIN)/python -m lab.crowded

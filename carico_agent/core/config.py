@@ -7,7 +7,7 @@ from typing import Any
 
 @dataclass(frozen=True)
 class ModelConfig:
-    """How a CapacityModel learns. The defaults were chosen on training seeds of lab/accuracy.py and checked on others.
+    """How a CapacityModel learns. Its defaults come from training seeds of lab/sim/accuracy.py, checked on others.
 
     >>> ModelConfig(cores=4).cost_prior(("cpu", "memory"))
     (0.125, 0.0)

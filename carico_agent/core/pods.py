@@ -38,7 +38,7 @@ MEMORY_READINGS = 12.0
 JUMP_RATIO, MIN_JUMP, JUMP_READINGS = 0.25, 0.003, 5
 """Five readings in a row beyond the mean by this much, in one direction: the Pod has changed, the mean starts anew.
 With two in a row the mean followed the waves of Pods whose demand swings by a third: relative error .07, not .05,
-on "bursty Pods" of lab/nodes.py."""
+on "bursty Pods" of lab/sim/nodes.py."""
 
 BLOCK_READINGS, BLOCK_S = 3, 10.0
 """A block has at least so many readings and lasts at least this long [s]."""

@@ -162,7 +162,7 @@ def needs(window: Window) -> dict[str, int]:
 
     A level whose requests come at random executes a Poisson number of them; three standard deviations above its mean
     are enough for all but one in a thousand. Why: seats are taken from all levels in proportion. In a run of
-    lab/plane.py with 16 seats in all `system` had 2 for the Leases of 300 nodes, and their p99 was 11 s, against 1.9 s
+    lab/plane with 16 seats in all `system` had 2 for the Leases of 300 nodes, and their p99 was 11 s, against 1.9 s
     without a reserve."""
     limited = {level: seats for level, seats in executing_seats(window).items() if level in levels(window)}
     waiting, width = window.gauges.get(INQUEUE, {}), widths(window)

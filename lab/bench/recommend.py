@@ -12,7 +12,7 @@ import numpy as np
 
 from carico_agent.recommend.arima import fit
 from carico_agent.recommend.history import ContainerHistory, MinuteSample
-from lab.simulated import arima
+from lab.traces.simulated import arima
 
 CONTAINERS = 330
 MINUTES = 200

@@ -7,7 +7,7 @@ from pathlib import Path
 from carico_agent.node.sampling import Reading, TraceWriter
 from lab.bench.process import Http, agent, memory_mb
 from lab.bench.table import Row
-from lab.synthetic import SCENARIOS, samples
+from lab.sim.synthetic import SCENARIOS, samples
 
 SPEED, LOOK_S, GROWTH_BUDGET_MB = 10, 10.0, 1.0
 TRACE_S = 120.0

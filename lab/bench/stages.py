@@ -8,7 +8,7 @@ from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import status_of
 from carico_agent.node.sampling import NodeReader, Root, derive
 from lab.bench.table import Row
-from lab.synthetic import SCENARIOS, samples
+from lab.sim.synthetic import SCENARIOS, samples
 
 READ_BUDGET_US, UPDATE_BUDGET_US = 40.0, 500.0
 RESOURCES = ("cpu", "memory")

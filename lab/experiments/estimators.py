@@ -2,9 +2,9 @@
 
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.core.estimators import ESTIMATORS
-from lab import accuracy
 from lab.experiments.common import FIGURES, REPORTED_SEEDS, Section, plot
-from lab.synthetic import SCENARIOS, samples
+from lab.sim import accuracy
+from lab.sim.synthetic import SCENARIOS, samples
 
 
 def section(quick: bool) -> Section:
@@ -12,7 +12,7 @@ def section(quick: bool) -> Section:
     which = REPORTED_SEEDS[:1] if quick else REPORTED_SEEDS[:3]
     names = ["resource-space", "paper-dual"] if quick else list(ESTIMATORS)
     s.say(
-        "RMS error of Pod-Capacity [Pods] on synthetic nodes with known truth (lab/synthetic.py), worst seed, "
+        "RMS error of Pod-Capacity [Pods] on synthetic nodes with known truth (lab/sim/synthetic.py), worst seed, "
         "after 60 s; "
         "with a prior wrong by 4, after 120 s:"
     )

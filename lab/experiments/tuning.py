@@ -9,14 +9,14 @@ import numpy as np
 from carico_agent.core import ModelConfig
 from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.node.publish.throttle import ThrottleConfig
-from lab import accuracy
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, Section, mean_jct, mean_pct, pi, runs
+from lab.sim import accuracy
 from lab.sim.cluster import Machine
 from lab.sim.engine import Setup
 from lab.sim.fleet import AgentConfig
 from lab.sim.schedulers.carico import Carico
+from lab.sim.synthetic import SCENARIOS
 from lab.sim.workload import PodBatch, SimulatedWorkload
-from lab.synthetic import SCENARIOS
 
 SHORT = SimulatedWorkload("train-short", work_core_s=4.0, work_cv=0.15)
 LONG = SimulatedWorkload("train-long", work_core_s=11.0, work_cv=0.15)
@@ -123,7 +123,7 @@ def _core(s: Section, which: range) -> None:
     held = REPORTED_SEEDS[: len(which)]
     s.say(
         "**The core**, one parameter changed at a time: RMS error of Pod-Capacity [Pods], mean over the synthetic "
-        f"nodes of lab/synthetic.py, on training seeds {which.start}–{which.stop - 1} and, held out, "
+        f"nodes of lab/sim/synthetic.py, on training seeds {which.start}–{which.stop - 1} and, held out, "
         f"{held.start}–{held.stop - 1}:"
     )
     rows = list(_sensitivity(which, held))

@@ -1,2 +1,2 @@
 """Progress-based placement in simulation: workers that share their processors, the document's six schedules, and who
-places the jobs. Entry point: lab/progress_sim.py."""
+places the jobs. Entry point: lab/progress/sim.py."""

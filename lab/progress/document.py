@@ -1,6 +1,6 @@
 """The numbers of the document beside ours: ProCon against Kubernetes 1.15's default, on its six schedules.
 
-`python -m lab.progress_sim --write` keeps ours in lab/results/progress_document.json. Each is the mean over the seeds
+`python -m lab.progress.sim --write` keeps ours in lab/results/progress_document.json. Each is the mean over the seeds
 of what one run shows, as the document shows one run; the best job is the median over the seeds of each run's best.
 """
 

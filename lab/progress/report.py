@@ -36,7 +36,7 @@ for Short-lived Applications in a Kubernetes Cluster" (*ProCon*), section VI.
 
 ## In simulation
 
-`python -m lab.progress_sim --write`: {seeds} seeds per schedule, none of them used for choosing anything. Workers of 16
+`python -m lab.progress.sim --write`: {seeds} seeds per schedule, none of them used for choosing anything. Workers of 16
 threads share them among their jobs. `least-left` is the agent's estimate (reports at most once a second, an error of a
 tenth of an interval in each CPU reading) and the extender's policy; `oracle` knows all work exactly, that of the
 newcomer too, and not who comes next. Numbers in brackets: 95 % interval by resampling the seeds; wins: seeds on which
@@ -129,7 +129,7 @@ def real(found: dict[str, Any]) -> list[str]:
     if half or pairs:
         text += ["## With real jobs\n"]
         text += [
-            "`python -m lab.progress_real`: containers that train small models with numpy, the real agent, two cores.\n"
+            "`python -m lab.progress.real`: containers that train small models with numpy, the real agent, two cores.\n"
         ]
     if half:
         worst = max(abs(one["left_cpu_s"] / one["truth_cpu_s"] - 1) for one in half)

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from carico_agent.core import CapacityModel, Estimate, ModelConfig, Subspace
-from lab.accuracy import score
-from lab.synthetic import SCENARIOS, samples
+from lab.sim.accuracy import score
+from lab.sim.synthetic import SCENARIOS, samples
 
 FOUR_CORES = SCENARIOS[0]
 

@@ -22,7 +22,7 @@ from carico_agent.node.reservations import Reservations
 from carico_agent.node.sampling import Reading, TraceRow
 from carico_agent.node.sampling.queue import SampleQueue, UpdateClock
 from carico_agent.settings import Settings
-from lab.synthetic import SCENARIOS, samples
+from lab.sim.synthetic import SCENARIOS, samples
 
 HOURS = float(os.environ.get("CARICO_SOAK_H", "1"))
 PIECE_S = 600.0

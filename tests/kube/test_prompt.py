@@ -21,10 +21,10 @@ from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
-from lab.support.late_line import LateLine
 from lab.support.webhook import Webhook
 from tests.kube.fleet import FakeNode
 from tests.kube.judge import number_of
+from tests.kube.late_line import LateLine
 from tests.kube.test_burst import extended
 
 StartExtender = Callable[..., ExtenderProcess]

@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from carico_agent.recommend.backtest import BacktestRow, ratio_to
-from lab.backtest import _reading, best_ratio, recorded, run, table, verdict
-from lab.record import WORKLOADS, read
-from lab.simulated import SHAPES as SIMULATED
-from lab.simulated import series
+from lab.traces.backtest import _reading, best_ratio, recorded, run, table, verdict
+from lab.traces.record import WORKLOADS, read
+from lab.traces.simulated import SHAPES as SIMULATED
+from lab.traces.simulated import series
 
 
 def test_recorded_series_are_many_and_change() -> None:

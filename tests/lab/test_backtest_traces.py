@@ -5,7 +5,17 @@ from pathlib import Path
 import numpy as np
 
 from carico_agent.recommend.backtest import backtest
-from lab.backtest_traces import PAIRS, Interval, added, autocorrelation, intervals, main, per_series, sets, stretches
+from lab.traces.backtest_public import (
+    PAIRS,
+    Interval,
+    added,
+    autocorrelation,
+    intervals,
+    main,
+    per_series,
+    sets,
+    stretches,
+)
 
 RNG = np.random.default_rng(1)
 SERIES = [1e9 + np.cumsum(RNG.normal(0, 1e6, 180)) for _ in range(6)]

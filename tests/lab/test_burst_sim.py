@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from lab import burst_sim
+from lab.burst import sim as burst_sim
 
 SEEDS = list(range(burst_sim.FIRST_SEED, burst_sim.FIRST_SEED + 50))
 

@@ -1,10 +1,10 @@
-"""A sample of lab/nodes.py: with measured Pods the number is right on nodes where the node-wide filter is not."""
+"""A sample of lab/sim/nodes.py: with measured Pods the number is right on nodes where the node-wide filter is not."""
 
 from dataclasses import replace
 
 import pytest
 
-from lab.nodes import NODES, run
+from lab.sim.nodes import NODES, run
 
 SAMPLE = ("8 system Pods, one-core Pods", "two workloads at once", "host steps", "ramps of 30 s")
 

@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from lab.packing import main, simulate
-from lab.packing_table import TableCell, measured, reference, report
+from lab.packing.__main__ import main, simulate
+from lab.packing.table import TableCell, measured, reference, report
 
 CELLS = {(c.generator, c.d, c.a, c.policy): c for c in reference()}
 

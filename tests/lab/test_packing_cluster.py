@@ -1,7 +1,7 @@
-"""The report of lab/packing_cluster.py: every policy is run, and the words follow the numbers."""
+"""The report of lab/packing/cluster.py: every policy is run, and the words follow the numbers."""
 
 from carico_agent.extender import policies
-from lab.packing_cluster import JOBS, SIZES, PackingRow, findings, row, schedulers
+from lab.packing.cluster import JOBS, SIZES, PackingRow, findings, row, schedulers
 from lab.sim.engine import Setup, run
 from lab.sim.workload import LIGHT, PodBatch
 

@@ -1,9 +1,9 @@
-"""The report of lab/plane.py says what was measured, also where a goal is missed or nothing finished."""
+"""The report of lab/plane says what was measured, also where a goal is missed or nothing finished."""
 
 from pathlib import Path
 from typing import Any
 
-from lab.plane_report import text
+from lab.plane.report import text
 
 
 def row(arm: str, p99: float | None, per_s: float, sent: float = 120.0, **rejected: float) -> dict[str, Any]:

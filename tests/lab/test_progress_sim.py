@@ -24,8 +24,8 @@ from lab.progress.placers import (
     total_s,
 )
 from lab.progress.report import RESULTS, page
+from lab.progress.sim import BIRNN, SCHEDULES, simulate, table
 from lab.progress.workers import THREADS, TrainingModel, Worker, WorkerJob, shares
-from lab.progress_sim import BIRNN, SCHEDULES, simulate, table
 
 SIX = TrainingModel("six", 6, 60.0)
 
@@ -142,7 +142,7 @@ def test_least_left_on_seeds_of_its_own() -> None:
 
 
 def test_the_command_prints_every_row_and_the_same_twice() -> None:
-    command = [sys.executable, "-m", "lab.progress_sim", "--json", "--seeds", "1"]
+    command = [sys.executable, "-m", "lab.progress.sim", "--json", "--seeds", "1"]
     first, second = (subprocess.run(command, capture_output=True, text=True, check=True).stdout for _ in range(2))
     rows = json.loads(first)
     assert len(rows) == len(SCHEDULES) * len(PLACERS)

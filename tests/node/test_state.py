@@ -14,7 +14,7 @@ from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.node import state
 from carico_agent.node.pipeline import model_config
 from carico_agent.settings import Settings
-from lab.synthetic import SCENARIOS, samples
+from lab.sim.synthetic import SCENARIOS, samples
 from tests.conftest import AgentProcess
 from tests.faults.test_node_faults import node_root, pod_path
 

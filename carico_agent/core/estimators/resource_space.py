@@ -7,7 +7,7 @@ problem: it survives model changes and overload, and a wrong prior is unlearned.
 Why the joint filter and not two scalar ones: while the number of Pods stays the same, base and cost cannot be
 separated. Only the covariance remembers that; two scalar filters grow sure of whatever split they happened to make. On
 a node that is never idle, with a prior wrong by 4, they were off by 3.1 Pods RMS, the joint filter by 0.06
-(lab/accuracy.py, "never idle"). The oscillation the paper saw in its joint filter came from the changing unit.
+(lab/sim/accuracy.py, "never idle"). The oscillation the paper saw in its joint filter came from the changing unit.
 """
 
 from collections.abc import Mapping, Sequence
@@ -40,7 +40,7 @@ SURPRISE = 9.0
 MISFIT_S, MAX_MISFIT = 50.0, 1.3
 """Squared residuals in variances, averaged over so many batches of a second: about 0.2 where all Pods are alike, up to
 0.8 where they differ by a third or the host steps. Beyond the latter usage is no line over Pods (several workloads,
-Pods that ramp up) and the cost deserves no trust: trusted and wrong 5 % of the time in lab/nodes.py, 21 % without
+Pods that ramp up) and the cost deserves no trust: trusted and wrong 5 % of the time in lab/sim/nodes.py, 21 % without
 it."""
 
 ENOUGH_BATCHES = 3

@@ -1,6 +1,6 @@
 """Records real series for the backtest: CPU and memory of real processes, once a second, into lab/series/recorded.npz.
 
-    python -m lab.record --seconds 290
+    python -m lab.traces.record --seconds 290
 
 What is recorded: 48 workloads started here (six workloads, real allocations and real computation, about one per cent of
 a core each), and every other process of this machine that lives through the recording: shells, editors, containerd,
@@ -24,7 +24,7 @@ from typing import Any
 
 import numpy as np
 
-RECORDED = Path(__file__).parent / "series" / "recorded.npz"
+RECORDED = Path(__file__).parents[1] / "series" / "recorded.npz"
 PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
 VARIANTS = 8
 LEAST = 130
@@ -125,7 +125,7 @@ def start() -> dict[int, str]:
     started = {}
     for name in WORKLOADS:
         for variant in range(VARIANTS):
-            command = [sys.executable, "-m", "lab.record", "--workload", name, "--variant", str(variant)]
+            command = [sys.executable, "-m", "lab.traces.record", "--workload", name, "--variant", str(variant)]
             started[subprocess.Popen(command, start_new_session=True).pid] = f"{name} {variant}"
     return started
 
@@ -160,7 +160,9 @@ def load(path: Path = RECORDED) -> dict[str, Any]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m lab.record", description="record real series for the backtest")
+    parser = argparse.ArgumentParser(
+        prog="python -m lab.traces.record", description="record real series for the backtest"
+    )
     parser.add_argument("--seconds", type=int, default=290)
     parser.add_argument("--workload", choices=tuple(WORKLOADS), help=argparse.SUPPRESS)
     parser.add_argument("--variant", type=int, default=0, help=argparse.SUPPRESS)
@@ -168,7 +170,7 @@ def main(argv: list[str] | None = None) -> int:
     if given.workload:
         WORKLOADS[given.workload](random.Random(given.variant), 0.5 + given.variant / 2)
     if given.seconds < LEAST:
-        print(f"lab.record: at least {LEAST} seconds", file=sys.stderr)
+        print(f"lab.traces.record: at least {LEAST} seconds", file=sys.stderr)
         return 2
     own = start()
     try:

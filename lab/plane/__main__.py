@@ -32,12 +32,12 @@ from carico_agent.plane.shares import RESERVE, reserve_for
 from carico_agent.plane.sizing import NoRecommendation
 from carico_agent.plane.whole import ComponentWindow, Given, allocate
 from carico_agent.plane.window import WANTED, Scrape, Window, between
-from lab.plane_parts import CLIENTS, PARTS, LabPlane, has_all, spawn
+from lab.plane.parts import CLIENTS, PARTS, LabPlane, has_all, spawn
 from lab.support.kube_admin import AdminError
 from lab.support.waiting import free_port, wait_for
 from plugins.control_plane.weights import Weight, stepped
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parents[2]
 RESULTS, REPORT = TREE / "lab/results/plane.json", TREE / "lab/results/plane.md"
 AGAIN = TREE / "lab/results/plane_again.json"
 FIGURE = TREE / "lab/figures/plane-leases.png"
@@ -73,7 +73,7 @@ class PlaneLab:
     # ---- clients
 
     def client(self, role: str, seconds: float, *rest: str, nice: int = 0) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "lab.plane_client", role, self.plane.server, str(self.plane.ca), str(seconds)]
+        command = [sys.executable, "-m", "lab.plane.client", role, self.plane.server, str(self.plane.ca), str(seconds)]
         process = spawn([*command, *rest], CLIENT_CPU, nice)
         self.plane.groups.put(CLIENTS, process.pid)
         return process
@@ -365,7 +365,7 @@ def main() -> None:
     given = parser.parse_args()
     if not given.report:
         measure(given.arms, given.loads, AGAIN if given.again else RESULTS, given.repeats)
-    from lab.plane_report import write
+    from lab.plane.report import write
 
     rows, again = (json.loads(path.read_text()) if path.exists() else [] for path in (RESULTS, AGAIN))
     write(rows, again, REPORT, FIGURE, f"{platform.machine()}, Linux {platform.release()}")

@@ -1,6 +1,6 @@
 """Where should the next job go, when the running ones say how far they are? Simulated on the document's six schedules.
 
-python -m lab.progress_sim [--seeds 40] [--first 5000] [--json] [--write]
+python -m lab.progress.sim [--seeds 40] [--first 5000] [--json] [--write]
 
 Rows: random, the defaults of Kubernetes 1.15 and of today's, least count, ProCon (literal, and with ties broken),
 least-left (the code of the agent and of the extender) and an oracle. The source is *ProCon* ("Progress-based Container

@@ -1,4 +1,4 @@
-"""A control plane of real parts for lab/plane.py: etcd, kube-apiserver, kube-scheduler, kube-controller-manager.
+"""A control plane of real parts for lab/plane: etcd, kube-apiserver, kube-scheduler, kube-controller-manager.
 
 All of it is pinned to one CPU, and those who ask to another: whoever waits then waits for the control plane, and not
 for the client. Each component has a cgroup of its own, so that weights and quotas can be given to it (cgroup v1 where

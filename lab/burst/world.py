@@ -1,4 +1,4 @@
-"""The workload of the thesis, and the home worker and cloud nodes that run it: what lab.burst_sim steers."""
+"""The workload of the thesis, and the home worker and cloud nodes that run it: what lab.burst.sim steers."""
 
 import random
 from collections import deque

@@ -103,7 +103,7 @@ def main(argv: list[str] | None = None) -> int:
         print("lab.packing: --a and --lists are at least 2, --d at least 1, --seed at least 0", file=sys.stderr)
         return 2
     if given.table:
-        from lab.packing_table import write
+        from lab.packing.table import write
 
         return write(given.lists, given.seed)
     answer: dict[str, Any] = simulate(given.policy, given.generator, given.a, given.d, given.lists, given.seed)

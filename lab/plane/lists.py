@@ -1,4 +1,4 @@
-"""Does a level of its own help? Three clients that list 30,000 ConfigMaps: `python -m lab.plane_lists [--repeats 5]`.
+"""Does a level of its own help? Three clients that list 30,000 ConfigMaps: `python -m lab.plane.lists [--repeats 5]`.
 
 A real etcd and kube-apiserver on one CPU, clients on another. `plain` lists without a limit, `polls` with a limit that
 resourceVersion=0 switches off, `exact` an old version. Beside them 300 nodes renew their Leases, and one client of the
@@ -20,10 +20,10 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.plane_client import Client, nodes
-from lab.plane_parts import Connections, LabPlane, every
+from lab.plane.client import Client, nodes
+from lab.plane.parts import Connections, LabPlane, every
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parents[2]
 RESULTS, REPORT = TREE / "lab/results/plane_lists.json", TREE / "lab/results/plane_lists.md"
 MAPS, NODES = 30_000, 300
 SETTLE_S, MEASURED_S = 4.0, 12.0
@@ -106,7 +106,7 @@ class Experiment:
         self.config = str(plane.kubeconfig("admin-token"))
 
     def spawn(self, role: str, seconds: float) -> "subprocess.Popen[str]":
-        command = [sys.executable, "-m", "lab.plane_lists", "--client", role, self.plane.server, str(self.plane.ca)]
+        command = [sys.executable, "-m", "lab.plane.lists", "--client", role, self.plane.server, str(self.plane.ca)]
         command += [str(seconds), self.queries.get(role, "")]
         nice = "15" if role in BAD else "0"  # on their CPU the three must not keep the other clients from asking
         return subprocess.Popen(

@@ -1,6 +1,6 @@
 """The workload of "A Hybrid Cloud Kubernetes Scheduler for Machine Learning Workloads" on four systems.
 
-    python -m lab.burst_sim [--json] [--seeds N] [--seed S] [--write]
+    python -m lab.burst.sim [--json] [--seeds N] [--seed S] [--write]
 
 90 Jobs: three trainings every 180, 160 and 140 s, ten times each; three times 20 inferences, the first at 0, the others
 uniform in 0 to 1800 s. These numbers are ours; the document says "regular" and "random" intervals (chapter 5). It gives
@@ -31,7 +31,7 @@ from carico_agent.burst.overflow import Asked, NodeRoom, Waiting
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, TargetState, plan
 from carico_agent.burst.sizing import IdleNodes
 from carico_agent.burst.waits import Arrivals, JobDurations
-from lab.burst_world import FIRST_BOOT_S, NEXT_BOOT_S, PLACES, World, WorldJob, workload
+from lab.burst.world import FIRST_BOOT_S, NEXT_BOOT_S, PLACES, World, WorldJob, workload
 
 NEAR_PER_H, CHEAP_PER_H = 0.848, 0.68
 """One c5.4xlarge in the nearest region (us-west-1) and in the cheapest one [USD]: the document's 20 %."""
@@ -246,9 +246,9 @@ def main(argv: list[str] | None = None) -> int:
     table: dict[str, Any] = summary(seeds)
     print(json.dumps(table, indent=2) if given.json else text(table))
     if given.write:
-        from lab import burst_report
+        from lab.burst import report as burst_report
 
-        burst_report.write(Path(__file__).parent, table, seeds)
+        burst_report.write(Path(__file__).parents[1], table, seeds)
     return 0
 
 

@@ -1,6 +1,6 @@
 """Nodes used, job and Pod completion times per policy of the extender, on a cluster of unlike nodes.
 
-    python -m lab.packing_cluster [--seeds 3] [--write]
+    python -m lab.packing.cluster [--seeds 3] [--write]
 
 24 nodes of four sizes, agents and policies as shipped, kube-scheduler's own scores for comparison; four workloads
 arrive over two minutes and need about half of the cores. A node counts as used while a Pod is assigned to it: what a
@@ -24,7 +24,7 @@ from lab.sim.schedulers.kube import Kube
 from lab.sim.schedulers.packer import Packer
 from lab.sim.workload import LIGHT, PI, SKLEARN, PodBatch, SimulatedWorkload
 
-RESULTS = Path(__file__).parent / "results/packing_cluster.md"
+RESULTS = Path(__file__).parents[1] / "results/packing_cluster.md"
 FIRST_SEED = 2000
 SIZES = (0.5,) * 8 + (1.0,) * 8 + (2.0,) * 6 + (4.0,) * 2
 """Multiples of 4 cores and 8 GiB: 128 cores and 256 GiB in all."""
@@ -79,7 +79,7 @@ def report(rows: list[PackingRow], seeds: int) -> str:
     lines = [
         "# Packing on a cluster of unlike nodes",
         "",
-        f"`python -m lab.packing_cluster --seeds {seeds} --write`: {__doc__.split(chr(10) * 2)[2] if __doc__ else ''}",
+        f"`python -m lab.packing.cluster --seeds {seeds} --write`: {__doc__.split(chr(10) * 2)[2] if __doc__ else ''}",
         "",
         f"Means of {seeds} seeds; 128 cores in all, about 60 of them needed. JCT: from the first Pod's arrival to the",
         "end of the last; PCT: from a Pod's start to its end. Agents measure every Pod, publish slots and room; each",

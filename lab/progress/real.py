@@ -1,6 +1,6 @@
 """Placement by work left with real jobs: containers that train, two workers of one core each, the real agent.
 
-    python -m lab.progress_real [--pair N … | --half-way N …] [--json FILE]
+    python -m lab.progress.real [--pair N … | --half-way N …] [--json FILE]
 
 A pair is one run with `least-left` and one with random placement, the same twelve jobs at the same times; every second
 pair begins with the other one (ABBA). `--half-way` puts two jobs on one core and compares what was estimated when each
@@ -32,7 +32,7 @@ from lab.progress.train import steps_per_s
 from lab.support.containerd import PrivateContainerd, missing
 from lab.support.python_container import mounts, prepare
 
-RESULTS = Path(__file__).parent / "results/progress_real.json"
+RESULTS = Path(__file__).parents[1] / "results/progress_real.json"
 WORKERS, JOBS, WITHIN_S, FIRST_SEED = 2, 12, 24.0, 7000
 CPU_S = {
     "logistic regression": 2.0,

@@ -1,4 +1,4 @@
-"""Those who ask, each a process: `python -m lab.plane_client ROLE SERVER CA SECONDS …` prints one line of JSON.
+"""Those who ask, each a process: `python -m lab.plane.client ROLE SERVER CA SECONDS …` prints one line of JSON.
 
 greedy RATE QUERY WORKERS: a client of low priority, PUT:DELETE:PATCH:POST:LIST:GET = 1:1:2:4:6:8; open loop at RATE per
 second, or with rate 0 a closed loop of WORKERS; QUERY is added to every LIST. nodes COUNT: node Lease writes, each node
@@ -16,7 +16,7 @@ from typing import Any
 
 import aiohttp
 
-from lab.plane_parts import NAMESPACES, pod_object
+from lab.plane.parts import NAMESPACES, pod_object
 
 MIX = {"PUT": 1, "DELETE": 1, "PATCH": 2, "POST": 4, "LIST": 6, "GET": 8}
 IN_FLIGHT = 1500

@@ -1,6 +1,6 @@
 """The backtest of all methods on public traces, with confidence intervals.
 
-    python -m lab.backtest_traces --data FOLDER      # writes lab/results/recommend_traces.md
+    python -m lab.traces.backtest_public --data FOLDER      # writes lab/results/recommend_traces.md
 
 Sets: Bitbrains Rnd of two months (500 VMs each) and 300 jobs of Google's trace of 2011 (`lab/traces/data.py` has the
 sources; the data is not in the tree). Both have a sample every five minutes, which stands for a minute here: 120
@@ -22,7 +22,7 @@ from carico_agent.recommend.backtest import BacktestRow, backtest, ratio_to
 from carico_agent.recommend.method import RESOURCES, Resource
 from carico_agent.recommend.series import Array
 
-REPORT = Path(__file__).parent / "results" / "recommend_traces.md"
+REPORT = Path(__file__).parents[1] / "results" / "recommend_traces.md"
 WINDOW = 360
 """Samples of each series that are used: a random stretch without gaps."""
 ORIGINS, DRAWS, SEED = 6, 400, 31
@@ -161,13 +161,13 @@ def section(name: str, resource: Resource, many: Sequence[Array]) -> tuple[list[
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m lab.backtest_traces")
+    parser = argparse.ArgumentParser(prog="python -m lab.traces.backtest_public")
     parser.add_argument("--data", type=Path, required=True, help="folder with the traces")
     parser.add_argument("--series", type=int, default=60, help="of each set and resource (default 60)")
     given = parser.parse_args(argv)
     begun, data = time.monotonic(), sets(given.data)
     if not data:
-        print(f"lab.backtest_traces: {given.data} has none of the sets", file=sys.stderr)
+        print(f"lab.traces.backtest_public: {given.data} has none of the sets", file=sys.stderr)
         return 1
     sentences: list[str] = []
     tables: list[str] = []
@@ -180,9 +180,9 @@ def main(argv: list[str] | None = None) -> int:
     head = [
         "# Recommendations: the backtest on public traces",
         "",
-        f"`python -m lab.backtest_traces --data FOLDER --series {given.series}`. A sample every five minutes stands "
-        f"for a minute. {WINDOW} samples of each series, up to {ORIGINS} origins: 120 samples are shown, the next five "
-        "decide. Numbers are excess at equal shortages with 95 % intervals (series drawn again, "
+        f"`python -m lab.traces.backtest_public --data FOLDER --series {given.series}`. A sample every five minutes "
+        f"stands for a minute. {WINDOW} samples of each series, up to {ORIGINS} origins: 120 samples are shown, the "
+        "next five decide. Numbers are excess at equal shortages with 95 % intervals (series drawn again, "
         f"{DRAWS} times); below 1 the first method is better. `vpa` has no window: it remembers all that came before.",
         "",
         "## What it says",

@@ -10,7 +10,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from lab.simnode import HostSpec, NodeSpec, WorkloadSpec, system
+from lab.sim.simnode import HostSpec, NodeSpec, WorkloadSpec, system
 
 CORES = (2, 4, 8, 16, 32)
 

@@ -1,8 +1,8 @@
 """The backtest of all methods on recorded and simulated series, and packing of a synthetic cluster.
 
-    python -m lab.backtest       # writes lab/results/recommend.md and lab/figures/backtest_*.png
+    python -m lab.traces.backtest       # writes lab/results/recommend.md and lab/figures/backtest_*.png
 
-Recorded: lab/series/recorded.npz (`python -m lab.record`), real processes of this machine. Simulated: lab/simulated.py.
+Recorded: lab/series/recorded.npz (`python -m lab.traces.record`), real processes. Simulated: lab/traces/simulated.py.
 """
 
 import sys
@@ -22,12 +22,12 @@ from carico_agent.recommend.forecast import safe
 from carico_agent.recommend.method import Resource
 from carico_agent.recommend.methods.walk import walk
 from carico_agent.recommend.series import TAIL
-from lab.packing import nodes_needed
-from lab.record import load
-from lab.simulated import MIB, SHAPES, series
+from lab.packing.__main__ import nodes_needed
+from lab.traces.record import load
+from lab.traces.simulated import MIB, SHAPES, series
 
-REPORT = Path(__file__).parent / "results" / "recommend.md"
-FIGURES = Path(__file__).parent / "figures"
+REPORT = Path(__file__).parents[1] / "results" / "recommend.md"
+FIGURES = Path(__file__).parents[1] / "figures"
 EACH = 20
 ORIGINS = 12
 PODS = 6487
@@ -220,15 +220,15 @@ def main() -> int:
     lines = [
         "# Recommendations: the backtest",
         "",
-        "`python -m lab.backtest`. Rolling origin: 120 samples are shown, the next five decide; up to "
+        "`python -m lab.traces.backtest`. Rolling origin: 120 samples are shown, the next five decide; up to "
         f"{ORIGINS} origins per series. Short: cases in which the recommendation was exceeded. Less is better "
         "everywhere.",
         "",
         f"Recorded: {len(data['recorded']['memory'])} memory and {len(data['recorded']['cpu'])} CPU series of real "
-        "processes on the development machine, one sample a second for five minutes (`lab/record.py`; a second stands "
-        "for a minute). 48 of the processes are workloads written for it, the others are whatever else ran there. "
-        f"Simulated: {len(data['simulated']['memory'])} series of six kinds, six hours each (`lab/simulated.py`). "
-        "The source's own data, 1,664 containers of a cloud provider, is not public.",
+        "processes on the development machine, one sample a second for five minutes (`lab/traces/record.py`; a second "
+        "stands for a minute). 48 of the processes are workloads written for it, the others ran there anyway. "
+        f"Simulated: {len(data['simulated']['memory'])} series of six kinds, six hours each "
+        "(`lab/traces/simulated.py`). The source's own data, 1,664 containers of a cloud provider, is not public.",
         "",
         "## What it says",
         "",

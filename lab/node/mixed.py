@@ -1,7 +1,7 @@
 """Different Pods at once on a real node: sleepers, one held back by its quota, busy loops, one with four threads, one
 that holds memory, coming and going. How many more of each workload fit, beside the truth by construction.
 
-    python -m lab.node_mixed [--quick] [--out lab/results/node]
+    python -m lab.node.mixed [--quick] [--out lab/results/node]
 
 The truth: a busy loop wants one core, four threads four, a container at a quota of a fifth of a core that much; the
 channel ends at twice the cores. What the node uses without Pods is read before the first one comes. A workload is
@@ -21,8 +21,8 @@ from typing import Any
 
 import numpy as np
 
-from lab.node import HELD, PI, NodeLab, hold_memory
-from lab.node_run import NodeRun
+from lab.node.__main__ import HELD, PI, NodeLab, hold_memory
+from lab.node.run import NodeRun
 from lab.support.containerd import SLEEP, PrivateContainerd, missing
 
 CORES = os.cpu_count() or 1
@@ -216,7 +216,7 @@ def main() -> int:
     parser.add_argument("--out", type=Path, default=Path("lab/out"))
     given = parser.parse_args()
     if reason := missing():
-        print(f"lab.node_mixed: cannot run here: {reason}")
+        print(f"lab.node.mixed: cannot run here: {reason}")
         return 1
     given.out.mkdir(parents=True, exist_ok=True)
     mixed = Mixed(12.0 if given.quick else 20.0)

@@ -1,6 +1,6 @@
 """What the scheduler's own client limit costs: Pods bound per second with qps 50 (the default) and 200 (table 4).
 
-`python -m lab.plane_qps [--repeats 3]`: a real control plane, 100 nodes; 800 Pods are made while no scheduler runs,
+`python -m lab.plane.qps [--repeats 3]`: a real control plane, 100 nodes; 800 Pods are made while no scheduler runs,
 then one starts, and `carico plane` looks at it while it binds them. Source of the numbers: *MerKury*, table 4. Results
 go to lab/results/plane_qps.json. Needs `make kube`.
 """
@@ -16,11 +16,11 @@ import time
 from pathlib import Path
 from typing import Any
 
-from lab.plane_parts import Connections, every, pod_object
+from lab.plane.parts import Connections, every, pod_object
 from lab.support.control_plane import Plane
 from lab.support.waiting import wait_for
 
-TREE = Path(__file__).parent.parent
+TREE = Path(__file__).parents[2]
 RESULTS = TREE / "lab/results/plane_qps.json"
 NODES, PODS = 100, 800
 

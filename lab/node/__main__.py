@@ -5,7 +5,7 @@
 Bursts of 1 … 2×cores+2 containers that compute pi, twice, with pauses; then containers that hold memory; then one
 that is throttled to a tenth of a core. Writes the trace, a picture of each run, and a table.
 
-What was true is in lab/node_run.py, the page in lab/node_report.py.
+What was true is in lab/node/run.py, the page in lab/node/report.py.
 """
 
 import argparse
@@ -23,8 +23,8 @@ from pathlib import Path
 import numpy as np
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
-from lab.node_report import events_section, section, throttled_section
-from lab.node_run import NodeRun
+from lab.node.report import events_section, section, throttled_section
+from lab.node.run import NodeRun
 from lab.support.containerd import PrivateContainerd, missing
 
 PI = ("/bin/busybox", "awk", "BEGIN{while(1){s=0;for(i=0;i<1e6;i++)s+=(i%2?-4:4)/(2*i+1)}}")

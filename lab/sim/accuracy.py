@@ -1,6 +1,6 @@
 """How near Pod-Capacity comes to the truth: every estimator on every synthetic node, side by side.
 
-python -m lab.accuracy [--seeds 5]
+python -m lab.sim.accuracy [--seeds 5]
 """
 
 import argparse
@@ -11,7 +11,7 @@ import numpy as np
 
 from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.core.estimators import ESTIMATORS
-from lab.synthetic import SCENARIOS, Scenario, samples
+from lab.sim.synthetic import SCENARIOS, Scenario, samples
 
 
 @dataclass(frozen=True)

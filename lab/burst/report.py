@@ -1,10 +1,10 @@
-"""lab/results/burst.md and lab/figures/burst.png: the table of lab.burst_sim, and who ran where when, for one seed."""
+"""lab/results/burst.md and lab/figures/burst.png: the table of lab.burst.sim, and who ran where when, for one seed."""
 
 from pathlib import Path
 from typing import Any
 
-from lab.burst_sim import SYSTEMS, measures, simulate, text
-from lab.burst_world import World
+from lab.burst.sim import SYSTEMS, measures, simulate, text
+from lab.burst.world import World
 
 TARGETS = """Document: 3244 s at home (5.2), 1847 s naive (5.3), 1847 s with 3300 node-seconds (5.4).
 The simulated `hcs` has that system's boot times; `naive` is paid from 0 to the last Job, `ours` until the last node is
@@ -30,7 +30,7 @@ def write(folder: Path, table: dict[str, Any], seeds: list[int]) -> None:
     (folder / "results").mkdir(exist_ok=True)
     (folder / "results/burst.md").write_text(
         f"# Burst: 90 Jobs after the document's description, simulated\n\n"
-        "`python -m lab.burst_sim --write`: mean ± standard deviation "
+        "`python -m lab.burst.sim --write`: mean ± standard deviation "
         f"of {len(seeds)} seeds.\n\n{text(table)}\n\n{TARGETS}\nThe fit (3 Jobs at once per worker, 200 and 61 s) is "
         "not unique: the runs with a cloud are bound by the last arrival.\n\nOf these seeds, "
         f"{within} keep both 1,900 s and 2,000 node-seconds; the bounds are for the means. The value of time (0.3 USD "

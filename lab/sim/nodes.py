@@ -1,11 +1,11 @@
 """Pod-Capacity on simulated nodes that look like real ones, with and without a reading of each Pod.
 
-python -m lab.nodes [--seeds 3] [--old] [--before TREE] [--json] [--write] [--wide 30]
+python -m lab.sim.nodes [--seeds 3] [--old] [--before TREE] [--json] [--write] [--wide 30]
 
 `--old` also runs the node-wide filter, which knows of Pods only how many there are. `--before` also runs
 the core of another checkout (`git worktree add TREE COMMIT`) on the same histories. `--wide` runs that many nodes of
-lab/random_nodes.py in which everything may come together, instead of those that the claims are about. `--write` renews
-lab/results/nodes.md or nodes_wide.md and its picture. What a node does and what the truth is: lab/simnode.py. The
+lab/sim/random_nodes.py in which everything may come together, instead of those of the claims. `--write` renews
+lab/results/nodes.md or nodes_wide.md and its picture. What a node does and what the truth is: lab/sim/simnode.py. The
 parameters of the core were chosen on seeds below 100; the seeds here start at 5000.
 """
 
@@ -28,8 +28,8 @@ import carico_agent.core
 from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.node.pipeline import HostUsage
 from carico_agent.node.sampling import Usage
-from lab.random_nodes import random_node, wide_node
-from lab.simnode import HostSpec, NodeSpec, SimulatedNode, WorkloadSpec, system
+from lab.sim.random_nodes import random_node, wide_node
+from lab.sim.simnode import HostSpec, NodeSpec, SimulatedNode, WorkloadSpec, system
 
 AFTER_S = 90.0
 FIRST_SEED = 5000
@@ -37,7 +37,7 @@ FIRST_WIDE = 100
 """Those before were used to find out what breaks, and how to mend it."""
 MISSED_SHARE = 0.1
 """A 90 % interval may miss one in ten."""
-RESULTS = Path(__file__).parent / "results"
+RESULTS = Path(__file__).parents[1] / "results"
 
 WEB = WorkloadSpec("shop/web", 0.3, 0.02)
 LOOP = WorkloadSpec("pi", 1.0)
@@ -226,19 +226,19 @@ def page(new: list[NodeScore], old: list[NodeScore], before: list[NodeScore], se
     lines = [
         "# Pod-Capacity on simulated nodes " + ("that mix everything" if wide else "that look like real ones"),
         "",
-        f"`python -m lab.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --write"
+        f"`python -m lab.sim.nodes --seeds {len(seeds)} --first-seed {seeds[0]} --write"
         + (" --old" if old else "")
         + (" --before TREE" if before else "")
         + (f" --wide {wide}`," if wide else "`,")
         + f" code of the core {core_hash()}.",
-        "What a node does and the truth: `lab/simnode.py`.",
+        "What a node does and the truth: `lab/sim/simnode.py`.",
         "rms is error / max(2, truth); wrong is trusted and off by more than a Pod and 25 %.",
         "Interval holds: how many of the next arrivals fit; score: (width + 20 × distance outside) / max(2, that).",
         "Node-wide: the same model, which knows only how many Pods there are." if old else "",
         "Before: the core of commit 7225639, whose interval asked what if only the cheapest workload came."
         if before
         else "",
-        "Nodes: `wide_node` of `lab/random_nodes.py`; where they break is not mended on them." if wide else "",
+        "Nodes: `wide_node` of `lab/sim/random_nodes.py`; where they break is not mended on them." if wide else "",
         "",
         table(new, old, before),
         "",
@@ -269,9 +269,9 @@ def run_before(tree: Path, arguments: list[str]) -> list[NodeScore]:
     """The same histories and truths through the core of another `tree`, in a process of its own."""
     with TemporaryDirectory() as folder:
         (Path(folder) / "carico_agent").symlink_to((tree / "carico_agent").resolve())
-        here = Path(__file__).parent.parent
+        here = Path(__file__).parents[2]
         environment = os.environ | {"PYTHONPATH": f"{folder}:{here}"}
-        command = [sys.executable, "-P", "-m", "lab.nodes", "--json", *arguments]
+        command = [sys.executable, "-P", "-m", "lab.sim.nodes", "--json", *arguments]
         found = subprocess.run(command, env=environment, cwd=folder, check=True, stdout=subprocess.PIPE)
     return [NodeScore(**score) for score in json.loads(found.stdout)["new"]]
 

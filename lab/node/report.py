@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 
 from carico_agent.lib.net.times import parse_rfc3339
-from lab.node_run import NodeRun
+from lab.node.run import NodeRun
 
 
 def lead_ms(run: NodeRun) -> list[float]:

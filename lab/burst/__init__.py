@@ -1,0 +1,1 @@
+"""Jobs of the thesis on four systems, simulated: `python -m lab.burst.sim`."""
