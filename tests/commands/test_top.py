@@ -3,11 +3,13 @@
 import fcntl
 import os
 import pty
+import select
 import signal
 import struct
 import subprocess
 import sys
 import termios
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -46,20 +48,28 @@ def set_size(terminal: int, columns: int, rows: int) -> None:
 class TopInTerminal:
     """`carico top` in a pseudo-terminal of 100×30."""
 
-    def __init__(self, socket: str) -> None:
+    def __init__(self, socket: str, **environment: str) -> None:
         self.screen, self._terminal = pty.openpty()
         set_size(self.screen, 100, 30)
         self.before = termios.tcgetattr(self._terminal)
         command = [sys.executable, "-m", "carico_agent", "top", "--socket", socket]
         self.process = subprocess.Popen(
-            command, cwd=TREE, stdin=self._terminal, stdout=self._terminal, stderr=self._terminal
+            command,
+            cwd=TREE,
+            env={**os.environ, "TERM": "xterm-256color", **environment},
+            stdin=self._terminal,
+            stdout=self._terminal,
+            stderr=self._terminal,
         )
         self.seen = ""
 
     def until(self, text: str) -> None:
         """Read on until it shows `text`."""
         self.seen = ""
+        ends_s = time.monotonic() + 60
         while text not in self.seen:
+            ready, _, _ = select.select([self.screen], [], [], max(0.0, ends_s - time.monotonic()))
+            assert ready, f"no {text!r} in {self.seen[-4000:]!r}"
             self.seen += os.read(self.screen, 65536).decode(errors="replace")
 
     def press(self, key: str) -> None:
@@ -92,9 +102,19 @@ def test_keys_and_sizes(top: TopInTerminal) -> None:
     assert not top.restored()
     top.until(WORKLOAD)
     top.press("m")
-    top.until(">m memory")
-    top.resize(40, 8)
-    top.until("… ")
+    top.until("memory▼")
+    top.press("?")
+    top.until("any key: back")
+    top.press("x")
+    top.until(WORKLOAD)
+    top.press("\t")
+    top.until("[Pods]")
+    top.press("/none")
+    top.until("nothing matches none")
+    top.press("\r\x1b")
+    top.until(WORKLOAD)
+    top.resize(40, 12)
+    top.until("…")
     top.resize(120, 40)
     top.until(WORKLOAD)
     top.press("q")
@@ -126,6 +146,18 @@ def test_suspended_and_continued(top: TopInTerminal) -> None:
     top.until(ENTER)
     top.until("q quit")
     assert not top.restored()
+
+
+def test_no_color_and_a_dumb_terminal(agent: AgentProcess) -> None:
+    with closing(TopInTerminal(agent.socket)) as top:
+        top.until("q quit")
+        assert "\x1b[1mcarico" in top.seen
+    with closing(TopInTerminal(agent.socket, NO_COLOR="1")) as top:
+        top.until("q quit")
+        assert "\x1b[1m" not in top.seen and "\x1b[32m" not in top.seen
+    with closing(TopInTerminal(agent.socket, TERM="dumb")) as top:
+        top.until("Pods 1")
+        assert "\x1b" not in top.seen
 
 
 def test_the_agent_stops(start_agent: Callable[..., AgentProcess]) -> None:

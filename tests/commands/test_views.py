@@ -5,7 +5,10 @@ from typing import Any
 
 import pytest
 
-from carico_agent.node.commands._screen import PodRates, ScreenPod, ScreenView, screen
+from carico_agent.node.commands._choice import Choice, keys_of, press
+from carico_agent.node.commands._pods import PodRates, ScreenPod
+from carico_agent.node.commands._screen import Past, ScreenView, page_rows, screen, table_of
+from carico_agent.node.commands._style import paint
 from carico_agent.node.commands.events import describe as describe_event
 from carico_agent.node.commands.status import describe
 from carico_agent.node.publish.line import human_line
@@ -121,24 +124,118 @@ def test_a_node_on_which_max_pods_only_slept_says_so() -> None:
 PODS = [ScreenPod("shop/web-1", "shop/web", 0.25, 9e6), ScreenPod("shop/a\x1b[2J", "shop/cache", None, None)]
 
 
-def test_top_fits_the_terminal() -> None:
+PAST = Past([1.0, 2.0, 4.0], [0.0, 0.5, 1.0], 150.0)
+
+
+def drawn(view: ScreenView, columns: int, rows: int, coloured: bool = False) -> list[str]:
+    return [paint(line, columns - 1, coloured) for line in screen(view, columns, rows)]
+
+
+@pytest.mark.parametrize("choice", [Choice(), Choice("Pods"), Choice(help=True), Choice(filter="x", typing=True)])
+def test_top_fits_the_terminal(choice: Choice) -> None:
     for columns in (20, 40, 80, 200):
-        for rows in (2, 5, 12, 60):
-            lines = screen(ScreenView(MEASURED, 0.5, [1.0, 2.0, 3.0], 3.0, PODS), columns, rows)
+        for rows in (5, 12, 24, 60):
+            lines = drawn(ScreenView(MEASURED, 0.5, PAST, PODS, choice), columns, rows)
             assert all(len(line) < columns for line in lines)
             assert len(lines) <= rows
-    assert any("◄ limits" in line for line in lines)
-    assert any("▓▓▓██" in line for line in lines)
-    assert lines[-1].startswith("q quit")
+            assert lines[-1].startswith(("q quit", "any key", "filter: x"))
 
 
 def test_top_shows_workloads_pods_and_minutes() -> None:
-    lines = screen(ScreenView(MEASURED, 0.5, [1.0, 2.0, 4.0], 150.0, PODS), 140, 50)
+    lines = drawn(ScreenView(MEASURED, 0.5, PAST, PODS), 140, 50)
     assert SENTENCE in lines
+    assert any("◄ limits" in line for line in lines)
+    assert any("▓▓▓██" in line for line in lines)
     assert any("▂▄█" in line and "0 to 4.0, last 2 min" in line for line in lines)
     rows = [" ".join(line.split()) for line in lines]
-    assert "shop/web-1 0.25 9 MiB shop/web" in rows
+    assert "> shop/web 2 5.3 [4.9–5.7] 0.40 cores 205 MiB 90% cpu" in rows
+    pods = drawn(ScreenView(MEASURED, 0.5, PAST, PODS, Choice("Pods")), 140, 50)
+    rows = [" ".join(line.split()) for line in pods]
+    assert "> shop/web-1 0.25 9 MiB shop/web" in rows
     assert "shop/a?[2J ? ? shop/cache" in rows  # names do not move the cursor
+
+
+def test_top_in_40_columns_keeps_what_matters() -> None:
+    lines = [" ".join(line.split()) for line in drawn(ScreenView(MEASURED, 0.5, PAST, PODS), 40, 24)]
+    assert "workload Pods more fit" in lines
+    assert "> shop/web 2 5.3" in lines
+
+
+def test_reservations_are_shown() -> None:
+    """Issue 36: they were invisible in `status` and `top`."""
+    held = replace(MEASURED, reserved=2, available=3)
+    sentence = "room for 2 Pods is held by reservations, 3 more can be reserved"
+    assert f"  reserved {sentence}" in describe(held, 0.5).splitlines()
+    assert f"reserved: {sentence}" in drawn(ScreenView(held, 0.5), 100, 30)
+    assert "reserv" not in describe(MEASURED, 0.5)
+
+
+def test_colours_can_be_off() -> None:
+    view = ScreenView(MEASURED, 0.5, PAST, PODS)
+    assert any("\x1b[32m" in line for line in drawn(view, 100, 30, coloured=True))
+    assert not any("\x1b" in line for line in drawn(view, 100, 30))
+
+
+MANY = [ScreenPod(f"shop/web-{i:03d}", "shop/web" if i % 2 else "shop/cache", i / 100, 1e6 * i) for i in range(100)]
+
+
+def typed(view: ScreenView, text: str, columns: int = 80, rows: int = 24) -> ScreenView:
+    for key in keys_of(text):
+        page = page_rows(view, columns, rows)
+        view = replace(view, choice=press(view.choice, key, table_of(view).names, page))
+    return view
+
+
+def names(view: ScreenView) -> list[str]:
+    return [line.split()[0] for line in drawn(view, 80, 24) if line.startswith("  shop/web-")]
+
+
+def selected(view: ScreenView) -> str:
+    return next(line.split()[1] for line in drawn(view, 80, 24) if line.startswith("> "))
+
+
+def test_top_scrolls() -> None:
+    view = typed(ScreenView(MEASURED, 0.5, PAST, MANY), "\tn")
+    assert selected(view) == "shop/web-000"
+    assert selected(typed(view, "\x1b[B\x1b[Bk")) == "shop/web-001"
+    page = page_rows(view, 80, 24)
+    assert selected(typed(view, "\x1b[6~")) == f"shop/web-{page:03d}"
+    last = typed(view, "G")
+    assert selected(last) == "shop/web-099"
+    assert any(f"{101 - page}–100 of 100" in line for line in drawn(last, 80, 24))
+    assert selected(typed(last, "jjj")) == "shop/web-099"
+    assert selected(typed(last, "gk")) == "shop/web-000"
+    assert selected(replace(last, pods=MANY[:3])) == "shop/web-002"  # Pods that end take the selection with them
+
+
+def test_top_filters() -> None:
+    view = typed(ScreenView(MEASURED, 0.5, PAST, MANY), "\tn/09")
+    assert any(line.startswith("filter: 09_") for line in drawn(view, 80, 24))
+    view = typed(view, "q\x7f\r")  # q is a letter here
+    assert selected(view) == "shop/web-009"
+    assert names(view) == [f"shop/web-{i:03d}" for i in range(90, 100)]
+    assert "nothing matches none" in "\n".join(drawn(typed(view, "/\x1b/none\r"), 80, 24))
+    assert len(table_of(typed(view, "\x1b")).names) == 100
+
+
+def test_the_pods_of_a_workload() -> None:
+    view = typed(ScreenView(MEASURED, 0.5, PAST, MANY), "j\r")
+    assert view.choice.workload == "shop/cache"
+    assert set(table_of(view).names) == {f"shop/web-{i:03d}" for i in range(0, 100, 2)}
+    assert typed(view, "\x1b").choice == Choice()
+
+
+def test_any_key_ends_the_help() -> None:
+    view = typed(ScreenView(MEASURED, 0.5, PAST, MANY), "?")
+    assert any("the Pods of the selected workload" in line for line in drawn(view, 80, 24))
+    assert typed(view, "x").choice == Choice()
+
+
+def test_the_order_is_reversed() -> None:
+    view = typed(ScreenView(MEASURED, 0.5, PAST, MANY), "\tmr")
+    assert selected(view) == "shop/web-000"
+    assert any("memory▲" in line for line in drawn(view, 80, 24))
+    assert selected(typed(view, "r")) == "shop/web-099"
 
 
 @pytest.mark.parametrize(
@@ -147,11 +244,13 @@ def test_top_shows_workloads_pods_and_minutes() -> None:
         ("a", ["shop/web", "shop/cache", "shop/new", "kube-system/proxy"]),
         ("c", ["shop/web", "shop/cache", "kube-system/proxy", "shop/new"]),
         ("n", ["kube-system/proxy", "shop/cache", "shop/new", "shop/web"]),
+        ("f", ["shop/web", "shop/cache", "kube-system/proxy", "shop/new"]),
+        ("p", ["shop/web", "kube-system/proxy", "shop/cache", "shop/new"]),
     ],
 )
 def test_top_sorts(key: str, workloads: list[str]) -> None:
-    lines = screen(ScreenView(MEASURED, 0.5, sort=key), 120, 50)
-    shown = [line.split()[0] for line in lines if line.startswith(tuple(workloads))]
+    lines = drawn(ScreenView(MEASURED, 0.5, choice=Choice(sort=key)), 120, 50)
+    shown = [line[2:].split()[0] for line in lines if line[2:].startswith(tuple(workloads))]
     assert shown == workloads
 
 
@@ -160,8 +259,8 @@ def test_top_sorts(key: str, workloads: list[str]) -> None:
 )
 def test_top_sorts_pods(key: str, names: list[str]) -> None:
     pods = [ScreenPod("n/a", "k", 0.1, 2e6), ScreenPod("n/b", "k", 0.9, 1e6), ScreenPod("n/c", "k", 0.5, 3e6)]
-    lines = screen(ScreenView(STATUS, 0.5, pods=pods, sort=key), 120, 50)
-    assert [line.split()[0] for line in lines if line.startswith("n/")] == names
+    lines = drawn(ScreenView(STATUS, 0.5, pods=pods, choice=Choice("Pods", key)), 120, 50)
+    assert [line[2:].split()[0] for line in lines if line[2:].startswith("n/")] == names
 
 
 def test_what_pods_use_lies_between_two_readings() -> None:

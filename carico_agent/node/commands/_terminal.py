@@ -18,6 +18,8 @@ ENTER, LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 """The alternate screen without a cursor; the screen of before, as it was."""
 HOME, ERASE_LINE, ERASE_BELOW = "\x1b[H", "\x1b[K", "\x1b[J"
 MAX_KEYS = 64
+END = "\x04"
+"""Ctrl-D, and what `wait` returns when the terminal is gone."""
 
 
 class Terminal:
@@ -53,7 +55,7 @@ class Terminal:
         if 0 not in ready:
             return ""
         keys = os.read(0, MAX_KEYS)
-        return keys.decode(errors="replace") if keys else "q"  # nothing: the terminal is gone
+        return keys.decode(errors="replace") if keys else END  # nothing: the terminal is gone
 
     @staticmethod
     def size() -> tuple[int, int]:

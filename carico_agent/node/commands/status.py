@@ -61,9 +61,23 @@ def describe(status: Status, age_s: float) -> str:
     if host := takes(status.host, status.sizes):
         lines.append(f"  host     takes {host}")
     lines.append(f"  Pods     {status.pods} running, slots {number(status.slots)}  ({status.runtime})")
+    if reserved := reserved_sentence(status):
+        lines.append(f"  reserved {reserved}")
     lines += [f"  {line}" for line in workloads_table(status, next_workloads(status) + per_node_workloads(status))]
     lines += [f"  missing  {why}" for why in status.absent.values()]
     return "\n".join(lines)
+
+
+def reserved_sentence(status: Status) -> str:
+    """What reservations hold; nothing where there is none.
+
+    >>> reserved_sentence(Status(reserved=2, available=3))
+    'room for 2 Pods is held by reservations, 3 more can be reserved'
+    """
+    if not status.reserved:
+        return ""
+    pods = "1 Pod is" if status.reserved == 1 else f"{status.reserved} Pods is"
+    return f"room for {pods} held by reservations, {status.available} more can be reserved"
 
 
 def headline(status: Status, age_s: float) -> str:
