@@ -8,7 +8,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
+.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -19,10 +19,16 @@ run: $(VENV)/.run ## install into .venv and start the agent here, in the foregro
 demo: $(VENV)/.run ## the number beside the truth, on this machine, in a minute
 	@$(BIN)/carico demo
 
-test: $(VENV)/.dev tools browser ## set up all that the tests need, and run them: two files at a time, then what must be alone
-	@failed=0; \
-	$(BIN)/python -m pytest -m "not kube and not cluster and not alone" --ignore tests/frameworks -rs -n 2 --dist loadfile --no-loadscope-reorder || failed=1; \
-	$(BIN)/python -m pytest -m "alone and not kube and not cluster" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
+NOT_HERE := not kube and not cluster
+SIDE_BY_SIDE := -n 2 --dist loadfile --no-loadscope-reorder
+test: $(VENV)/.dev tools ## set up what the tests need, and run those that take little time (under five minutes); it ends with what it left out
+	@$(BIN)/python -m pytest -p tests.left_out -m "$(NOT_HERE) and not alone and not long" --ignore tests/frameworks $(SIDE_BY_SIDE)
+
+test-all: $(VENV)/.dev tools browser ## what `make test` leaves out: long tests two files at a time, then tests that must run alone (nine minutes)
+	@failed=0; began=$$(date +%s); \
+	$(BIN)/python -m pytest -m "$(NOT_HERE) and not alone and long" --ignore tests/frameworks -rs $(SIDE_BY_SIDE) || failed=1; \
+	$(BIN)/python -m pytest -m "$(NOT_HERE) and alone" -rs $$(grep -rl --include='*.py' 'mark\.alone' tests plugins) || failed=1; \
+	echo "make test-all took $$(( $$(date +%s) - began )) s"; \
 	exit $$failed
 
 kube: $(VENV)/.dev ## build Kubernetes 1.36 and etcd from their Go modules into the cache, once (KUBE=1.33: another; needs Go)

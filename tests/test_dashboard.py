@@ -87,6 +87,7 @@ def ask(server: Server, query: str) -> list[Any]:
     return result
 
 
+@pytest.mark.long
 async def test_every_query_finds_something(tmp_path: Path, start_agent: Callable[..., AgentProcess]) -> None:
     process = start_agent()
     process.wait(lambda agent: agent.status()["sequence"] >= 2)

@@ -7,6 +7,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -114,6 +115,7 @@ def test_no_page_names_a_package_that_is_not_published() -> None:
 
 def test_every_python_example(running: AgentProcess, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CARICO_SOCKET", running.socket)
+    monkeypatch.setattr(time, "sleep", lambda seconds: None)  # the work of an example takes a minute
     examples = [block for workload, block in BLOCKS if workload == "python"]
     assert len(examples) >= 2
     for code in examples:

@@ -10,6 +10,8 @@ import zipfile
 from io import BytesIO
 from pathlib import Path
 
+import pytest
+
 from tests.conftest import TREE
 
 LOCK = (TREE / "deploy/requirements.txt").read_text()
@@ -29,10 +31,12 @@ def build(folder: Path, source: str) -> bytes:
     return wheel.read_bytes()
 
 
+@pytest.mark.long
 def test_the_wheel_is_the_same_twice(tmp_path: Path) -> None:
     assert build(tmp_path / "a", "one") == build(tmp_path / "b", "another")
 
 
+@pytest.mark.long
 def test_the_wheel_carries_the_licence_that_it_names(tmp_path: Path) -> None:
     with zipfile.ZipFile(BytesIO(build(tmp_path, "tree"))) as wheel:
         (licence,) = [name for name in wheel.namelist() if name.endswith("/LICENSE")]

@@ -72,6 +72,7 @@ def messages(code: str) -> list[str]:
     return [node.value for node in found if isinstance(node.value, str)]
 
 
+@pytest.mark.long
 def test_every_message_names_its_actor() -> None:
     modules = [path for folder in ("carico_agent", "plugins") for path in (TREE / folder).rglob("*.py")]
     assert len(modules) > 300

@@ -81,6 +81,7 @@ async def test_scale_and_delete(fake: Fake) -> None:
     assert fake.orders == 2
 
 
+@pytest.mark.long
 async def test_a_command_that_hangs_is_not_ordered_twice(fake: Fake) -> None:
     client = FakeClient(Cluster("home"))
     one = provisioner(fake, client, deadline_s=2.0)

@@ -84,6 +84,7 @@ def test_killed_after_every_request(n: int, wish: Intent, lost: bool, suspends: 
     world.check_end({KEY: 3})
 
 
+@pytest.mark.long
 def test_two_movers_in_every_order() -> None:
     for order in itertools.product((0, 1), repeat=9):
         world = waiting()

@@ -99,6 +99,7 @@ async def until(ready: Callable[[], Any], what: str) -> None:
     assert ready(), what
 
 
+@pytest.mark.long
 async def test_what_does_not_fit_runs_elsewhere(tmp_path: Path) -> None:
     names = [f"j{n}" for n in range(12)]
     async with TwoClusters(tmp_path) as pair, daemon(pair.settings()) as service:
@@ -116,6 +117,7 @@ async def test_what_does_not_fit_runs_elsewhere(tmp_path: Path) -> None:
         assert "carico_burst_leads 1" in text
 
 
+@pytest.mark.long
 async def test_two_services_and_one_that_dies(tmp_path: Path) -> None:
     names = [f"j{n}" for n in range(8)]
     async with TwoClusters(tmp_path) as pair:
@@ -129,6 +131,7 @@ async def test_two_services_and_one_that_dies(tmp_path: Path) -> None:
         pair.judge(*names)
 
 
+@pytest.mark.long
 async def test_a_target_away_then_recall_and_forget(tmp_path: Path) -> None:
     async with TwoClusters(tmp_path, work_s=1e9) as pair:
         settings = pair.settings()
@@ -181,6 +184,7 @@ async def test_plan_writes_nothing(tmp_path: Path) -> None:
         assert not pair.home.plain
 
 
+@pytest.mark.long
 async def test_a_job_that_loses_its_label_while_it_is_away_comes_home_all_the_same(tmp_path: Path) -> None:
     async with TwoClusters(tmp_path, work_s=1.0) as pair:
         pair.submit("a", "b", "c")

@@ -65,6 +65,7 @@ def until_loops_run(process: "subprocess.Popen[str]") -> list[int]:
     raise AssertionError("it ended without loops")
 
 
+@pytest.mark.long
 def test_a_short_run(demo: Demo) -> None:
     process = demo("--seconds", "6", "--json")
     result, complaints = process.communicate()
@@ -79,6 +80,7 @@ def test_a_short_run(demo: Demo) -> None:
     assert not children_of(process.pid)
 
 
+@pytest.mark.long
 def test_what_people_read(demo: Demo) -> None:
     process = demo("--seconds", "4")
     result, complaints = process.communicate()
@@ -90,6 +92,7 @@ def test_what_people_read(demo: Demo) -> None:
     )
 
 
+@pytest.mark.long
 def test_the_page_shows_the_loops_as_pods(demo: Demo, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("BROWSER", "true")  # the command: opens nothing, and is content
     process = demo("--json", "--page")
@@ -114,6 +117,7 @@ def test_the_page_shows_the_loops_as_pods(demo: Demo, monkeypatch: pytest.Monkey
         urllib.request.urlopen(f"{address}v1/status", timeout=20)
 
 
+@pytest.mark.long
 def test_ctrl_c_ends_it_with_a_summary(demo: Demo) -> None:
     process = demo("--json")
     assert until_loops_run(process)
@@ -124,6 +128,7 @@ def test_ctrl_c_ends_it_with_a_summary(demo: Demo) -> None:
     assert not children_of(process.pid)
 
 
+@pytest.mark.long
 def test_no_loop_outlives_a_demo_that_is_killed(demo: Demo) -> None:
     process = demo("--json")
     loops = until_loops_run(process)

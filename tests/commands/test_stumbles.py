@@ -35,6 +35,7 @@ def carico(*words: str, **options: Any) -> "subprocess.CompletedProcess[str]":
     return subprocess.run(command, cwd=TREE, text=True, timeout=60, **{"capture_output": True, **options})
 
 
+@pytest.mark.long
 def test_a_locale_without_our_characters(start_agent: Start, monkeypatch: pytest.MonkeyPatch) -> None:
     """`status` and `top` ended with UnicodeEncodeError, and the agent printed no line."""
     for name, value in {"LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}.items():
@@ -196,6 +197,7 @@ for path in ("/proc/forbidden/agent.sock", "/agent.sock", "/etc/deep/agent.sock"
     assert lines[3].startswith("cannot listen on /tmp/aaa") and "too long" in lines[3]
 
 
+@pytest.mark.long
 def test_a_taken_port_names_its_setting_and_leaves_no_socket(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -244,6 +246,7 @@ with socket.socket(socket.AF_UNIX) as listener:
     assert "it is user 0's alone" in said[1]
 
 
+@pytest.mark.long
 def test_two_agents_in_one_folder_keep_their_sockets_for_jobs_apart(start_agent: Start, tmp_path: Path) -> None:
     """The second one took the first one's, and left a dead one."""
     first = start_agent()
@@ -305,6 +308,7 @@ def test_a_wrong_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixtu
     assert "carico status: error: unrecognized arguments: --sockt=x --wrong" in said
 
 
+@pytest.mark.long
 def test_fit_suggests_a_workload_that_runs_here(
     start_agent: Start, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -465,6 +465,7 @@ leaking_histories = st.lists(
 )
 
 
+@pytest.mark.long
 @given(leaking_histories)
 @settings(max_examples=40, deadline=None)
 def test_any_history_goes_on_alike_after_a_restart(history) -> None:  # type: ignore[no-untyped-def]

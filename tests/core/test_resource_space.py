@@ -50,6 +50,7 @@ def test_a_cost_above_the_prior_decays_while_no_pod_runs() -> None:
     assert 0.125 <= estimator.channels[0].cost < 0.8 * before
 
 
+@pytest.mark.long
 def test_an_empty_idle_node_offers_a_place_after_any_of_1000_histories() -> None:
     """Ten minutes after the last Pod left, whatever had happened before."""
     rng = np.random.default_rng(14)

@@ -74,6 +74,7 @@ def test_merge_equals_svd_of_the_weighted_concatenation(pair: tuple[np.ndarray, 
     np.testing.assert_allclose(second_moment, whole @ whole.T, atol=1e-12)
 
 
+@pytest.mark.long
 @given(hnp.arrays(np.float64, 3, elements=usages), st.floats(0.01, 1.0))
 def test_constant_usage_keeps_the_magnitude(y: np.ndarray, w: float) -> None:
     batch = np.tile(y[:, None], 10)

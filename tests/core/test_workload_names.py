@@ -175,6 +175,7 @@ LABELS = st.sampled_from(
 )
 
 
+@pytest.mark.long
 @given(st.text(), st.text(max_size=300), st.dictionaries(LABELS, st.text(max_size=300)), st.text(), st.text())
 def test_hostile_names_are_harmless(namespace, name, labels, image, node):
     for given_image in ("", image):

@@ -81,6 +81,7 @@ def test_the_description_is_the_route_table(start_agent: Start) -> None:
             assert about["summary"] != path, f"{method} {path} has no docstring"
 
 
+@pytest.mark.long
 def test_schemathesis(start_agent: Start, roomy: list[str], tmp_path: Path) -> None:
     command = Path(sys.executable).with_name("schemathesis")
     if not command.exists() and shutil.which("schemathesis") is None:
@@ -134,6 +135,7 @@ def with_strange_extras(described: dict[str, Any]) -> dict[str, Any]:
     return described
 
 
+@pytest.mark.long
 def test_what_the_description_allows(start_agent: Start, roomy: list[str]) -> None:
     """Over a kept connection: no 5xx, no answer the description does not know, no traceback, no missed tick."""
     schemathesis = pytest.importorskip("schemathesis")
@@ -203,6 +205,7 @@ def first_answer(path: str, sent: bytes) -> bytes:
         return connection.recv(65536)
 
 
+@pytest.mark.long
 def test_10_000_cases(start_agent: Start, roomy: list[str]) -> None:
     """Damaged requests, each on a connection of its own: every one is answered, none by a failure of the agent."""
     config = Path(roomy[-1])

@@ -88,6 +88,7 @@ def damaged(draw: st.DrawFn, good: bytes) -> bytes:
     return data
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("name", PARSERS)
 def test_a_value_or_a_value_error(name: str) -> None:
     parse, good = PARSERS[name]

@@ -40,6 +40,7 @@ def configured(folder: Path, text: str) -> tuple[str, str]:
 # ---- containerd
 
 
+@pytest.mark.long
 def test_containerd_hung(start_agent: Start, tmp_path: Path) -> None:
     """SIGSTOP: the socket accepts, nobody answers. The last count stays; what happened meanwhile is caught up."""
     if reason := missing():
@@ -81,6 +82,7 @@ def tmpfs(folder: Path, size: str = "64k") -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(folder)], check=True)
 
 
+@pytest.mark.long
 @needs_root
 def test_full_disk(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None:
     with tmpfs(tmp_path / "disk") as disk:
@@ -104,6 +106,7 @@ def test_full_disk(start_agent: Start, tmp_path: Path, roomy: list[str]) -> None
         assert "are kept on disk again" in process.log.read_text()
 
 
+@pytest.mark.long
 @needs_root
 def test_read_only_state_folder(start_agent: Start, tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk") as disk:
@@ -126,6 +129,7 @@ def faketime() -> Path | None:
     return next((path for place in places for path in place.glob("lib/*/faketime/libfaketime.so.1")), None)
 
 
+@pytest.mark.long
 def test_clock_set_back_and_forward(
     start_agent: Start, tmp_path: Path, roomy: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -158,6 +162,7 @@ def test_clock_set_back_and_forward(
             assert str(status["time"])[:13] != hour  # the clock of the agent really was another one
 
 
+@pytest.mark.long
 def test_the_agent_frozen_and_thawed(start_agent: Start) -> None:
     """As a suspended machine does it: what was missed is skipped, never caught up in a burst."""
     process = start_agent()
@@ -188,6 +193,7 @@ def pod_path(number: int) -> str:
     return f"/kubepods.slice/kubepods-pod{uid.replace('-', '_')}.slice"
 
 
+@pytest.mark.long
 def test_psi_switched_off(start_agent: Start, tmp_path: Path) -> None:
     fake = node_root(tmp_path)
     process = start_agent(*configured(tmp_path, f'[node]\nroot = "{fake.root}"\n[containerd]\nenabled = false\n'))
@@ -196,6 +202,7 @@ def test_psi_switched_off(start_agent: Start, tmp_path: Path) -> None:
     goes_on(process)
 
 
+@pytest.mark.long
 def test_cgroup_tree_vanishes_and_comes_back(start_agent: Start, tmp_path: Path) -> None:
     fake = node_root(tmp_path)
     for number in range(5):
@@ -211,6 +218,7 @@ def test_cgroup_tree_vanishes_and_comes_back(start_agent: Start, tmp_path: Path)
     assert "Traceback" not in process.log.read_text()
 
 
+@pytest.mark.long
 def test_500_pods_at_once(start_agent: Start, tmp_path: Path) -> None:
     fake = node_root(tmp_path)
     process = start_agent(*configured(tmp_path, f'[node]\nroot = "{fake.root}"\n[containerd]\nenabled = false\n'))
@@ -231,6 +239,7 @@ def test_500_pods_at_once(start_agent: Start, tmp_path: Path) -> None:
 # ---- the process
 
 
+@pytest.mark.long
 def test_kill_9_at_random_moments(start_agent: Start, roomy: list[str], tmp_path: Path) -> None:
     """A reservation that was answered as durable survives; no file is ever half written."""
     moments, promised, survived = random.Random(8), set[str](), 0
@@ -255,6 +264,7 @@ def test_kill_9_at_random_moments(start_agent: Start, roomy: list[str], tmp_path
     assert not list((tmp_path / "state").glob("*.damaged"))
 
 
+@pytest.mark.long
 def test_file_descriptors_exhausted(tmp_path: Path) -> None:
     """Sampling has its files open already; those who ask have to wait until others have gone."""
     process = start_limited(tmp_path, 48)

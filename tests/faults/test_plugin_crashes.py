@@ -177,6 +177,7 @@ def memory(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) ->
     shutil.rmtree(folder)
 
 
+@pytest.mark.long
 def test_no_value_is_left_behind(memory: Path) -> None:
     tally = Counter[str]()
     for number in counted(range(LIVES), LIVES, "lives of an agent with plugins"):

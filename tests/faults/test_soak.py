@@ -7,6 +7,8 @@ import gc
 import os
 from collections.abc import Iterator
 
+import pytest
+
 from carico_agent.core import CapacityModel
 from carico_agent.lib.net.metrics import render
 from carico_agent.lib.supervise.cost import OwnCost
@@ -57,6 +59,7 @@ def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
 
 
+@pytest.mark.long
 def test_memory_and_descriptors_stay_flat() -> None:
     settings = Settings()
     queue, clock = SampleQueue[TraceRow](), UpdateClock()

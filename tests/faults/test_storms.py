@@ -72,6 +72,7 @@ def test_a_full_disk_under_the_journal_stops_writes_to_cgroups_and_nothing_else(
         journal.close()
 
 
+@pytest.mark.long
 @needs_root
 def test_a_full_disk_under_a_trace_ends_the_recording_and_not_the_agent(start_agent: Start, tmp_path: Path) -> None:
     with tmpfs(tmp_path / "disk") as disk:
@@ -108,6 +109,7 @@ def limited(mb: int) -> Iterator[Path]:
         folder.rmdir()
 
 
+@pytest.mark.long
 @needs_root
 def test_80_mb_are_enough(tmp_path: Path) -> None:
     """A node with 110 Pods, clients that ask, and a limit at which a leak of some megabytes ends the agent."""
@@ -179,6 +181,7 @@ def resident_mb(pid: int) -> float:
     return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * 4096 / 2**20
 
 
+@pytest.mark.long
 def test_a_storm_of_containers(start_agent: Start) -> None:
     """The agent goes on, takes no more memory, and counts who really runs during the storm and after it."""
     if reason := missing():

@@ -69,6 +69,7 @@ async def pester(address: str) -> None:
                 writer.close()
 
 
+@pytest.mark.long
 async def test_chaos():
     usage = {f"node-{i:03d}": (random.random(), random.random()) for i in range(NODES)}
 

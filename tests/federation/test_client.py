@@ -60,6 +60,7 @@ def sees(one: FederationClient, nodes: int, *contributions: Contribution):
     return not contributions or np.allclose(one.view.subspace.unit, expected.unit, atol=1e-9)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("transport", ["stream", "unary"])
 async def test_two_nodes_receive_the_mean_of_both(transport, tmp_path):
     a, b = contributed(0.9, 0.1), contributed(0.1, 0.6)
@@ -107,6 +108,7 @@ async def test_a_node_that_knows_nothing_listens_and_learns_the_cost():
             assert (one.view.precision > 100).all()
 
 
+@pytest.mark.long
 async def test_the_rate_follows_change():
     usage = [0.5]
     async with aggregator() as server:
@@ -127,6 +129,7 @@ async def quiet(count, seconds: float = 1.0) -> int:
     return seen
 
 
+@pytest.mark.long
 async def test_a_changed_view_is_pushed_to_nodes_that_have_nothing_to_send():
     async with aggregator() as server:
         calm = fast(server.address, heartbeat_s=60.0)
@@ -145,6 +148,7 @@ async def test_a_large_fleet_spreads_its_return():
     assert max(reconnect_delay_s(1, 10**6) for _ in range(100)) < 35.0
 
 
+@pytest.mark.long
 async def test_an_unchanged_node_stays_alive():
     async with (
         aggregator(silence_s=3.0) as server,  # long enough for a machine that is busy
@@ -155,6 +159,7 @@ async def test_an_unchanged_node_stays_alive():
         assert await _nodes(server.address, 1)
 
 
+@pytest.mark.long
 async def test_a_silent_node_is_taken_out():
     async with aggregator(silence_s=4.0) as server:  # long enough to be seen on a machine that is busy
         await _send(server.address, "quiet", contributed(0.9))
@@ -168,6 +173,7 @@ async def _send(address: str, node: str, what: Contribution, time_ns: int | None
         return pb.View.FromString(await channel.unary_unary(f"/{wire.SERVICE}/Exchange")(raw, timeout=60))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("saved", [False, True])
 async def test_restart(saved, tmp_path):
     state = str(tmp_path / "state") if saved else ""
@@ -193,6 +199,7 @@ async def test_a_broken_state_file_is_logged_and_not_used(tmp_path):
     assert "not used" in server.log()
 
 
+@pytest.mark.long
 async def test_three_aggregators_count_a_wandering_node_once():
     async with (
         aggregator(name="x", share_period_s=0.1) as x,

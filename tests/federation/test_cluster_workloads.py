@@ -139,6 +139,7 @@ def test_two_nodes_outvote_a_third(lie):
 amounts = st.floats(0, 1e18) | st.just(NAN)
 
 
+@pytest.mark.long
 @settings(max_examples=100, deadline=None)
 @given(
     cost=st.lists(amounts, min_size=3, max_size=3),

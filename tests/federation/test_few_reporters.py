@@ -62,6 +62,7 @@ async def learned(*cores: float) -> CapacityModel:
     return model
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("lie", [4000.0, 1e6, 1e-9])
 @pytest.mark.parametrize("liars", [1, 2])
 async def test_they_widen_the_interval_and_decide_nothing(lie: float, liars: int) -> None:
@@ -76,12 +77,14 @@ async def test_they_widen_the_interval_and_decide_nothing(lie: float, liars: int
     assert following.pod_capacity == pytest.approx(idle_model().estimate().pod_capacity)
 
 
+@pytest.mark.long
 async def test_three_that_agree_decide() -> None:
     found = (await learned(0.5, 0.5, 0.5)).estimate(workload="shop/web")
     assert found.mode != "learning"
     assert found.pod_capacity == pytest.approx(0.9 * CORES / 0.5, rel=0.05)
 
 
+@pytest.mark.long
 async def test_one_liar_of_three_decides_nothing() -> None:
     found = (await learned(0.5, 0.5, 1e6)).estimate(workload="shop/web")
     assert found.pod_capacity == pytest.approx(0.9 * CORES / 0.5, rel=0.05)

@@ -60,6 +60,7 @@ async def assert_served(address: str) -> None:
         await until(lambda: honest.view is not None)
 
 
+@pytest.mark.long
 async def test_connections_beyond_the_limit_are_closed():
     async with aggregator(max_connections=5) as server:
         async with client(fast(server.address), "honest", contributed(0.5)) as honest:
@@ -129,6 +130,7 @@ async def test_streams_of_one_peer_are_limited():
         await assert_served(server.address)
 
 
+@pytest.mark.long
 async def test_a_stream_that_sends_too_fast_is_read_slowly():
     async with aggregator(peer_messages_per_s=20.0) as server:
         before_mb = rss_mb(server.child.pid)
@@ -155,6 +157,7 @@ async def _exchanges(address: str, least: int) -> bool:
     return int((await fetch_status(address))["exchanges"]) >= least
 
 
+@pytest.mark.long
 async def test_calls_beyond_the_rate_are_refused():
     async with aggregator(peer_messages_per_s=50.0) as server, grpc.aio.insecure_channel(server.address) as channel:
         before_mb = rss_mb(server.child.pid)
@@ -178,6 +181,7 @@ async def _code(call) -> grpc.StatusCode:
     return await call.code()
 
 
+@pytest.mark.long
 async def test_a_silent_stream_is_ended():
     async with aggregator(silence_s=1.0) as server, grpc.aio.insecure_channel(server.address) as channel:
         call = channel.stream_stream(f"/{wire.SERVICE}/Stream")()
@@ -190,6 +194,7 @@ async def test_a_silent_stream_is_ended():
         await until(lambda: _streams(server.address, 0))
 
 
+@pytest.mark.long
 async def test_a_node_that_does_not_read_holds_nobody_up():
     """Its pushed views and answers wait in HTTP/2's window; it is ended when it falls silent."""
     async with aggregator(silence_s=1.0, peer_messages_per_s=0.0) as server:

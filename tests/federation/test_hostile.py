@@ -142,6 +142,7 @@ contributions = st.builds(
 )
 
 
+@pytest.mark.long
 @settings(max_examples=300, deadline=None)
 @given(st.lists(contributions, max_size=5))
 def test_random_messages_leave_a_sound_view(messages):

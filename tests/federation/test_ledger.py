@@ -42,6 +42,7 @@ def share_all(ledgers: list[ContributionLedger], rounds: int = 4) -> None:
         ledger.merge()
 
 
+@pytest.mark.long
 @settings(max_examples=60, deadline=None)
 @given(seed=st.integers(0, 2**32 - 1), nodes=st.integers(2, 200), steps=st.integers(1, 300))
 def test_three_aggregators_converge_whatever_happened(seed, nodes, steps):

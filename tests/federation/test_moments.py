@@ -71,6 +71,7 @@ def test_an_unused_direction_stays_zero():
     assert cluster.sums().subspace().sigma[1] < 1e-15
 
 
+@pytest.mark.long
 def test_a_million_updates_do_not_drift():
     """200 nodes, each replaced 5,000 times by subspaces of very different size, end where 200 fresh ones begin."""
     rng = np.random.default_rng(5)

@@ -101,6 +101,7 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
     made.stop()
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "own,quiet,heavy,rises",
     [

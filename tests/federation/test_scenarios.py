@@ -62,11 +62,13 @@ async def capacities(own: tuple[float, float], quiet: tuple[float, float], heavy
     return found
 
 
+@pytest.mark.long
 async def test_figure_4_6_peers_turn_cpu_heavy_and_a_lightly_loaded_cpu_node_has_less_room():
     before, after = await capacities(own=(0.25, 0.1), quiet=(0.2, 0.1), heavy=(0.95, 0.15))
     assert after < 0.7 * before, (before, after)
 
 
+@pytest.mark.long
 async def test_figure_4_7_peers_turn_cpu_heavy_and_a_memory_heavy_node_has_more_room():
     before, after = await capacities(own=(0.05, 0.6), quiet=(0.05, 0.3), heavy=(0.95, 0.15))
     assert after > 1.2 * before, (before, after)

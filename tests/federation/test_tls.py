@@ -130,6 +130,7 @@ async def test_foreigns_and_plaintext_are_not_served(authority, tmp_path):
         assert (await _status(server, authority.issue("admin", "admin")))["exchanges"] == "0"
 
 
+@pytest.mark.long
 async def test_one_address_holds_few_connections_that_never_shake_hands(authority):
     """300 of them at a limit of 2; three nodes that share an address, and one that comes later, are served."""
     serving, *nodes = (authority.issue(name, name) for name in ("agg", "n0", "n1", "n2", "n3"))
@@ -156,6 +157,7 @@ async def test_one_address_holds_few_connections_that_never_shake_hands(authorit
         await asyncio.gather(*closed)
 
 
+@pytest.mark.long
 async def test_only_named_certificates_are_peers(authority):
     x, y, z = (authority.issue(name, name) for name in "xyz")
     async with (
@@ -175,6 +177,7 @@ async def _equals(get, wanted) -> bool:
     return await get() == wanted
 
 
+@pytest.mark.long
 async def test_changed_files_are_read_again(authority):
     """The whole chain is renewed under a running aggregator and client: new authority, new certificates."""
     serving, mine = authority.issue("agg", "agg"), authority.issue("node-a", "a")

@@ -14,6 +14,7 @@ from lab.support.control_plane import BINARIES, binaries
 from tests.conftest import TREE
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("ci", "code", "word"), [("1", 1, "1 error"), ("", 0, "1 skipped")])
 def test_a_missing_control_plane_fails_under_ci(tmp_path: Path, ci: str, code: int, word: str) -> None:
     away = {"CARICO_CACHE": str(tmp_path), "KUBEBUILDER_ASSETS": str(tmp_path), "CI": ci}

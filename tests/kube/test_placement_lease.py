@@ -320,6 +320,7 @@ def as_node(patched: Object) -> Object:
     return {**patched, "metadata": {**patched["metadata"], "name": "a"}}
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("block", range(10))
 def test_extenders_never_exceed_a_changing_number(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     scenes = [run(by_extenders(100 * block + seed), monkeypatch) for seed in range(SCENES)]
@@ -336,6 +337,7 @@ def test_a_plain_scheduler_never_exceeds_it_with_the_admission_webhook(
     assert min(sum(getattr(scene, what) for scene in scenes) for what in ("bindings", "refused", "falls")) > 20 * SCENES
 
 
+@pytest.mark.long
 def test_without_the_agents_lease_both_exceed_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """The controls: an agent that lowers its number without the placement Lease, a scheduler nobody asks about."""
     extenders = [run(by_extenders(seed, lease=False), monkeypatch) for seed in range(3)]

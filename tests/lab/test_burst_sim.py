@@ -23,6 +23,7 @@ def test_the_workload_is_the_documents() -> None:
     assert sum(job.arrival_s == 0 for job in jobs) == 6
 
 
+@pytest.mark.long
 def test_home_only_takes_what_the_document_measured(table: dict[str, Any]) -> None:
     assert table["home"]["makespan_s"][0] == pytest.approx(3244, rel=0.01)
 

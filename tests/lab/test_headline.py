@@ -1,5 +1,7 @@
 """Small versions of the headline claims; `make lab-quick` has the real ones."""
 
+import pytest
+
 from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.federation.pairwise_merge import PairwiseMerge
 from lab.experiments.heavy import OneWorkload, excess
@@ -34,6 +36,7 @@ def test_old_numbers_do_not_overfill() -> None:
     assert r.finished and r.overfill_s(7.97) == 0
 
 
+@pytest.mark.long
 def test_heavy_unprofiled_pods_are_let_in_slowly() -> None:
     jobs = [PodBatch(LIGHT, 100, 0.0, 30.0), PodBatch(HEAVY, 80, 30.0)]
     mine, paper = (run(make(), jobs, 4, Setup(nodes=4, rehearsal=(LIGHT,))) for make in (Carico, PaperCarico))
@@ -62,6 +65,7 @@ def test_nodes_really_share_what_they_know() -> None:
     assert not (alone.end_s == shared.end_s).all()
 
 
+@pytest.mark.long
 def test_pods_of_one_template_that_turn_heavy_overfill_half_as_much_as_with_the_dissertations_rule() -> None:
     jobs = [PodBatch(LIGHT, 120, 0.0, 40.0), PodBatch(HEAVY, 84, 40.0)]
     mine, paper = (run(make(), jobs, 4, Setup(nodes=4, rehearsal=(LIGHT,))) for make in (OneWorkload, PaperCarico))

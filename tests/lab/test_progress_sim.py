@@ -133,6 +133,7 @@ def test_reports_come_at_max_once_a_second_and_in_order() -> None:
         assert len(times) == min(9, int(now_s))
 
 
+@pytest.mark.long
 def test_least_left_on_seeds_of_its_own() -> None:
     """The claim of lab/results/progress.md on fewer seeds, others than those there."""
     rows = {row.placer: row for row in table(range(9000, 9020), (SCHEDULES[5],))}

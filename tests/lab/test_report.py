@@ -4,6 +4,8 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from lab.experiments.common import Section
 from lab.report import ALL, ALONE, QUICK, experiments
 
@@ -29,6 +31,7 @@ def tables(hash_seed: str) -> bytes:
     return subprocess.run([sys.executable, "-c", TABLES], env=environment, stdout=subprocess.PIPE, check=True).stdout
 
 
+@pytest.mark.long
 def test_two_runs_give_the_same_bytes() -> None:
     first, second = tables("1"), tables("2")
     assert first == second

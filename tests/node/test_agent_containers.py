@@ -34,6 +34,7 @@ def start(start_agent: Start, containerd: PrivateContainerd, folder: Path, node:
     return start_agent("--containerd", containerd.socket, "--config", str(config))
 
 
+@pytest.mark.long
 def test_pods_events_and_restarts(start_agent: Start, containerd: PrivateContainerd, tmp_path: Path) -> None:
     containerd.run("before")
     process = start(start_agent, containerd, tmp_path)
@@ -55,6 +56,7 @@ def test_pods_events_and_restarts(start_agent: Start, containerd: PrivateContain
     start(start_agent, containerd, tmp_path).wait(lambda a: pods(a) == 3)
 
 
+@pytest.mark.long
 def test_containerd_killed_and_restarted(start_agent: Start, containerd: PrivateContainerd, tmp_path: Path) -> None:
     containerd.run("a")
     containerd.run("b")

@@ -103,6 +103,7 @@ def test_metrics_pass_promtool(start_agent: Start) -> None:
     assert checked.returncode == 0, checked.stderr.decode() + checked.stdout.decode()
 
 
+@pytest.mark.long
 def test_watch_and_several_clients(start_agent: Start) -> None:
     process = start_agent()
     process.wait()
@@ -171,6 +172,7 @@ async def test_async_client(start_agent: Start) -> None:
         await AsyncAgentClient(process.socket + ".no").status()
 
 
+@pytest.mark.long
 def test_the_client_survives_a_restart(start_agent: Start) -> None:
     process = start_agent()
     agent = process.wait()
@@ -206,6 +208,7 @@ def test_the_socket_of_a_killed_agent_is_replaced(start_agent: Start) -> None:
     start_agent().wait()
 
 
+@pytest.mark.long
 def test_status_file_is_replaced_atomically(start_agent: Start, tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[socket]\nstatus_file = "{tmp_path}/status.json"\n')
@@ -229,6 +232,7 @@ def test_status_file_is_replaced_atomically(start_agent: Start, tmp_path: Path) 
     assert json.loads((tmp_path / "status.json").read_text())["node"]
 
 
+@pytest.mark.long
 def test_record_and_replay(start_agent: Start, tmp_path: Path) -> None:
     trace = tmp_path / "short.trace.gz"
     process = start_agent("--record", str(trace))

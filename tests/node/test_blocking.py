@@ -105,6 +105,7 @@ async def ask(session: aiohttp.ClientSession, method: str, path: str, body: Any 
         )
 
 
+@pytest.mark.long
 async def test_every_route_answers_while_everything_hangs(hang: tuple[Agent, Hang, Path]) -> None:
     agent, hung, socket = hang
     connector = aiohttp.UnixConnector(str(socket), limit=200)
@@ -129,6 +130,7 @@ async def test_every_route_answers_while_everything_hangs(hang: tuple[Agent, Han
         assert walked["GET", "/v1/pods"][1]["source"]
 
 
+@pytest.mark.long
 async def test_twenty_questions_to_a_plugin_that_hangs(hang: tuple[Agent, Hang, Path]) -> None:
     """The second finds the plugin busy; beyond four threads nobody waits. All get the last report."""
     agent, hung, socket = hang

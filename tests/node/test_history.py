@@ -70,6 +70,7 @@ def test_events_that_no_chart_shows_and_those_before_the_first_row_are_left_out(
     assert history.body()["events"] == []
 
 
+@pytest.mark.long
 def test_a_real_agent_answers_with_its_history(start_agent: Callable[..., AgentProcess]) -> None:
     process = start_agent()
     agent = process.wait(lambda agent: len(agent.request("GET", "/v1/history")["time_s"]) >= 3)

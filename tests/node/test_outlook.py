@@ -48,6 +48,7 @@ def write_config(tmp_path: Path) -> Path:
     return config
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("sleeper")
 def test_the_agent_learns_keeps_and_says_what_holds(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
     config = write_config(tmp_path)

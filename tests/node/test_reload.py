@@ -25,6 +25,7 @@ def result(process: AgentProcess, text: str) -> str:
     raise AssertionError(f"{text!r} was not logged:\n{process.log.read_text()}")
 
 
+@pytest.mark.long
 def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     config = tmp_path / "c.toml"
     config.write_text("[socket]\nttl_s = 5\n")

@@ -165,6 +165,7 @@ print(*answers)
 """
 
 
+@pytest.mark.long
 @needs_root
 def test_too_many_connections_of_one_user(start_agent: Start, tmp_path: Path) -> None:
     process = start(start_agent, tmp_path, [], "[clients]\nconnections = 3\n")

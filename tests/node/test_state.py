@@ -92,6 +92,7 @@ def test_damage_is_set_aside(content: bytes, tmp_path: Path, caplog: pytest.LogC
     assert len(caplog.records) == 1
 
 
+@pytest.mark.long
 def test_the_agent_saves_on_stop_and_resumes(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
     config.write_text(f'[node]\nstate = "{tmp_path}/state"\n')

@@ -227,6 +227,7 @@ while True:
 """
 
 
+@pytest.mark.long
 def test_real_processes_that_it_scrapes(tmp_path: Path) -> None:
     """Two processes, one a third busy and one nearly idle, exported as containers and scraped ten times a second."""
     need("prometheus")

@@ -19,7 +19,7 @@ GAP = 2
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class ScreenColumn:
     """Texts below each other; the one with the highest rank is left out first, and rank 0 never."""
 
     title: str
@@ -36,9 +36,9 @@ class Column:
 
 
 @dataclass(frozen=True, slots=True)
-class Table:
+class ScreenTable:
     names: list[str]
-    columns: Sequence[Column]
+    columns: Sequence[ScreenColumn]
     """The first one has the names."""
 
     def lines(self, width: int, choice: Choice | None = None) -> list[Line]:
@@ -56,7 +56,7 @@ class Table:
         return lines
 
 
-def _fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], int]:
+def _fitting(columns: Sequence[ScreenColumn], width: int) -> tuple[list[ScreenColumn], int]:
     """The columns for which there is room, and the width of the first."""
     shown = list(columns)
     while True:
@@ -67,7 +67,7 @@ def _fitting(columns: Sequence[Column], width: int) -> tuple[list[Column], int]:
         shown.remove(last)
 
 
-def _title(column: Column, choice: Choice | None) -> str:
+def _title(column: ScreenColumn, choice: Choice | None) -> str:
     if choice is None or column.sort != choice.sort or not column.sort:
         return column.title
     return column.title + ("▲" if choice.reverse else "▼")
@@ -98,25 +98,25 @@ def _row(cells: Sequence[tuple[str, str]], selected: bool) -> Line:
     return parts
 
 
-def workload_table(status: Status, choice: Choice) -> Table:
+def workload_table(status: Status, choice: Choice) -> ScreenTable:
     rows = [one for one in sorted_workloads(status, choice.sort) if choice.filter.lower() in one.workload.lower()]
     rows = rows[::-1] if choice.reverse else rows
     sizes, styles = status.sizes, [by_fits(one.fits, one.trusted) for one in rows]
     ranges = [interval(one.fits, one.low, one.high) if one.trusted else "learning" for one in rows]
     columns = [
-        Column("workload", [one.workload for one in rows], 0, "n", left=True),
-        Column("Pods", [str(one.pods) for one in rows], 1, "p"),
-        Column("more fit", [_fits(one) for one in rows], 0, "f", styles=styles),
-        Column("interval", [text.partition(" ")[2] for text in ranges], 4, left=True, styles=styles),
-        Column("one takes", [_cores(one.cost.get("cpu"), sizes.get("cpu")) for one in rows], 2, "c"),
-        Column("memory", [_memory(one.cost.get("memory"), sizes.get("memory")) for one in rows], 3, "m"),
-        Column("next", ["per node" if one.per_node else f"{one.arrivals:.0%}" for one in rows], 5, "a"),
-        Column("limited by", [one.limiting or "" if one.trusted else "" for one in rows], 6, left=True),
+        ScreenColumn("workload", [one.workload for one in rows], 0, "n", left=True),
+        ScreenColumn("Pods", [str(one.pods) for one in rows], 1, "p"),
+        ScreenColumn("more fit", [_fits(one) for one in rows], 0, "f", styles=styles),
+        ScreenColumn("interval", [text.partition(" ")[2] for text in ranges], 4, left=True, styles=styles),
+        ScreenColumn("one takes", [_cores(one.cost.get("cpu"), sizes.get("cpu")) for one in rows], 2, "c"),
+        ScreenColumn("memory", [_memory(one.cost.get("memory"), sizes.get("memory")) for one in rows], 3, "m"),
+        ScreenColumn("next", ["per node" if one.per_node else f"{one.arrivals:.0%}" for one in rows], 5, "a"),
+        ScreenColumn("limited by", [one.limiting or "" if one.trusted else "" for one in rows], 6, left=True),
     ]
-    return Table([one.workload for one in rows], columns)
+    return ScreenTable([one.workload for one in rows], columns)
 
 
-def pod_table(pods: Sequence[ScreenPod], choice: Choice) -> Table:
+def pod_table(pods: Sequence[ScreenPod], choice: Choice) -> ScreenTable:
     """By cpu unless another order was asked for."""
     wanted = choice.filter.lower()
     rows = [
@@ -128,12 +128,14 @@ def pod_table(pods: Sequence[ScreenPod], choice: Choice) -> Table:
     rows = rows[::-1] if choice.reverse else rows
     sort_by_cores = choice.sort if choice.sort not in POD_ORDER else "c"
     columns = [
-        Column("Pod", [pod.name for pod in rows], 0, "n", left=True),
-        Column("cores", ["?" if pod.cores is None else f"{pod.cores:.2f}" for pod in rows], 0, sort_by_cores),
-        Column("memory", ["?" if pod.memory_bytes is None else in_bytes(pod.memory_bytes) for pod in rows], 1, "m"),
-        Column("workload", [pod.workload for pod in rows], 2, left=True),
+        ScreenColumn("Pod", [pod.name for pod in rows], 0, "n", left=True),
+        ScreenColumn("cores", ["?" if pod.cores is None else f"{pod.cores:.2f}" for pod in rows], 0, sort_by_cores),
+        ScreenColumn(
+            "memory", ["?" if pod.memory_bytes is None else in_bytes(pod.memory_bytes) for pod in rows], 1, "m"
+        ),
+        ScreenColumn("workload", [pod.workload for pod in rows], 2, left=True),
     ]
-    return Table([pod.name for pod in rows], columns)
+    return ScreenTable([pod.name for pod in rows], columns)
 
 
 def _fits(one: WorkloadStatus) -> str:

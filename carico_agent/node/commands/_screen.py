@@ -8,7 +8,7 @@ from math import ceil
 
 from carico_agent.node.commands._choice import HELP, TABLES, Choice
 from carico_agent.node.commands._pods import ScreenPod
-from carico_agent.node.commands._rows import Table, pod_table, workload_table
+from carico_agent.node.commands._rows import ScreenTable, pod_table, workload_table
 from carico_agent.node.commands._style import Line, by_share, length, plain
 from carico_agent.node.commands.status import headline, number, reserved_sentence
 from carico_agent.node.publish.status import Status
@@ -40,7 +40,7 @@ class ScreenView:
     choice: Choice = field(default_factory=Choice)
 
 
-def table_of(view: ScreenView) -> Table:
+def table_of(view: ScreenView) -> ScreenTable:
     """The rows that the user has chosen to see."""
     if view.choice.table == "Pods":
         return pod_table(view.pods, view.choice)

@@ -60,6 +60,7 @@ def served() -> Iterator[Served]:
         server.kill()
 
 
+@pytest.mark.long
 def test_it_costs_little_and_others_are_served(served: Served) -> None:
     """One process connected 4,900 times a second and took 89 % of a core; sampling fell to 2 Hz."""
     flood = subprocess.Popen([sys.executable, "-c", FLOOD, served.path, "3"], stdout=subprocess.PIPE, text=True)

@@ -107,6 +107,7 @@ def replay(port: int, hello: bytes, address: str, until_s: float) -> int:
     return answered
 
 
+@pytest.mark.long
 def test_a_replayed_hello_is_answered_at_a_bounded_rate(files: TlsFiles) -> None:
     """The handshakes of one address are limited, and so is what they cost. Before: 700 in two seconds."""
     server = ServerProcess(files, "1000", "20", "100")
@@ -117,6 +118,7 @@ def test_a_replayed_hello_is_answered_at_a_bounded_rate(files: TlsFiles) -> None
     server.kill()
 
 
+@pytest.mark.long
 def test_many_addresses_together_are_limited_too(files: TlsFiles) -> None:
     server = ServerProcess(files, "1000", "20", "30")
     hello, began_s = hello_bytes(), time.monotonic()

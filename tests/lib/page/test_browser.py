@@ -14,7 +14,7 @@ from lab.support.sample_node import HOSTILE
 from tests.conftest import AgentProcess
 from tests.lib.page.conftest import OpenPage, Sample
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.long]
 
 FIRST_NUMBER = """
 window.numberAt_ms = 0;

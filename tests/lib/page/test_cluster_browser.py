@@ -14,7 +14,7 @@ from lab.support.sample_node import HOSTILE
 from tests.conftest import TREE
 from tests.lib.page.test_browser import text, wait
 
-pytestmark = pytest.mark.skipif(bool(missing()), reason=missing())
+pytestmark = [pytest.mark.skipif(bool(missing()), reason=missing()), pytest.mark.long]
 
 StartCluster = Callable[..., tuple[str, subprocess.Popen[str]]]
 

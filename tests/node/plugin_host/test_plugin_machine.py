@@ -231,5 +231,6 @@ def still(monkeypatch, caplog):
     caplog.set_level(logging.CRITICAL)
 
 
+@pytest.mark.long
 def test_a_thousand_lives(still):
     run_state_machine_as_test(Agent, settings=settings(**many, deadline=None, suppress_health_check=list(HealthCheck)))

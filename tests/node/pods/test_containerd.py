@@ -32,6 +32,7 @@ def truth(containerd) -> int:
     return sum(line.split()[-1] in ("RUNNING", "PAUSED") for line in lines)
 
 
+@pytest.mark.long
 async def test_a_hundred_rapid_starts_and_stops(containerd):
     """Four at a time: half of them removed, some end by themselves, ids are used again."""
 
@@ -107,6 +108,7 @@ async def test_containerd_killed_between_starts_and_stops(containerd):
         await until(lambda: runtime.count == expected)
 
 
+@pytest.mark.long
 async def test_the_agent_killed_in_the_middle(containerd):
     code = (
         "import asyncio, sys; from carico_agent import settings; from carico_agent.node.pods.watch import discover\n"
@@ -245,6 +247,7 @@ async def test_pods_count_after_a_restart_below_a_mount(containerd, what, tmp_pa
         subprocess.run(["umount", there], check=True)
 
 
+@pytest.mark.long
 async def test_containerd_that_appears_later(containerd):
     containerd.kill()
     os.unlink(containerd.socket)

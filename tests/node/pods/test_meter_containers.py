@@ -3,6 +3,8 @@
 import asyncio
 import time
 
+import pytest
+
 from carico_agent import settings
 from carico_agent.node.pods.meter import PodMeters
 
@@ -12,6 +14,7 @@ UID = "0a1b2c3d-1111-2222-3333-444455556666"
 LOOP = ("/bin/busybox", "sh", "-c", "while :; do :; done")
 
 
+@pytest.mark.long
 async def test_workload_demand_and_history(containerd):
     labels = {
         "io.cri-containerd.kind": "sandbox",

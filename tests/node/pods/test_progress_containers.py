@@ -5,6 +5,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from carico_agent import settings
 from carico_agent.node.progress import ProgressApi
 from lab.support.containerd import PrivateContainerd
@@ -34,6 +36,7 @@ time.sleep(1000)
 """
 
 
+@pytest.mark.long
 async def test_reports_from_inside_containers_count_for_their_own_pods(
     containerd: PrivateContainerd, tmp_path: Path
 ) -> None:

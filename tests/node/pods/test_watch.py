@@ -23,6 +23,7 @@ async def test_a_machine_with_nothing_of_the_workload_says_so(tmp_path):
         assert (runtime.count, runtime.source, dict(runtime.pods)) == (0, "none", {})
 
 
+@pytest.mark.long
 async def test_pods_come_and_go_in_the_tree(tmp_path):
     fake = FakeRoot(tmp_path, "v2")
     pod_path, _ = POD_PATHS["systemd"]

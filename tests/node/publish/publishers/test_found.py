@@ -105,6 +105,7 @@ async def test_a_client_that_comes_before_the_agent_serves_waits_and_is_answered
         await one.stop()
 
 
+@pytest.mark.long
 async def test_the_status_file_follows_the_board_and_its_setting(context: PublisherContext, tmp_path: Path) -> None:
     path, now = tmp_path / "status.json", [context.settings()]
     context = replace(context, settings=lambda: now[0])
