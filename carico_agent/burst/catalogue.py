@@ -25,8 +25,8 @@ from math import inf
 from typing import Annotated, Any
 
 from carico_agent.burst.overflow import NodeRoom
-from carico_agent.burst.pod_rules import NodeTraits, Taint
 from carico_agent.lib.declare import BadSettings, build
+from carico_agent.lib.kube.filters.pod_rules import NodeTraits, Taint
 from carico_agent.plugin_api.declare import Range
 
 ARCH, INSTANCE, REGION, ZONE = (

@@ -6,10 +6,10 @@ from collections import deque
 from dataclasses import dataclass, field, replace
 from math import inf, isfinite
 
-from carico_agent.burst.neighbours import Resident, anti_terms
 from carico_agent.burst.overflow import Asked, NodeRoom, fitting
-from carico_agent.burst.pod_rules import PLAIN, NodeTraits, rules_of, taints_of
 from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.filters.neighbours import resident_of
+from carico_agent.lib.kube.filters.pod_rules import PLAIN, NodeTraits, rules_of, taints_of
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import POD_CAPACITY, STATUS
 from carico_agent.lib.kube.placement_lease import MALFORMED, MAX_TTL_S
@@ -109,13 +109,9 @@ def read_pod(pod: Object) -> PodSeen:
 
 def asked_by(pod: Object, namespace: str = "") -> Asked:
     """What a Pod, or a template, asks for, as kube-scheduler counts it. `namespace`: of a template's Pods."""
-    meta, spec = pod.get("metadata") or {}, pod.get("spec") or {}
     amounts = {name: asked(pod, name) for name in resource_names(pod)}
-    where = str(meta.get("namespace") or namespace)
-    me = Resident(
-        where, dict(meta.get("labels") or {}), anti_terms(spec, where), deleting=bool(meta.get("deletionTimestamp"))
-    )
-    return Asked(amounts.pop("cpu", 0.0), amounts.pop("memory", 0.0), amounts, rules_of(pod, namespace), me)
+    rules, me = rules_of(pod, namespace), resident_of(pod, namespace)
+    return Asked(amounts.pop("cpu", 0.0), amounts.pop("memory", 0.0), amounts, rules, me)
 
 
 def _time(text: object) -> float:

@@ -10,9 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import inf
 
-from carico_agent.burst.neighbours import Neighbourhood, Resident, judge_places
 from carico_agent.burst.objects import Object
-from carico_agent.burst.pod_rules import FREE, PLAIN, NodeTraits, PodRules, Port
+from carico_agent.lib.kube.filters.neighbours import Neighbourhood, Resident, judge_places
+from carico_agent.lib.kube.filters.pod_rules import FREE, PLAIN, NodeTraits, PodRules, Port
 
 ROUNDING = 1e-6
 """Sums of thousandths of a core are not exact."""
@@ -119,23 +119,16 @@ def why_none(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> str:
 
 def _reasons(nodes: Sequence[NodeRoom], workload: str, asked: Asked) -> Iterator[str]:
     rules = asked.rules.neighbours
-    looks = rules is not None or any(one.anti for node in nodes for one in node.residents)
-    if not looks:
-        return (node.why_not(workload, asked) for node in nodes)
-    places = [_place(node, asked) for node in nodes]
-    why_near = judge_places(asked.me, rules, places)
-    return (node.why_not(workload, asked) or why_near(place) for node, place in zip(nodes, places, strict=True))
+    objectors = [(node.traits.labels, one) for node in nodes for one in node.residents if one.anti]
+    places = [_place(node, asked) for node in nodes] if rules is not None else []
+    why_near = judge_places(asked.me, rules, places, objectors)
+    return (node.why_not(workload, asked) or why_near(node.traits.labels) for node in nodes)
 
 
 def _place(node: NodeRoom, asked: Asked) -> Neighbourhood:
     rules, traits = asked.rules, node.traits
-    where = replace(rules, tolerations=({"operator": "Exists"},), ports=())
-    return Neighbourhood(
-        traits.labels,
-        node.residents,
-        not where.why_not(node.name, traits.labels, (), frozenset()),
-        not PodRules(tolerations=rules.tolerations).why_not(node.name, {}, traits.taints, frozenset()),
-    )
+    suits, tolerates = not rules.mismatch(node.name, traits.labels), not rules.untolerated(traits.taints)
+    return Neighbourhood(traits.labels, node.residents, suits, tolerates)
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,5 @@
-"""Random Pods on random nodes, held against a real kube-scheduler: it binds a Pod only where burst says that it fits,
-and to no node only where burst knows none.
+"""Random Pods on random nodes, held against a real kube-scheduler: it binds a Pod only where burst and drain-check say
+that it fits, and to no node only where they know none.
 
 A small sample runs everywhere; CARICO_BURST_WHOLE=1 runs thirty times as many.
 """
@@ -10,6 +10,9 @@ from typing import Any
 
 from carico_agent.burst.cluster import ClusterView, asked_by, read_node, read_pod
 from carico_agent.burst.overflow import NodeRoom, fitting
+from carico_agent.kubectl.drain.facts import node_facts, pod_facts
+from carico_agent.kubectl.drain.filters import allowed
+from carico_agent.kubectl.drain.state import TrialCluster
 from carico_agent.lib.kube.health import Health
 from lab.support.burst_planes import BurstPlane
 from lab.support.waiting import wait_for
@@ -155,6 +158,16 @@ def rooms(plane: BurstPlane) -> list[NodeRoom]:
     return view.room(0.0)
 
 
+def trial(plane: BurstPlane) -> TrialCluster:
+    made = TrialCluster([node_facts(node) for node in plane.admin.get(NODES_PATH)["items"]])
+    made.add(map(pod_facts, plane.admin.get(PODS_PATH)["items"]))
+    return made
+
+
+def in_default(pod: Object) -> Object:
+    return {**pod, "metadata": {**pod["metadata"], "namespace": "default"}}
+
+
 def verdict(plane: BurstPlane, pod: Object) -> tuple[str, str]:
     """The node that kube-scheduler chose, or "" and why it chose none."""
     plane.admin.post(PODS_PATH, pod)
@@ -183,16 +196,18 @@ def set_scene(plane: BurstPlane, drawn: Drawn, scene: int) -> None:
         plane.admin.post(PODS_PATH, drawn.pod(f"there-{scene}-{number}", f"node-{drawn.random.randrange(4)}"))
 
 
-async def test_burst_and_kube_scheduler_agree(planes: tuple[BurstPlane, BurstPlane]) -> None:
+async def test_burst_drain_check_and_kube_scheduler_agree(planes: tuple[BurstPlane, BurstPlane]) -> None:
     plane = planes[1]
     bound, refused = 0, 0
     for scene in range(SCENES):
         drawn = Drawn(scene)
         set_scene(plane, drawn, scene)
-        have = rooms(plane)
+        have, planned = rooms(plane), trial(plane)
         for number in range(PODS):
             pod = drawn.pod(f"pod-{scene}-{number}")
             fit = {have[index].name for index in fitting(have, "", asked_by(pod, "default"))}
+            drained, _ = allowed(planned, pod_facts(in_default(pod)), {})
+            assert fit == {one.name for one, fine in zip(planned.nodes, drained, strict=True) if fine}, pod
             node, why = verdict(plane, pod)
             assert (node in fit) if node else not fit, f"scene {scene}: {pod}: {node or why}, burst: {fit}"
             bound, refused = bound + bool(node), refused + (not node)

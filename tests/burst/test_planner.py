@@ -13,7 +13,7 @@ from carico_agent.burst.choice import (
 )
 from carico_agent.burst.overflow import Asked, NodeRoom, Waiting
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, TargetState, plan
-from carico_agent.burst.pod_rules import NodeTraits, PodRules, Taint
+from carico_agent.lib.kube.filters.pod_rules import NodeTraits, PodRules, Taint
 
 FULL = [NodeRoom("home-1", cpu=0.0)]
 BIG = NodeRoom("new", cpu=6.0, memory=16e9)

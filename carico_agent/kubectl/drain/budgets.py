@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from carico_agent.kubectl.drain.facts import PlannedPod
-from carico_agent.kubectl.drain.selectors import selects
 from carico_agent.lib.kube.client import Object
+from carico_agent.lib.kube.filters.selectors import selects
 
 
 @dataclass(frozen=True, slots=True)

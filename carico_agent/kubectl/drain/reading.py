@@ -5,7 +5,7 @@ a note says so.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 from typing import Any, TypeVar
 
@@ -14,12 +14,13 @@ import numpy as np
 from carico_agent.extender.published import SeenLease, read_lease
 from carico_agent.kubectl.drain.budgets import Budget, budget
 from carico_agent.kubectl.drain.facts import PlannedNode, PlannedPod, node_facts, pod_facts
-from carico_agent.kubectl.drain.selectors import is_everything, node_terms
 from carico_agent.kubectl.drain.state import Floats, Mask, MeasuredUse, TrialCluster
 from carico_agent.kubectl.nodes import INVALID, NodeView, node_view, slim
 from carico_agent.kubectl.reading import Scope, items
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import Refused
+from carico_agent.lib.kube.filters.pod_rules import node_terms_of
+from carico_agent.lib.kube.filters.selectors import node_term
 from carico_agent.lib.kube.leases import leases_path
 from carico_agent.lib.kube.pods import UNFINISHED
 from carico_agent.lib.kube.workloads import RESOURCES
@@ -35,7 +36,6 @@ class ReadCluster:
     views: list[NodeView] = field(default_factory=list)
     pods: list[PlannedPod] = field(default_factory=list)
     budgets: tuple[Budget, ...] = ()
-    namespaces: dict[str, Mapping[str, str]] = field(default_factory=dict)
     volumes: dict[str, Mask] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
 
@@ -60,7 +60,7 @@ class ReadCluster:
         return self._situation(measured_use(self) if self.measured else None, True)
 
     def _situation(self, use: MeasuredUse | None, requests: bool) -> TrialCluster:
-        made = TrialCluster(self.nodes, self.namespaces, self.volumes, use, requests)
+        made = TrialCluster(self.nodes, self.volumes, use, requests)
         made.add(self.pods)
         return made
 
@@ -106,8 +106,8 @@ async def read_cluster(client: KubeClient, scope: Scope) -> ReadCluster:
     pdbs = "/apis/policy/v1/poddisruptionbudgets"
     found.budgets = tuple(await _tolerant(client, pdbs, budget, found, "PodDisruptionBudgets"))
     if _selects_namespaces(found.pods):
-        pairs = await _tolerant(client, "/api/v1/namespaces", _labels, found, "labels of namespaces")
-        found.namespaces = dict(pairs)
+        labels = dict(await _tolerant(client, "/api/v1/namespaces", _labels, found, "labels of namespaces"))
+        found.pods = [_with_namespace(pod, labels.get(pod.namespace, {})) for pod in found.pods]
     if any(pod.claims for pod in found.pods):
         await _read_volumes(client, found)
     return found
@@ -130,12 +130,12 @@ def _labels(namespace: Object) -> tuple[str, Mapping[str, str]]:
 
 
 def _selects_namespaces(pods: Iterable[PlannedPod]) -> bool:
-    return any(
-        term.get("namespaceSelector") is not None and not is_everything(term["namespaceSelector"])
-        for pod in pods
-        for terms in pod.terms.values()
-        for term in terms
-    )
+    """An empty selector selects every namespace, whatever its labels."""
+    return any(term.by_labels for pod in pods for term in pod.terms)
+
+
+def _with_namespace(pod: PlannedPod, labels: Mapping[str, str]) -> PlannedPod:
+    return replace(pod, me=replace(pod.me, namespace_labels=labels))
 
 
 async def _read_volumes(client: KubeClient, found: ReadCluster) -> None:
@@ -152,5 +152,6 @@ async def _read_volumes(client: KubeClient, found: ReadCluster) -> None:
     claims = await _tolerant(client, "/api/v1/persistentvolumeclaims", claim, found, "claims of volumes")
     for key, name in claims:
         if (required := affinities.get(name)) is not None:
-            reachable = [node_terms(required, node.name, node.labels) for node in found.nodes]
+            terms = node_terms_of(required)
+            reachable = [any(node_term(one, node.name, node.labels) for one in terms) for node in found.nodes]
             found.volumes[key] = np.array(reachable, dtype=bool)

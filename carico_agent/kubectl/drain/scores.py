@@ -5,16 +5,17 @@ images that are on a node already, and the sample that kube-scheduler takes of m
 drawn at random, there and here.
 """
 
-from collections.abc import Mapping
 from math import log
 from typing import Any
 
 import numpy as np
 
 from carico_agent.kubectl.drain.facts import SPREAD_OWNERS, PlannedPod
-from carico_agent.kubectl.drain.filters import counted_nodes, matching, merged_selector, term_matches
-from carico_agent.kubectl.drain.selectors import node_term, tolerates
+from carico_agent.kubectl.drain.filters import neighbourhoods
 from carico_agent.kubectl.drain.state import SCORED, Ints, TrialCluster
+from carico_agent.lib.kube.filters.neighbours import AffinityTerm, Neighbourhood, Spread
+from carico_agent.lib.kube.filters.pod_rules import tolerated
+from carico_agent.lib.kube.filters.selectors import node_term
 
 HOSTNAME, ZONE = "kubernetes.io/hostname", "topology.kubernetes.io/zone"
 DEFAULT_SPREAD = ((HOSTNAME, 3), (ZONE, 5))
@@ -69,49 +70,37 @@ def _normalised(found: Ints, reverse: bool) -> Ints:
 
 
 def _taints(situation: TrialCluster, pod: PlannedPod, rows: Ints) -> Ints:
-    soft = [one for one in pod.spec.get("tolerations") or () if one.get("effect") in (None, "", "PreferNoSchedule")]
+    soft = [one for one in pod.rules.tolerations if one.get("effect") in (None, "", "PreferNoSchedule")]
     counts = [
-        sum(
-            taint.get("effect") == "PreferNoSchedule" and not tolerates(soft, taint)
-            for taint in situation.nodes[at].taints
-        )
+        sum(taint.effect == "PreferNoSchedule" and not tolerated(soft, taint) for taint in situation.nodes[at].taints)
         for at in rows
     ]
     return _normalised(np.array(counts, dtype=np.int64), reverse=True)
 
 
 def _node_affinity(situation: TrialCluster, pod: PlannedPod, rows: Ints) -> Ints:
-    rules = ((pod.spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "preferredDuringSchedulingIgnoredDuringExecution"
-    ) or ()
-    sums = [sum(one["weight"] for one in rules if _prefers(one["preference"], situation, at)) for at in rows]
+    nodes = [situation.nodes[at] for at in rows]
+    sums = [
+        sum(weight for weight, term in pod.prefers.nodes if node_term(term, node.name, node.labels)) for node in nodes
+    ]
     return _normalised(np.array(sums, dtype=np.int64), reverse=False)
-
-
-def _prefers(term: Mapping[str, Any], situation: TrialCluster, at: int) -> bool:
-    return node_term(term, situation.nodes[at].name, situation.nodes[at].labels)
 
 
 # ---- spread
 
 
 def _spread(situation: TrialCluster, pod: PlannedPod, rows: Ints) -> Ints:
-    own = pod.spec.get("topologySpreadConstraints") or ()
-    if own:
-        soft = [one for one in own if one["whenUnsatisfiable"] == "ScheduleAnyway"]
-        counts = [matching(situation, merged_selector(one, pod.labels), pod.namespace) for one in soft]
-    else:
-        soft = [{"topologyKey": key, "maxSkew": skew} for key, skew in DEFAULT_SPREAD]
-        counts = [_siblings(situation, pod)] * 2
-        if pod.owner[0] not in SPREAD_OWNERS:
-            return np.zeros(len(rows), dtype=np.int64)
-    if not soft:
+    own = not pod.prefers.default_spread
+    soft = pod.prefers.spreads if own else tuple(Spread(key, skew, 1, None) for key, skew in DEFAULT_SPREAD)
+    if not soft or (not own and pod.owner[0] not in SPREAD_OWNERS):
         return np.zeros(len(rows), dtype=np.int64)
-    labels = [situation.nodes[at].labels for at in rows]
-    ignored = np.array([bool(own) and any(one["topologyKey"] not in have for one in soft) for have in labels])
-    total = np.zeros(len(rows))
-    for one, count in zip(soft, counts, strict=True):
-        total += _spread_over(situation, pod, rows, one, count, ignored, bool(own), soft)
+    keys = [one.key for one in soft] if own else []
+    ignored = np.array([any(key not in situation.nodes[at].labels for key in keys) for at in rows])
+    places, total = neighbourhoods(situation, pod), np.zeros(len(rows))
+    siblings = [] if own else _siblings(situation, pod)
+    for one in soft:
+        here = siblings or [one.matching(pod.me, place.residents) for place in places]
+        total += _spread_over(situation, rows, one, here, ignored, places, keys)
     # Go's math.Round rounds halves away from zero; scores are never negative.
     found = np.floor(total + 0.5).astype(np.int64)
     valid = found[~ignored]
@@ -121,34 +110,33 @@ def _spread(situation: TrialCluster, pod: PlannedPod, rows: Ints) -> Ints:
 
 
 def _siblings(situation: TrialCluster, pod: PlannedPod) -> list[int]:
-    return [sum(not o.leaving and o.owner == pod.owner for o in pods.values()) for pods in situation.pods]
+    return [sum(o.owner == pod.owner and not o.leaving for o in pods.values()) for pods in situation.pods]
 
 
 def _spread_over(
     situation: TrialCluster,
-    pod: PlannedPod,
     rows: Ints,
-    constraint: Mapping[str, Any],
+    spread: Spread,
     here: list[int],
     ignored: np.ndarray[Any, Any],
-    own: bool,
-    soft: list[Any],
+    places: list[Neighbourhood],
+    keys: list[str],
 ) -> np.ndarray[Any, Any]:
-    """One constraint: Pods in the node's domain, weighed by how many domains there are."""
-    key, domains = constraint["topologyKey"], situation.domains(constraint["topologyKey"])
+    """One constraint: Pods in the node's domain, weighed by how many domains there are. Nodes without one of `keys` do
+    not count."""
+    key, domains = spread.key, situation.domains(spread.key)
     candidates = {domains[at] for at, out in zip(rows, ignored, strict=True) if not out}
     size = int((~ignored).sum()) if key == HOSTNAME else len(candidates)
     weight = log(size + 2)
     if key == HOSTNAME:
-        return np.array([0.0 if domains[at] is None else here[at] * weight + constraint["maxSkew"] - 1 for at in rows])
+        return np.array([0.0 if domains[at] is None else here[at] * weight + spread.max_skew - 1 for at in rows])
     found = dict.fromkeys(candidates, 0)
-    counts = counted_nodes(situation, pod, constraint)
     for at, domain in enumerate(domains):
-        whole = not own or all(one["topologyKey"] in situation.nodes[at].labels for one in soft)
-        if whole and counts[at] and domain in found:
+        whole = all(key in situation.nodes[at].labels for key in keys)
+        if whole and places[at].counts_for(spread) and domain in found:
             found[domain] += here[at]
     return np.array(
-        [0.0 if domains[at] is None else found.get(domains[at], 0) * weight + constraint["maxSkew"] - 1 for at in rows]
+        [0.0 if domains[at] is None else found.get(domains[at], 0) * weight + spread.max_skew - 1 for at in rows]
     )
 
 
@@ -158,22 +146,20 @@ def _spread_over(
 def _pod_affinity(situation: TrialCluster, pod: PlannedPod, rows: Ints) -> Ints:
     found: dict[tuple[str, str], int] = {}
 
-    def add(term: Mapping[str, Any], of: PlannedPod, other: PlannedPod, at: int, weight: int) -> None:
-        value = situation.nodes[at].labels.get(term["topologyKey"])
-        if value is not None and term_matches(situation, term, of, other):
-            found[term["topologyKey"], value] = found.get((term["topologyKey"], value), 0) + weight
+    def add(term: AffinityTerm, other: PlannedPod, at: int, weight: int) -> None:
+        value = situation.nodes[at].labels.get(term.key)
+        if value is not None and term.matches(other.me):
+            found[term.key, value] = found.get((term.key, value), 0) + weight
 
     for at, other in situation.with_terms.values():
-        for term in other.terms.get("affinity", ()):
-            add(term, other, pod, at, 1)
-        for kind, sign in (("prefer_affinity", 1), ("prefer_anti", -1)):
-            for term in other.terms.get(kind, ()):
-                add(term, other, pod, at, sign * term["weight"])
-    for kind, sign in (("prefer_affinity", 1), ("prefer_anti", -1)):
-        for term in pod.terms.get(kind, ()):
-            for at, pods in enumerate(situation.pods):
-                for other in pods.values():
-                    add(term, pod, other, at, sign * term["weight"])
+        for term in other.affinity:
+            add(term, pod, at, 1)
+        for weight, term in other.prefers.pods:
+            add(term, pod, at, weight)
+    for weight, term in pod.prefers.pods:
+        for at, pods in enumerate(situation.pods):
+            for other in pods.values():
+                add(term, other, at, weight)
     if not found:
         return np.zeros(len(rows), dtype=np.int64)
     sums = np.array(

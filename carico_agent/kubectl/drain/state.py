@@ -32,8 +32,6 @@ class TrialCluster:
     """Nodes with the Pods on them. `use` None: only requests count; `requests` False: only use does."""
 
     nodes: Sequence[PlannedNode]
-    namespaces: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
-    """Labels of namespaces, for affinity terms that select by them."""
     volumes: Mapping[str, NDArray[np.bool_]] = field(default_factory=dict)
     """By namespace/claim: nodes from which its volume can be reached. A claim that is not here restricts nothing."""
     use: MeasuredUse | None = None

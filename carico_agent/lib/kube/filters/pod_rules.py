@@ -1,15 +1,13 @@
-"""What kube-scheduler checks of one Pod on one node, beside the room: node selector, node affinity, taints, host ports.
+"""What kube-scheduler checks of one Pod on one node, beside amounts: node selector, node affinity, taints, host ports.
 
-Pure. The source is pkg/scheduler/framework/plugins of 1.36 (nodeaffinity, tainttoleration, nodeunschedulable,
-nodeports, noderesources); tests/burst/test_filters_differ.py holds random Pods and nodes against a real kube-scheduler.
-Rules about other Pods (affinity, spread) are in `neighbours`.
+Pure. Rules about other Pods (affinity, spread) are in `neighbours`.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from carico_agent.burst.neighbours import NeighbourRules, neighbour_rules, neighbours_unjudged
-from carico_agent.burst.objects import Object
+from carico_agent.lib.kube.filters.neighbours import REQUIRED, NeighbourRules, neighbour_rules, neighbours_unjudged
+from carico_agent.lib.kube.filters.selectors import Labels, Object, node_term
 
 CORDONED = "node.kubernetes.io/unschedulable"
 HINDERS = ("NoSchedule", "NoExecute")
@@ -32,6 +30,10 @@ class Taint:
         return f"{self.key}={self.value}:{self.effect}" if self.value else f"{self.key}:{self.effect}"
 
 
+CORDON = Taint(CORDONED)
+"""What a cordoned node has."""
+
+
 @dataclass(frozen=True)
 class PodRules:
     """Where a Pod may run. Terms and tolerations are as in the Pod's spec."""
@@ -44,74 +46,44 @@ class PodRules:
     ports: tuple[Port, ...] = ()
     neighbours: NeighbourRules | None = None
     unjudged: str = ""
-    """What kube-scheduler checks of this Pod and burst cannot. Where kube-scheduler has decided, it is believed."""
+    """What kube-scheduler checks of this Pod and these rules do not. Where kube-scheduler has decided, it is believed.
+    """
 
-    def why_not(self, name: str, labels: Mapping[str, str], taints: Iterable[Taint], used: frozenset[Port]) -> str:
+    def why_not(self, name: str, labels: Labels, taints: Iterable[Taint], used: Iterable[Port]) -> str:
         """Why a node of this name, these labels and taints is not for this Pod, or nothing."""
+        if why := self.mismatch(name, labels) or self.untolerated(taints):
+            return why
+        return "its host port is taken" if self.collides(used) else ""
+
+    def mismatch(self, name: str, labels: Labels) -> str:
+        """Why its node selector or its node affinity excludes the node, or nothing."""
         if self.node_name and self.node_name != name:
             return f"it is for node {self.node_name}"
         for key, value in self.selector:
             if labels.get(key) != value:
-                return f"its nodeSelector wants {key}={value}"
-        if self.terms is not None and not any(term_matches(term, name, labels) for term in self.terms):
+                return f"its node selector wants {key}={value}"
+        if self.terms is not None and not any(node_term(term, name, labels) for term in self.terms):
             return "its node affinity does not match"
-        for taint in taints:
-            if taint.effect in HINDERS and not any(tolerates(one, taint) for one in self.tolerations):
-                return f"it does not tolerate the taint {taint}"
-        if self.ports and any(_conflict(mine, other) for mine in self.ports for other in used):
-            return "a host port is taken"
         return ""
+
+    def untolerated(self, taints: Iterable[Taint]) -> str:
+        """Which taint keeps it away, or nothing."""
+        for taint in taints:
+            if taint.effect in HINDERS and not tolerated(self.tolerations, taint):
+                return f"it does not tolerate the taint {taint}"
+        return ""
+
+    def collides(self, used: Iterable[Port]) -> bool:
+        """Whether another Pod has one of its host ports."""
+        return bool(self.ports) and any(_conflict(mine, other) for other in used for mine in self.ports)
 
 
 FREE = PodRules()
 """Of a Pod that may run anywhere."""
 
 
-def term_matches(term: Object, name: str, labels: Mapping[str, str]) -> bool:
-    """One term of a node affinity; an empty one matches nothing.
-
-    >>> zone = {"key": "zone", "operator": "NotIn", "values": ["a"]}
-    >>> [term_matches({"matchExpressions": [zone]}, "n", labels) for labels in ({"zone": "a"}, {"zone": "b"}, {})]
-    [False, True, True]
-    >>> term_matches({}, "n", {})
-    False
-    """
-    expressions, names = term.get("matchExpressions") or (), term.get("matchFields") or ()
-    if not expressions and not names:
-        return False
-    return all(expression_matches(one, labels) for one in expressions) and all(
-        expression_matches(one, {"metadata.name": name}) for one in names
-    )
-
-
-def expression_matches(expression: Object, labels: Mapping[str, str]) -> bool:
-    """A requirement of a node selector.
-
-    >>> many = {"key": "cores", "operator": "Gt", "values": ["7"]}
-    >>> [expression_matches(many, {"cores": cores}) for cores in ("7", "8", "many")]
-    [False, True, False]
-    """
-    key, operator, values = str(expression["key"]), expression.get("operator"), expression.get("values") or ()
-    have = labels.get(key)
-    if operator == "In":
-        return have in values
-    if operator == "NotIn":
-        return have not in values
-    if operator == "Exists":
-        return have is not None
-    if operator == "DoesNotExist":
-        return have is None
-    if operator in ("Gt", "Lt") and have is not None:
-        mine, bound = _whole(have), _whole(str(values[0])) if values else None
-        return mine is not None and bound is not None and (mine > bound if operator == "Gt" else mine < bound)
-    return False
-
-
-def _whole(text: str) -> int | None:
-    try:
-        return int(text)
-    except ValueError:
-        return None
+def tolerated(tolerations: Iterable[Object], taint: Taint) -> bool:
+    return any(tolerates(one, taint) for one in tolerations)
 
 
 def tolerates(toleration: Object, taint: Taint) -> bool:
@@ -131,8 +103,11 @@ def tolerates(toleration: Object, taint: Taint) -> bool:
 
 
 def _conflict(one: Port, other: Port) -> bool:
-    same = one[1:] == other[1:]
-    return same and (one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0]))
+    """
+    >>> [_conflict(("0.0.0.0", "TCP", 80), ("10.0.0.1", "TCP", port)) for port in (80, 81)]
+    [True, False]
+    """
+    return one[1:] == other[1:] and (one[0] == other[0] or EVERY_ADDRESS in (one[0], other[0]))
 
 
 def taints_of(spec: Object) -> tuple[Taint, ...]:
@@ -142,7 +117,7 @@ def taints_of(spec: Object) -> tuple[Taint, ...]:
         for one in spec.get("taints") or ()
     }
     if spec.get("unschedulable"):
-        found.add(Taint(CORDONED))
+        found.add(CORDON)
     return tuple(sorted(found, key=str))
 
 
@@ -150,19 +125,22 @@ def rules_of(pod: Object, namespace: str = "") -> PodRules:
     """Of a Pod object or a template; `namespace`: where its Pods are, if the object does not say."""
     spec = pod.get("spec") or {}
     meta = pod.get("metadata") or {}
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(
-        "requiredDuringSchedulingIgnoredDuringExecution"
-    )
+    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
     rules = PodRules(
         _named_node(pod, spec),
         tuple(sorted((spec.get("nodeSelector") or {}).items())),
-        tuple((affinity or {}).get("nodeSelectorTerms") or ()) if affinity else None,
+        node_terms_of(affinity) if affinity else None,
         tuple(spec.get("tolerations") or ()),
         ports_of(spec),
         neighbour_rules(spec, str(meta.get("namespace") or namespace), dict(meta.get("labels") or {})),
         _unjudged(spec),
     )
     return FREE if rules == FREE else rules
+
+
+def node_terms_of(selector: Object) -> tuple[Object, ...]:
+    """Terms of a NodeSelector: of a Pod's required node affinity or of a volume."""
+    return tuple(selector.get("nodeSelectorTerms") or ())
 
 
 def _named_node(pod: Object, spec: Object) -> str:
