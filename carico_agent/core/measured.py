@@ -6,10 +6,11 @@ from typing import Any
 
 from carico_agent.core.host import Changes, HostShare
 from carico_agent.core.pods import MIN_RISE, MIN_RISE_CORES, PodReadings, PodSample, pods_from_state
-from carico_agent.core.workloads import OTHER, Workload, WorkloadCost, Workloads
+from carico_agent.core.workloads import MAX_RAMP_S, OTHER, Workload, WorkloadCost, Workloads
 
-REPEAT_S = 4.0
-"""The same PodSample object again within this time [s] is the same reading, not a new one."""
+REPEAT_S = 6.0
+"""The same PodSample object again within this time [s] is the same reading, not a new one. A Pod is read every 5 s; with
+4 s here each reading of a busy Pod counted twice, once when it came and once just before the next."""
 
 FIRST_RAMP_S = 6.0
 """A Pod below what its workload costs is given at least this long to show itself [s]."""
@@ -33,6 +34,8 @@ class MeasuredPods:
         self.host = HostShare(m, cpu, cores)
         self._changes = Changes(cpu)
         self.pods: dict[str, PodReadings] = {}
+        self._uids: list[str] = []  # of them, in their order
+        self.shares: dict[str, float] = {}  # chance of each workload to be the next to arrive
         self.t: float | None = None
         self.serves = False  # a service runs here
         self.counts_per_node = True  # the count of Pods that comes with the node's usage includes per-node Pods
@@ -52,32 +55,38 @@ class MeasuredPods:
 
     # ---- in
 
-    def observe(self, t: float, samples: Sequence[PodSample]) -> None:
-        """Take all Pods that run at `t`."""
-        self._check(t, samples)
-        if self.t is not None:
-            self.workloads.forget(t - self.t)
-        running = self.pods
-        self.pods = {}
-        for sample in samples:
-            pod = running.pop(sample.uid, None)
-            if pod is None or (pod.sample is not sample and self._is_another(pod, sample)):
-                if pod is not None:
-                    self.workloads.by_name[pod.workload].leave(sample.uid)
-                pod = self._welcome(t, sample)
-            self.pods[sample.uid] = pod
+    def observe(self, t: float, samples: Sequence[PodSample]) -> bool:
+        """Take all Pods that run at `t`. False: no workload costs or arrives otherwise than before."""
+        uids = [sample.uid for sample in samples]
+        self._check(t, samples, uids)
+        changed = self.workloads.forget(t - self.t) if self.t is not None else True
+        if uids != self._uids:
+            self._come_and_go(t, samples, uids)
+            changed = True
+        for sample, pod in zip(samples, self.pods.values(), strict=True):
             if pod.sample is not sample or t - pod.t >= REPEAT_S:
                 self._read(t, pod, sample)
-        for uid, pod in running.items():
-            self.workloads.by_name[pod.workload].leave(uid)
-            self._changes.left(uid, pod)
         for workload in self.workloads.by_name.values():
             if workload.dirty:
                 workload.learn_growth()
                 workload.renew()
-        self.serves = any(sample.service for sample in samples)
+                changed = True
+        self.serves = any([sample.service for sample in samples])
         self.t, self._watching = t, True
+        if changed:
+            self.shares = self.workloads.shares()
         self._sum_up()
+        return changed
+
+    def _come_and_go(self, t: float, samples: Sequence[PodSample], uids: list[str]) -> None:
+        """Other Pods than before run, or in another order."""
+        running, self.pods, self._uids = self.pods, {}, uids
+        for sample in samples:
+            pod = running.pop(sample.uid, None)
+            self.pods[sample.uid] = self._welcome(t, sample) if pod is None else pod
+        for uid, pod in running.items():
+            self.workloads.by_name[pod.workload].leave(uid)
+            self._changes.left(uid, pod)
 
     def learn_host(self, node: Sequence[float], jump: float, settled: bool) -> None:
         """What the `node` uses beyond its Pods is the host's; `jump` is how far its cpu moved while Pods changed."""
@@ -89,7 +98,7 @@ class MeasuredPods:
         if counted in (len(self.pods), self.ordinary):
             self.counts_per_node = counted == len(self.pods)
 
-    def _check(self, t: float, samples: Sequence[PodSample]) -> None:
+    def _check(self, t: float, samples: Sequence[PodSample], uids: list[str]) -> None:
         if not isfinite(t):
             raise ValueError(f"time {t} is not finite")
         if self.t is not None and t < self.t:
@@ -98,7 +107,7 @@ class MeasuredPods:
             pod = self.pods.get(sample.uid)
             if pod is None or pod.sample is not sample:
                 sample.check(self._m)
-        if len({sample.uid for sample in samples}) != len(samples):
+        if uids != self._uids and len(set(uids)) != len(uids):
             raise ValueError("a Pod appears twice among the samples")
 
     def _is_another(self, pod: PodReadings, sample: PodSample) -> bool:
@@ -121,8 +130,14 @@ class MeasuredPods:
         return pod
 
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
-        pod.sample = sample
+        if pod.sample is not sample:
+            if self._is_another(pod, sample):
+                self.workloads.by_name[pod.workload].leave(sample.uid)
+                pod = self.pods[sample.uid] = self._welcome(t, sample)
         workload = self.workloads.by_name[pod.workload]
+        if pod.sample is sample and pod.repeats(t, sample) and not any(workload.growth):
+            return
+        pod.sample = sample
         if (
             pod.read(t, sample.usage, max(FIRST_RAMP_S, workload.ramp_s), workload.cost, sample.got_ratio)
             and pod.since_t > -inf
@@ -132,29 +147,28 @@ class MeasuredPods:
 
     def _sum_up(self) -> None:
         """What all Pods use together, as measured, and who of them still rises."""
-        workloads, nothing = self.workloads.by_name, [0.0] * self._m
-        rows, unread = [], list(nothing)
-        self._rising: list[tuple[PodReadings, Workload]] = []
-        for pod in self.pods.values():
-            workload = workloads[pod.workload]
-            if pod.t - pod.since_t < workload.ramp_s:
-                self._rising.append((pod, workload))
-            rows.append(pod.now)
-            if (together := sum(pod.now)) != together:  # one of them is unknown
-                cost = workload.cost
-                unread = [a + (c if x != x else 0.0) for a, x, c in zip(unread, pod.now, cost, strict=True)]
+        workloads, nothing, pods = self.workloads.by_name, [0.0] * self._m, self.pods.values()
+        young = [pod for pod in pods if pod.t - pod.since_t < MAX_RAMP_S]
+        rising = [(pod, workloads[pod.workload]) for pod in young]
+        self._rising = [(pod, workload) for pod, workload in rising if pod.t - pod.since_t < workload.ramp_s]
+        rows = [pod.now for pod in pods]
         self.together = _sums(rows) or nothing
-        # the same with Pods that were not read yet at what their workload costs
-        known = [
-            total if total == total else sum([row[i] for row in rows if row[i] == row[i]])
-            for i, total in enumerate(self.together)
-        ]
-        self.wanted = [a + b for a, b in zip(known, unread, strict=True)]
+        self.wanted, self.seen = self.together, [True] * self._m  # per resource: some Pod was measured
+        if (total := sum(self.together)) != total:  # some are unknown
+            self._sum_up_unread(rows)
         self.ordinary = sum(
             [len(workload.pods) for workload in workloads.values() if not workload.per_node]
         )  # Pods that are no per-node Pods
-        # per resource: some Pod was measured
-        self.seen = [x == x or any(row[i] == row[i] for row in rows) for i, x in enumerate(self.together)]
+
+    def _sum_up_unread(self, rows: list[list[float]]) -> None:
+        """The same with Pods that were not read yet at what their workload costs."""
+        costs = [self.workloads.by_name[pod.workload].cost for pod in self.pods.values()]
+        self.wanted = [
+            sum([row[i] for row in rows if row[i] == row[i]])
+            + sum([cost[i] for row, cost in zip(rows, costs, strict=True) if row[i] != row[i]])
+            for i in range(self._m)
+        ]
+        self.seen = [any(row[i] == row[i] for row in rows) for i in range(self._m)]
 
     # ---- out
 
@@ -220,8 +234,10 @@ class MeasuredPods:
         self.pods = pods_from_state(state["pods"], self._m, self._min_rise, self.host.cpu)
         for uid, pod in self.pods.items():
             self.workloads.by_name[pod.workload].pods[uid] = pod
+        self._uids = list(self.pods)
         for workload in self.workloads.by_name.values():
             workload.renew()
+        self.shares = self.workloads.shares()
         self.host.restore(state["host"])
         self._changes.restore(state["changes"])
         self._sum_up()

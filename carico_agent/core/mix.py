@@ -25,24 +25,28 @@ class Mix:
     """The shares of the last minutes.
 
     >>> mix, cost = Mix(), {"web": [0.1], "batch": [1.0]}
-    >>> mix.take(0.0, {"web": 1.0}); mix.take(100.0, {"web": 0.5, "batch": 0.5})
+    >>> mix.take(0.0, {"web": 1.0}), mix.take(100.0, {"web": 0.5, "batch": 0.5})
+    (True, True)
     >>> mix.change(cost, 0), mix.change({"web": [0.1], "batch": [0.1]}, 0)
     ('batch 0 % → 50 % of arrivals', '')
     """
 
     def __init__(self) -> None:
-        self._kept: deque[tuple[float, dict[str, float]]] = deque(maxlen=KEPT)
-        self._now: dict[str, float] = {}
+        self._kept: deque[tuple[float, Mapping[str, float]]] = deque(maxlen=KEPT)
+        self._now: Mapping[str, float] = {}
 
     def restart(self) -> None:
         """A new clock: what was kept has no time any more."""
         self._kept.clear()
 
-    def take(self, t: float, shares: Mapping[str, float]) -> None:
-        """The chance of each workload to be the next to arrive at `t`."""
-        self._now = dict(shares)
-        if shares and (not self._kept or t - self._kept[-1][0] >= EVERY_S):
-            self._kept.append((t, self._now))
+    def take(self, t: float, shares: Mapping[str, float]) -> bool:
+        """The chance of each workload to be the next to arrive at `t`; a table that is never changed. True: they are
+        compared with others from now on."""
+        due = bool(shares) and (not self._kept or t - self._kept[-1][0] >= EVERY_S)
+        if due:
+            self._kept.append((t, shares))
+        self._now = shares
+        return due
 
     def change(self, costs: Mapping[str, Sequence[float]], resource: int) -> str:
         """How the mix has changed, where that moved the number by a quarter or more; empty otherwise."""
@@ -62,7 +66,7 @@ class Mix:
         return f"{workload} {100 * then:.0f} % → {100 * now:.0f} % of arrivals"
 
     def state(self) -> list[Any]:
-        return [[[t, shares] for t, shares in self._kept], self._now]
+        return [[[t, dict(shares)] for t, shares in self._kept], dict(self._now)]
 
     def restore(self, state: Sequence[Any]) -> None:
         kept, now = state

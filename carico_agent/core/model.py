@@ -96,7 +96,8 @@ class CapacityModel:
         self._measured = MeasuredPods(m, self.resources.index("cpu") if "cpu" in self.resources else None, c.cores)
         self._resumed = False
         self._resume_t: float | None = None  # when the first sample came after the clock was restarted
-        self._next: NextPod | None = None  # made when asked for, until Pods are measured again
+        self._next: NextPod | None = None  # made when asked for, until workloads change
+        self._mix_changed: dict[int, str] = {}  # the same, per limiting resource
         self.outlook = Outlook(self.resources)  # saved apart from the rest: it is large and changes slowly
         self._outlook_t = -inf  # when it was last told who runs [unix s]
 
@@ -143,7 +144,7 @@ class CapacityModel:
         if host is not None and len(host) != len(self.resources):
             raise ValueError(f"{len(host)} values of the host's usage for {len(self.resources)} resources")
         measured, settled = self._measured, not self._intake.unsettled
-        measured.observe(t, pods)
+        changed = measured.observe(t, pods)
         if host is not None:
             measured.host.known(host, self._intake.usage(), measured.together)
         else:
@@ -152,11 +153,15 @@ class CapacityModel:
             measured.learn_host(self._intake.usage(), jump, settled)
         if settled:
             measured.compare_count(self.pods)
-        self._mix.take(t, measured.workloads.shares())
-        self._next = None
+        if self._mix.take(t, measured.shares) or changed:
+            self._forget_answers()
         if wall_t is not None and not 0 <= wall_t - self._outlook_t < OUTLOOK_EVERY_S:
             self._outlook_t = wall_t
             self.outlook.observe(wall_t, pods)
+
+    def _forget_answers(self) -> None:
+        self._next = None
+        self._mix_changed.clear()
 
     def _learn(self, batch: Batch) -> None:
         """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
@@ -290,9 +295,15 @@ class CapacityModel:
         told = self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
         if workload is not None or found.span.limiting is None:
             return told
-        costs = {name: one.cost for name, one in pods.workloads.by_name.items() if one.shown}
-        changed = self._mix.change(costs, found.span.limiting)
+        changed = self._changed_mix(found.span.limiting)
         return replace(told, mix_changed=changed) if changed else told
+
+    def _changed_mix(self, limiting: int) -> str:
+        if limiting not in self._mix_changed:
+            workloads = self._measured.workloads.by_name
+            costs = {name: one.cost for name, one in workloads.items() if one.shown}
+            self._mix_changed[limiting] = self._mix.change(costs, limiting)
+        return self._mix_changed[limiting]
 
     def _situation(self, usage: list[float]) -> Now:
         intake, pods = self._intake, self._measured
@@ -410,7 +421,7 @@ class CapacityModel:
             raise ValueError(f"cost {list(cost)} must be in [0, 1] and precision {list(precision)} at least 0")
         self._estimator.learn_cost(cost, precision)
         self._prior = self._own_prior.learned(cost, precision)
-        self._next = None
+        self._forget_answers()
 
     def local_workloads(self) -> list[WorkloadCost]:
         """What each workload costs by this node's own evidence: at most 32 workloads, those that arrive most."""
@@ -421,7 +432,7 @@ class CapacityModel:
         """What workloads cost elsewhere; replaces what was learned before. Used for workloads that never ran here."""
         self._measured.workloads.learn(checked(workloads, len(self.resources)))
         self.outlook.learn_elsewhere({cost.workload: cost.profile for cost in workloads if cost.profile is not None})
-        self._next = None
+        self._forget_answers()
 
     # ---- save and restore
 

@@ -15,7 +15,7 @@ from carico_agent.core.evidence import CLUSTER_SPREAD_RATIO
 from carico_agent.core.host import FULL
 from carico_agent.core.measured import MeasuredPods
 from carico_agent.core.renewal import Arrival, Unsure, count, dispersion
-from carico_agent.core.workloads import Workload
+from carico_agent.core.workloads import ASLEEP_S, Workload
 
 MIN_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that the number stays finite."""
@@ -61,11 +61,6 @@ YOUNG_S = 2.5
 SLEEPER_RATIO, SLEEPER_SHARE = 0.04, 0.02
 """A workload sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
-
-ASLEEP_S = 600.0
-"""Until a workload has run for this long [s] it is not believed that its Pods only sleep: they may wait for their
-work."""
-
 
 @dataclass(frozen=True, slots=True)
 class Room:

@@ -52,6 +52,10 @@ MAX_RAMP_S, MAX_RISES = 120.0, 7
 """How long a workload's Pods rise, at most [s]: the lower median over so many, as some whose demand swings seem to
 rise."""
 
+ASLEEP_S = 600.0
+"""Until a workload has run for this long [s] it is not believed that its Pods only sleep: they may wait for their
+work."""
+
 MAX_PAUSE_S = 30.0
 """Between two readings of all Pods a workload is known to have run for this long at most [s]."""
 
@@ -418,15 +422,21 @@ class Workloads:
             del self.by_name[min(idle, key=lambda workload: workload.arrivals).name]
         return bool(idle)
 
-    def forget(self, elapsed_s: float) -> None:
-        """Time passes. Shares stay, so an idle night changes nothing but the weight against new arrivals."""
-        for workload in self.by_name.values():
-            workload.ran_s += min(elapsed_s, MAX_PAUSE_S) if workload.pods else 0.0
+    def forget(self, elapsed_s: float) -> bool:
+        """Time passes. Shares stay, so an idle night changes nothing but the weight against new arrivals.
+
+        True: some workload has run for long enough to be believed from now on.
+        """
+        workloads, ran_s, believed = self.by_name.values(), min(elapsed_s, MAX_PAUSE_S), False
+        for workload in workloads:
+            if workload.pods:
+                believed |= workload.ran_s < ASLEEP_S <= workload.ran_s + ran_s
+                workload.ran_s += ran_s
         factor = exp(-elapsed_s / ARRIVALS_S)
-        if factor * sum(workload.arrivals for workload in self.by_name.values()) < 1e-3:
-            return
-        for workload in self.by_name.values():
-            workload.forget(factor)
+        if factor * sum([workload.arrivals for workload in workloads]) >= 1e-3:
+            for workload in workloads:
+                workload.forget(factor)
+        return believed
 
     def weights(self) -> list[tuple[Workload, float]]:
         """How often each workload arrives; if none ever has, how many of each were there. Daemons never arrive."""
