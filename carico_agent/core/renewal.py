@@ -119,12 +119,17 @@ def count(
         in_order = [dispersion([cost[i] for cost in recent], round(fits)) for i in able]
         middle = (costs @ shares)[:, None]
         costs = middle + np.sqrt(in_order)[:, None] * (costs - middle)
+    variance = _variance(costs, spreads, shares)
+    squares = np.array([mean.value[i] for i in able]) ** 2
     # twice what fits in the mean, and three standard deviations of one Pod's cost for few of them
-    longest = 1.5 * fits + 3 * sqrt((fits + 1) * _variation(costs, spreads, shares)) + 3
+    longest = 1.5 * fits + 3 * sqrt((fits + 1) * float(np.max(variance / squares))) + 3
     block = ceil(longest / STEPS)
     steps = min(STEPS, ceil(longest / block))
-    taken = _single(costs, spreads, shares, steps) if block == 1 else _blocks(costs, spreads, shares, block, steps)
     free = np.array([[room.value[i], room.sd[i], mean.value[i], mean.sd[i]] for i in able])
+    if len(able) > 1:
+        short = _short(free, variance, longest)
+        costs, spreads, free = costs[short], spreads[short], free[short]
+    taken = _single(costs, spreads, shares, steps) if block == 1 else _blocks(costs, spreads, shares, block, steps)
     found = np.sort(block * _crossing(taken, free, block))
     return _point(found, LOW), _point(found, HIGH)
 
@@ -139,11 +144,19 @@ def _mixture(
     return costs, spreads, shares / shares.sum()
 
 
-def _variation(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray) -> float:
-    """The largest squared coefficient of variation of one arrival's cost, over resources."""
-    mean = costs @ shares
-    variance = (spreads**2 + costs**2) @ shares - mean**2
-    return float(np.max(variance / np.maximum(mean, 1e-12) ** 2))
+def _variance(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Of one arrival's cost, per resource."""
+    variance: np.ndarray = (spreads**2 + costs**2) @ shares - (costs @ shares) ** 2
+    return np.maximum(variance, 0.0)
+
+
+def _short(free: np.ndarray, variance: np.ndarray, longest: float) -> np.ndarray:
+    """Which resources may be used up by so many Pods, and at least the one that is used up first in the mean: what the
+    others have left is four standard deviations more."""
+    room, room_sd, mean, mean_sd = free.T
+    short: np.ndarray = room - 4 * room_sd < longest * (mean + 4 * mean_sd) + 4 * np.sqrt(longest * variance)
+    short[np.argmin(room / mean)] = True
+    return short
 
 
 def _single(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray, steps: int) -> list[np.ndarray]:
