@@ -71,7 +71,7 @@ class MeasuredPods:
                 workload.learn_growth()
                 workload.renew()
                 changed = True
-        self.serves = any([sample.service for sample in samples])
+        self.serves = any(sample.service for sample in samples)
         self.t, self._watching = t, True
         if changed:
             self.shares = self.workloads.shares()
@@ -130,10 +130,9 @@ class MeasuredPods:
         return pod
 
     def _read(self, t: float, pod: PodReadings, sample: PodSample) -> None:
-        if pod.sample is not sample:
-            if self._is_another(pod, sample):
-                self.workloads.by_name[pod.workload].leave(sample.uid)
-                pod = self.pods[sample.uid] = self._welcome(t, sample)
+        if pod.sample is not sample and self._is_another(pod, sample):
+            self.workloads.by_name[pod.workload].leave(sample.uid)
+            pod = self.pods[sample.uid] = self._welcome(t, sample)
         workload = self.workloads.by_name[pod.workload]
         if pod.sample is sample and pod.repeats(t, sample) and not any(workload.growth):
             return

@@ -153,7 +153,9 @@ class CapacityModel:
             measured.learn_host(self._intake.usage(), jump, settled)
         if settled:
             measured.compare_count(self.pods)
-        if self._mix.take(t, measured.shares) or changed:
+        if self._mix.take(t, measured.shares):
+            self._mix_changed.clear()
+        if changed:
             self._forget_answers()
         if wall_t is not None and not 0 <= wall_t - self._outlook_t < OUTLOOK_EVERY_S:
             self._outlook_t = wall_t

@@ -62,6 +62,7 @@ SLEEPER_RATIO, SLEEPER_SHARE = 0.04, 0.02
 """A workload sleeps that uses less than this part of the prior, and of the node where there is no prior. If nothing but
 sleepers ever came, the next Pod is unknown."""
 
+
 @dataclass(frozen=True, slots=True)
 class Room:
     """limit − host − Σ Pods per resource (NaN: unknown), and its standard deviation."""

@@ -37,9 +37,9 @@ from carico_agent.node.plugins import PluginApi
 from carico_agent.node.pods.events import Event
 from carico_agent.node.pods.watch import discover
 from carico_agent.node.progress import ProgressApi
-from carico_agent.node.publish.latest import IDLE_S, OLD_S, LatestStatus
+from carico_agent.node.publish.latest import CALM_S, IDLE_S, OLD_S, LatestStatus
 from carico_agent.node.publish.publisher import KnowsPods, Measured, Publisher, PublisherContext, open_all
-from carico_agent.node.publish.status import as_json, known
+from carico_agent.node.publish.status import as_json, known, moved
 from carico_agent.node.reload import Configuration
 from carico_agent.node.reservations import Reservations
 from carico_agent.node.reserve import ReservationApi
@@ -256,15 +256,18 @@ class Agent:
         """Whether a status is: the first one, and for readers that wait when the sampling thread says so, when the
         number of Pods or the reservations have changed since, and when there are samples (`fed`) newer than an old one.
         """
+        latest, feed = self._latest, self._source.feed
         if not self._source.ready:
             return False
-        if not self._latest.sequence:
+        if not latest.sequence:
             return Notice.SECOND in news
-        if not self._latest.is_awaited:
+        if not latest.is_awaited:
             return False
-        if Notice.SECOND in news or Notice.RESERVED in news or self._source.feed.model.pods != self._latest.status.pods:
+        if Notice.RESERVED in news or feed.model.pods != latest.status.pods:
             return True
-        return Notice.FOLLOWED in news and fed and self._latest.age_s > OLD_S
+        if Notice.SECOND in news:
+            return latest.is_wanted_every_second or latest.age_s > CALM_S or moved(latest.status, feed.estimate())
+        return Notice.FOLLOWED in news and fed and latest.age_s > OLD_S
 
     def _take_event(self, event: Event) -> None:
         """A container came or went: the count is right at once, not at the next sample."""

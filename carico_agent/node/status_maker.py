@@ -27,7 +27,7 @@ from carico_agent.node.publish.status import (
 from carico_agent.node.reserve import ReservationApi
 from carico_agent.node.source import Source
 
-TABLE_S = 10.0
+TABLE_S = 30.0
 """Between two tables of workloads, while nothing else asks for one [s]."""
 
 

@@ -274,6 +274,39 @@ def test_the_same_objects_again_are_still_evidence() -> None:
     assert m.estimate(workload="web").mode == "measured"
 
 
+def test_pods_that_sleep_on_cost_the_model_nothing_and_change_no_answer() -> None:
+    """As the agent does it: a Pod that did not run since it was read is the same object again, every second."""
+    once, anew = model(), model()
+    samples = pods("shop/web", 5, WEB) + pods("shop/cache", 3, CACHE)
+    renewed = []
+    for second in range(300):
+        for m in (once, anew):
+            m.observe(second, [0.6, 0.3], pods=len(samples))
+        once.observe_pods(second + 0.5, samples)
+        following = once._next
+        once.estimate()
+        renewed.append(once._next is not following)
+        anew.observe_pods(second + 0.5, [replace(one) for one in samples] if second % 6 == 0 else samples)
+        samples = list(samples)
+    assert not any(renewed[120:150])
+    for workload in (None, "shop/web", "shop/cache"):
+        ours, theirs = once.estimate(workload), anew.estimate(workload)
+        assert ours.pod_capacity == pytest.approx(theirs.pod_capacity, rel=1e-3)
+        assert (ours.low, ours.high) == pytest.approx((theirs.low, theirs.high), rel=0.01)
+
+
+def test_a_reading_counts_once_until_the_next_one_comes() -> None:
+    """Pods are read every 5 s and told every second: what was read once is no second reading just before the next."""
+    m = model()
+    for second in range(12):
+        if second % 5 == 0:
+            samples = pods("shop/web", 1, (0.1 if second < 10 else 0.11, 0.01))
+        m.observe(second, [0.2, 0.2], pods=1)
+        m.observe_pods(second + 0.5, samples)
+    [pod] = m._measured.pods.values()
+    assert pod.readings == [3.0, 3.0] and pod.mean[0] == pytest.approx(0.31 / 3)
+
+
 def test_what_the_cluster_knows_answers_for_a_workload_that_never_ran_here() -> None:
     m = model()
     run(m, 0.0, [])

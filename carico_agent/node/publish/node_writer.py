@@ -20,7 +20,7 @@ from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
 from carico_agent.lib.kube.placement_lease import NO_OFFER
 from carico_agent.lib.net.times import boottime_s
-from carico_agent.node.publish.latest import LatestStatus
+from carico_agent.node.publish.latest import LatestStatus, Wants
 from carico_agent.node.publish.node_draft import Counted, Draft, NodeConfig, NodeDrafts
 from carico_agent.node.publish.node_mirror import NodeMirror
 from carico_agent.node.publish.node_offer import patch
@@ -71,7 +71,7 @@ class NodeWriter:
         with suppress(TimeoutError):  # without the right to see Pods there are annotations at least
             await asyncio.wait_for(self._mirror.pods_synced.wait(), PODS_WITHIN_S)
         await self._until_alone()
-        self._latest.follow(self._mirror.wakeup)
+        self._latest.follow(self._mirror.wakeup, Wants.WHEN_MOVED)
         try:
             await self._run()
         finally:

@@ -19,6 +19,8 @@ if TYPE_CHECKING:  # numpy takes 0.1 s to load, and `carico status` needs none
     from carico_agent.core import Estimate, WorkloadEstimate
 
 VERSION = 1
+MOVED_PODS, MOVED_RATIO = 0.05, 0.01
+"""An answer has moved when it differs by more than half of what the Kubernetes publisher heeds, and by this part."""
 MODES = ("learning", "measured", "predicted")
 OUTLOOKS = ("unknown", "first day", "known")
 
@@ -246,6 +248,16 @@ def status_of(
         publishers=facts.publishers,
         **({} if ahead is None else _held(resources, ahead)),
     )
+
+
+def moved(status: Status, now: "Estimate") -> bool:
+    """Whether a scheduler may act otherwise on this answer than on that status."""
+    if (status.pods, status.mode, status.limiting) != (now.pods, now.mode, now.limiting):
+        return True
+    if status.pod_capacity is None or not isfinite(now.pod_capacity):
+        return (status.pod_capacity is None) == isfinite(now.pod_capacity)
+    by = abs(now.pod_capacity - status.pod_capacity)
+    return by > max(MOVED_PODS, MOVED_RATIO * status.pod_capacity)
 
 
 def _held(resources: tuple[str, ...], ahead: Ahead) -> dict[str, Any]:

@@ -3,12 +3,15 @@
 import asyncio
 import json
 import time
+from dataclasses import replace
+from math import nan
 
 import pytest
 
+from carico_agent.core import CapacityModel, ModelConfig
 from carico_agent.lib.net.times import boottime_s
-from carico_agent.node.publish.latest import LatestStatus
-from carico_agent.node.publish.status import Status, as_json
+from carico_agent.node.publish.latest import LatestStatus, Wants
+from carico_agent.node.publish.status import Status, as_json, moved
 
 
 class Clock:
@@ -134,7 +137,7 @@ async def test_a_reader_who_can_wait_gets_no_old_status_and_publishes_none_itsel
 
 async def test_a_follower_in_no_hurry_does_not_make_the_agent_publish_every_second() -> None:
     latest = LatestStatus(ttl_s=5)
-    slow = asyncio.create_task(latest.changed(urgent=False))
+    slow = asyncio.create_task(latest.changed(Wants.NOW_AND_THEN))
     await asyncio.sleep(0)
     assert not latest.is_followed
     eager = asyncio.create_task(latest.changed())
@@ -144,3 +147,33 @@ async def test_a_follower_in_no_hurry_does_not_make_the_agent_publish_every_seco
     async with asyncio.timeout(10):
         await asyncio.gather(slow, eager)
     assert not latest.is_followed
+
+
+async def test_a_follower_that_wants_what_moves_is_not_one_of_every_second() -> None:
+    latest, wakeup = LatestStatus(ttl_s=5), asyncio.Event()
+    latest.follow(wakeup, Wants.WHEN_MOVED)
+    assert latest.is_followed and not latest.is_wanted_every_second
+    latest.follow(asyncio.Event())
+    assert latest.is_wanted_every_second
+
+
+@pytest.mark.parametrize(
+    ("pod_capacity", "pods", "has_moved"),
+    [(5.0, 3, False), (5.04, 3, False), (4.94, 3, True), (5.1, 3, True), (5.0, 4, True), (nan, 3, True)],
+)
+def test_an_answer_has_moved_before_a_scheduler_would_act_otherwise(
+    pod_capacity: float, pods: int, has_moved: bool
+) -> None:
+    model = CapacityModel(config=ModelConfig(cores=4))
+    model.observe(0.0, [0.1, 0.1], 3)
+    now = replace(model.estimate(), pod_capacity=pod_capacity, pods=pods)
+    before = Status(pod_capacity=5.0, pods=3, mode=now.mode, limiting=now.limiting)
+    assert moved(before, now) is has_moved
+
+
+def test_an_unknown_answer_has_not_moved_while_it_stays_unknown() -> None:
+    model = CapacityModel(config=ModelConfig(cores=4))
+    model.observe(0.0, [0.1, 0.1], 3)
+    now = replace(model.estimate(), pod_capacity=nan)
+    unknown = Status(pod_capacity=None, pods=3, mode=now.mode, limiting=now.limiting)
+    assert not moved(unknown, now) and moved(unknown, replace(now, pod_capacity=2.0))

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from math import inf
 
 from carico_agent.lib.supervise.notify import Notifier
-from carico_agent.node.publish.latest import IDLE_S
+from carico_agent.node.publish.latest import IDLE_S, Wants
 from carico_agent.node.publish.publisher import PublisherContext
 
 PERIOD_S = 10.0
@@ -36,7 +36,8 @@ class SystemdPublisher:
 
     async def run(self) -> None:
         due_s = -inf
-        async for status in self._latest.updates(urgent=self._period_s < IDLE_S):
+        wants = Wants.EVERY_SECOND if self._period_s < IDLE_S else Wants.NOW_AND_THEN
+        async for status in self._latest.updates(wants):
             now_s = self._clock()
             if now_s < due_s:
                 continue
