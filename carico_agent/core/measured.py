@@ -9,8 +9,8 @@ from carico_agent.core.pods import MIN_RISE, MIN_RISE_CORES, PodReadings, PodSam
 from carico_agent.core.workloads import MAX_RAMP_S, OTHER, Workload, WorkloadCost, Workloads
 
 REPEAT_S = 6.0
-"""The same PodSample object again within this time [s] is the same reading, not a new one. Pods are read every 5 s; with
-4 s each reading of a busy Pod counted twice, once when it came and once just before the next."""
+"""The same PodSample object again within this time [s] is the same reading, not a new one. Pods are read every 5 s;
+with 4 s each reading of a busy Pod counted twice, once when it came and once just before the next."""
 
 FIRST_RAMP_S = 6.0
 """A Pod below what its workload costs is given at least this long to show itself [s]."""
