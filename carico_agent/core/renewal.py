@@ -147,7 +147,8 @@ def _mixture(
 def _variance(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray) -> np.ndarray:
     """Of one arrival's cost, per resource."""
     variance: np.ndarray = (spreads**2 + costs**2) @ shares - (costs @ shares) ** 2
-    return np.maximum(variance, 0.0)
+    variance[variance < 0] = 0.0  # by rounding
+    return variance
 
 
 def _short(free: np.ndarray, variance: np.ndarray, longest: float) -> np.ndarray:
