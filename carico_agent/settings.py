@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, cast, get_type_hints
 
-from carico_agent.burst.settings import BurstSettings, BurstTargetSettings
+from carico_agent.burst.settings import BurstRegistrySettings, BurstSettings, BurstTargetSettings
 from carico_agent.federation.settings import AggregatorSettings, FederationSettings
 from carico_agent.lib.declare import BadSettings, build, build_rest, example_table, suggest
 from carico_agent.lib.kube_settings import ExtenderSettings, KubernetesSettings
@@ -39,6 +39,7 @@ __all__ = [
     "AggregatorSettings",
     "BadSettings",
     "BudgetSettings",
+    "BurstRegistrySettings",
     "BurstSettings",
     "BurstTargetSettings",
     "ClientsSettings",

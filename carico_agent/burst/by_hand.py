@@ -9,7 +9,16 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from typing import Any
 
-from carico_agent.burst.daemon import PROBE_TIMEOUT_S, BurstDaemon, Clients, clients_of, home_access, target_settings
+from carico_agent.burst.daemon import (
+    PROBE_TIMEOUT_S,
+    BurstDaemon,
+    Clients,
+    clients_of,
+    data_steps,
+    home_access,
+    models_of,
+    target_settings,
+)
 from carico_agent.burst.job_logs import ContainerLog, LogKeeper, name_of, pods_of, read_logs
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.mover import IN_FLIGHT
@@ -105,7 +114,12 @@ class Hand:
             seal=self.seal,
             homes=self.own.namespaces,
             host_paths=one.host_paths,
+            steps=data_steps(self.own),
         )
+
+    async def located(self, route: Route) -> Route:
+        """The same way, with the place of the Job's data; raises ValueError while that is not known."""
+        return replace(route, data=await asyncio.to_thread(models_of(self.own).now, self.job))
 
     async def enter(self, to: str) -> None:
         """Take the kubeconfig that a provisioner handed back."""
@@ -160,9 +174,9 @@ async def move(settings: Settings, namespace: str, name: str, to: str) -> MoveOu
         if hand is None:
             return None
         await hand.enter(to)
-        route = await hand.route(to, asks_target=True)
-        lacks = [line for line, fine in await _needs(hand, route) if not fine]
-        if why := route.obstacle(hand.job) or "; ".join(lacks):
+        route = await hand.located(await hand.route(to, asks_target=True))
+        why = route.obstacle(hand.job) or "; ".join(line for line, fine in await _needs(hand, route) if not fine)
+        if why:
             raise LookupError(f"{namespace}/{name} cannot go to {to}: {why}")
         return await _carried(hand, route, Intent.MOVE, {State.AWAY, State.DONE})
 
@@ -219,10 +233,10 @@ async def check(settings: Settings, namespace: str, name: str) -> dict[str, list
         for to in hand.targets:
             try:
                 await hand.enter(to)
-                route = await hand.route(to, asks_target=True)
+                route = await hand.located(await hand.route(to, asks_target=True))
                 why = route.obstacle(hand.job)
                 found[to] = [(why, False)] if why else await _needs(hand, route)
-            except KubeError as error:
+            except (KubeError, ValueError) as error:
                 found[to] = [(str(error), False)]
         return found
 
@@ -230,7 +244,7 @@ async def check(settings: Settings, namespace: str, name: str) -> dict[str, list
 async def _needs(hand: Hand, route: Route) -> list[tuple[str, bool]]:
     """Every object that the Job names, and whether the target has it."""
     client, namespace = hand.clients.targets[route.to][0], route.namespace(hand.job.namespace)
-    lines, open_ = [], needed(hand.job.whole, namespace)
+    lines, open_ = [], needed(route.prepared(hand.job.whole), namespace)
     while open_:
         one = open_.pop(0)
         path = one.path(namespace)

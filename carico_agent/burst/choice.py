@@ -11,18 +11,25 @@ from dataclasses import dataclass
 from math import inf, isfinite
 
 from carico_agent.burst.catalogue import Prices
+from carico_agent.burst.registry import MODEL_NAME
 
-DATA, REGIONS = "carico.dev/data", "carico.dev/regions"
+DATA, PRODUCES, REGIONS = "carico.dev/data", "carico.dev/produces", "carico.dev/regions"
 
 
 @dataclass(frozen=True)
 class Data:
-    """Something a Job reads: `NAME=URL,REGION` or `NAME=URL,REGION,GB`."""
+    """What a Job reads: `NAME=URL,REGION`, `NAME=URL,REGION,GB`, or `model=NAME@VERSION` of the registry."""
 
     name: str
     url: str
     region: str = ""
     gb: float = 1.0
+    version: str = ""
+    """Of a model of the registry; its url is empty until the registry is asked."""
+
+    @property
+    def model(self) -> bool:
+        return bool(self.version)
 
 
 @dataclass(frozen=True)
@@ -71,18 +78,47 @@ def parse_data(text: str) -> tuple[Data, ...]:
     """
     >>> [(one.name, one.region, one.gb) for one in parse_data("churn=s3://models/churn,us-west-2,2.5; base=gs://b/x,eu")]
     [('churn', 'us-west-2', 2.5), ('base', 'eu', 1.0)]
+    >>> [(one.name, one.version) for one in parse_data("model=arpu@latest")]
+    [('arpu', 'latest')]
     """
     found = []
     for item in filter(None, (part.strip() for part in re.split(r"[;\s]+", text))):
         name, equals, rest = item.partition("=")
+        if name == "model" and "@" in rest:
+            model, _, version = rest.partition("@")
+            found.append(Data(_model_name(model, item), "", version=version))
+            continue
         url, *more = rest.split(",")
         if not equals or not name or not url or len(more) > 2:
-            raise ValueError(f"{DATA}: {item!r} is not NAME=URL,REGION or NAME=URL,REGION,GB")
+            raise ValueError(f"{DATA}: {item!r} is not NAME=URL,REGION or NAME=URL,REGION,GB or model=NAME@VERSION")
         gb = float(more[1]) if len(more) == 2 else 1.0
         if not isfinite(gb) or gb < 0:
             raise ValueError(f"{DATA}: {item!r}: {gb} GB")
         found.append(Data(name, url, more[0] if more else "", gb))
     return tuple(found)
+
+
+def parse_produces(text: str) -> tuple[str, ...]:
+    """The models that a Job makes.
+
+    >>> parse_produces("model=arpu; model=saved")
+    ('arpu', 'saved')
+    """
+    found = []
+    for item in filter(None, (part.strip() for part in re.split(r"[;\s]+", text))):
+        what, equals, name = item.partition("=")
+        if what != "model" or not equals:
+            raise ValueError(f"{PRODUCES}: {item!r} is not model=NAME")
+        found.append(_model_name(name, item))
+    return tuple(found)
+
+
+def _model_name(name: str, item: str) -> str:
+    if not MODEL_NAME.fullmatch(name):
+        raise ValueError(
+            f"{item!r}: {name!r} is no name of a model: small letters, digits, dashes and dots, at most 63"
+        )
+    return name
 
 
 def judge(needs: JobNeeds, target: TargetOffer, prices: Prices, value_per_h: float) -> Option:

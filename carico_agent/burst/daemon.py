@@ -20,14 +20,16 @@ from carico_agent.burst.cluster import ClusterView
 from carico_agent.burst.events import JobEvents
 from carico_agent.burst.families import families
 from carico_agent.burst.feeds import follow, target_watches, watches
+from carico_agent.burst.inject import DataSteps
 from carico_agent.burst.job_logs import LogKeeper
-from carico_agent.burst.models import Models
+from carico_agent.burst.models import Models, no_registry
 from carico_agent.burst.mover import Mover
 from carico_agent.burst.multikueue import Dispatcher
 from carico_agent.burst.overflow import NodeRoom
 from carico_agent.burst.planner import BurstPolicy
 from carico_agent.burst.protocol import Suspends
 from carico_agent.burst.provisioner import ClusterOffer, Provisioner
+from carico_agent.burst.registry import Registry, open_registry
 from carico_agent.burst.report import status
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import load_seal, read_seal
@@ -48,7 +50,14 @@ from carico_agent.lib.net.http import ApiError, Handler, HttpServer, answer, ans
 from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.lib.supervise.cost import OwnCost
 from carico_agent.lib.supervise.tasks import Supervisor
-from carico_agent.settings import BadSettings, BurstSettings, BurstTargetSettings, Settings, build
+from carico_agent.settings import (
+    BadSettings,
+    BurstRegistrySettings,
+    BurstSettings,
+    BurstTargetSettings,
+    Settings,
+    build,
+)
 
 log = logging.getLogger(__name__)
 
@@ -82,10 +91,39 @@ def target_settings(settings: BurstSettings) -> dict[str, BurstTargetSettings]:
     return made
 
 
+def registry_settings(settings: BurstSettings) -> BurstRegistrySettings:
+    """[burst.registry], checked; raises BadSettings."""
+    made: BurstRegistrySettings = build(BurstRegistrySettings, settings.registry, "burst.registry")
+    if made.url:
+        try:
+            open_registry(made.url, "", made.endpoint, made.region)
+        except ValueError as error:
+            raise BadSettings([f"burst.registry.url: {error}"]) from error
+    return made
+
+
+def models_of(settings: BurstSettings) -> Models:
+    """Where the data of Jobs lies."""
+    made = registry_settings(settings)
+
+    def registry(namespace: str) -> Registry:
+        return open_registry(made.url, namespace, made.endpoint, made.region)
+
+    return Models(settings.models, registry if made.url else no_registry, made.region)
+
+
+def data_steps(settings: BurstSettings) -> DataSteps | None:
+    made = registry_settings(settings)
+    if not made.url:
+        return None
+    return DataSteps(made.url, made.endpoint, made.region, made.secret, made.image, made.node_cache)
+
+
 def problems(settings: BurstSettings) -> list[str]:
     """For `carico check-config`: what a service of these settings would stumble over here."""
     try:
         targets = target_settings(settings)
+        registry_settings(settings)
     except BadSettings as bad:
         return bad.errors
     found = []
@@ -179,7 +217,7 @@ class BurstDaemon:
         self._targets = target_settings(own)
         self.prices = read_prices(own.prices)
         self.clients = clients_of(own, self._targets)
-        self.events, self.models = JobEvents(), Models(own.models)
+        self.events, self.models = JobEvents(), models_of(own)
         self.supervisor = Supervisor()
         self.lease = LeaderLease(
             self.clients.home, own.lease_namespace, "carico-burst", f"{socket.gethostname()}-{os.getpid()}", own.lease_s
@@ -277,10 +315,11 @@ class BurstDaemon:
                 seal=seal,
                 homes=self.settings.namespaces,
                 host_paths=one.host_paths,
+                steps=data_steps(self.settings),
             )
             targets[name] = Target(route, client, prober, reader, health=Health(f"target {name}"))
         logs = LogKeeper(self.clients.home) if self.settings.keep_logs else None
-        return Mover(self.clients.home, targets, self.events, seal, logs)
+        return Mover(self.clients.home, targets, self.events, seal, logs, self.models)
 
     def _service(self, mover: Mover) -> BurstService:
         own = self.settings

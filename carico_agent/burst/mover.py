@@ -7,16 +7,18 @@ have happened, and every RESYNC_S anyway.
 import asyncio
 import logging
 import time
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
+from carico_agent.burst.choice import DATA
 from carico_agent.burst.events import EVENTS, JobEvents
 from carico_agent.burst.job_logs import LogKeeper
 from carico_agent.burst.link import WAITS, Link, drive
+from carico_agent.burst.models import Models
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
 from carico_agent.burst.protocol import UNREAD, Action, Intent, Verdict
 from carico_agent.burst.requirements import needed
 from carico_agent.burst.seal import Seal
-from carico_agent.burst.steps import MoveOutcome, Request, collect, jobs_path, orphan, reconcile
+from carico_agent.burst.steps import MoveOutcome, Request, Route, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError, Refused
@@ -52,6 +54,8 @@ class Mover:
     seal: Seal
     logs: LogKeeper | None = None
     """Keeps what copies printed. None: logs are deleted with the copies."""
+    models: Models | None = None
+    """Knows where the data of Jobs lies. None: no Job's data is resolved."""
     home_health: Health = field(default_factory=lambda: Health("home"))
     jobs: dict[Key, HomeJob] = field(default_factory=dict)
     reasons: dict[Key, str] = field(default_factory=dict)
@@ -190,11 +194,14 @@ class Mover:
             return
         begins = job.ledger.state not in IN_FLIGHT and wish == Intent.MOVE
         held = job.ledger.state == State.HOLDING and wish != Intent.FORGET
-        why = await self.obstacle(job, target) if begins or held else ""
+        route, why = target.route, ""
+        if begins or held:
+            route = await self._route(job, target)
+            why = await self.obstacle(job, target, route)
         if begins and why:
             self._refuse(key, job, target, why)
             return
-        outcome = await self._reconcile(target, job, wish, why)
+        outcome = await self._reconcile(target, job, wish, why, route)
         if outcome.verdict.action == Action.MIRROR and outcome.job is not None and self.logs is not None:
             self._after(key, target, outcome)
             outcome = await self._take_home(target, outcome.job, wish)
@@ -205,13 +212,19 @@ class Mover:
         assert self.logs is not None
         if why := await self.logs.keep(job, target.reader or target.client):
             return MoveOutcome(job, Verdict(Action.WAIT, why))
-        return await self._reconcile(target, job, wish, "")
+        return await self._reconcile(target, job, wish, "", target.route)
 
-    async def _reconcile(self, target: Target, job: HomeJob, wish: Intent, refusal: str) -> MoveOutcome:
+    async def _route(self, job: HomeJob, target: Target) -> Route:
+        """The way of this very Job, with the place of its data. Raises ValueError while that is not known."""
+        if self.models is None or DATA not in (job.whole["metadata"].get("annotations") or {}):
+            return target.route
+        return replace(target.route, data=await asyncio.to_thread(self.models.now, job))
+
+    async def _reconcile(self, target: Target, job: HomeJob, wish: Intent, refusal: str, route: Route) -> MoveOutcome:
         try:
             copy = target.copies.get((job.namespace, job.name), UNREAD)
             logs_kept = self.logs is None or self.logs.has(job)
-            steps = reconcile(job, wish, target.route, copy, refusal, logs_kept)
+            steps = reconcile(job, wish, route, copy, refusal, logs_kept)
             outcome = await drive(steps, Link(self.home, target.client).send)
         except KubeError:
             self.jobs.pop((job.namespace, job.name), None)  # a write may have been applied: read it again
@@ -264,12 +277,12 @@ class Mover:
         self.reasons[key] = why
         self._wishes.pop(key, None)
 
-    async def obstacle(self, job: HomeJob, target: Target) -> str:
+    async def obstacle(self, job: HomeJob, target: Target, route: Route) -> str:
         """Why this Job may not go there, or what the target lacks that it names, or nothing."""
-        if why := target.route.obstacle(job):
+        if why := route.obstacle(job):
             return why
-        namespace = target.route.namespace(job.namespace)
-        open_ = needed(job.whole, namespace)
+        namespace = route.namespace(job.namespace)
+        open_ = needed(route.prepared(job.whole), namespace)
         while open_:
             one = open_.pop(0)
             path = one.path(namespace)

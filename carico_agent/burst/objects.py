@@ -241,14 +241,15 @@ def _carried(texts: dict[str, str] | None) -> dict[str, str]:
     return {key: text for key, text in (texts or {}).items() if not key.startswith(_NOT_COPIED)}
 
 
-def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool) -> Object:
-    """The held copy. Without owner, selector and time to live: the first two mean nothing elsewhere, and a copy that
-    deletes itself before its result is home would be a Job that was lost. `parallelism: 0` holds it also where a server
-    drops `suspend`, which it does not know (one of several that are being upgraded)."""
+def copy_body(home: HomeJob, home_id: str, namespace: str, by_suspend: bool, template: Object | None = None) -> Object:
+    """The held copy, its Pods from `template` (None: the Job's own). Without owner, selector and time to live: the
+    first two mean nothing elsewhere, and a copy that deletes itself before its result is home would be a Job that was
+    lost. `parallelism: 0` holds it also where a server drops `suspend`, which it does not know (one of several that are
+    being upgraded)."""
     meta, spec = home.whole["metadata"], home.whole["spec"]
     ledger = home.ledger
     mine = {ORIGIN: home.uid, HOME_LABEL: home_id}
-    template = spec["template"]
+    template = spec["template"] if template is None else template
     template_meta = template.get("metadata") or {}
     dropped = ("selector", "manualSelector", "ttlSecondsAfterFinished", "managedBy", "suspend")
     body_spec = {key: value for key, value in spec.items() if key not in dropped}

@@ -14,6 +14,7 @@ from carico_agent.burst.live_status import patch_of, seen_there
 from carico_agent.burst.models import Models
 from carico_agent.burst.mover import IN_FLIGHT, Mover
 from carico_agent.burst.objects import ORIGIN, HomeJob, Object, State
+from carico_agent.burst.ordering import start_patch, waits_for, why_waits
 from carico_agent.burst.overflow import NodeRoom, Waiting, workload_of_job
 from carico_agent.burst.planner import BurstPolicy, Candidate, Growth, Plan, TargetState, plan
 from carico_agent.burst.protocol import RECALLED, Intent
@@ -71,8 +72,10 @@ class BurstService:
         self._count_arrivals(now_s)
         self.plan = self._plan(now_s, wall_s)
         self.mover.reasons.update(self.plan.reasons)
+        self.mover.reasons.update(self._ordered())
         if not acts:
             return
+        await self._start_ordered()
         for key, to in self.plan.moves.items():
             self.mover.wish(key, Intent.MOVE, to)
         for site in self.sites.values():
@@ -81,6 +84,23 @@ class BurstService:
             if site.target.copies:
                 await self._replace_refused(site)
                 await self._mirror_live(site)
+
+    def _ordered(self) -> dict[Key, str]:
+        """Jobs that wait for others, and why."""
+        jobs = self.mover.jobs
+        return {key: why for key, job in jobs.items() if waits_for(job) and (why := why_waits(job, jobs))}
+
+    async def _start_ordered(self) -> None:
+        """Start the Jobs whose predecessors are complete."""
+        jobs = self.mover.jobs
+        for key, job in list(jobs.items()):
+            if not waits_for(job) or why_waits(job, jobs):
+                continue
+            try:
+                await self.mover.home.patch(jobs_path(*key), start_patch(job))
+                self.mover.reasons.pop(key, None)
+            except KubeError as error:  # the next round looks again
+                self.mover.home_health.bad("ordered Jobs", error)
 
     async def _find_ways(self, now_s: float) -> None:
         """The kubeconfigs of clusters that are made on demand, out of their Secrets: also while another process leads,

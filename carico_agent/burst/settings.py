@@ -7,6 +7,31 @@ from carico_agent.plugin_api.declare import Range
 
 
 @dataclass(frozen=True)
+class BurstRegistrySettings:
+    """Where trained models are: [burst.registry]. The service takes its own credentials from its environment
+    (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)."""
+
+    url: str = ""
+    """s3://BUCKET/PREFIX, or file:///FOLDER for a folder that all nodes mount. Empty: Jobs with models stay at home."""
+
+    endpoint: str = ""
+    """Address of an S3-compatible store. Empty: Amazon's of `region`."""
+
+    region: str = ""
+    """Region of the bucket, as in the prices: what leaves it costs egress."""
+
+    secret: str = ""
+    """Secret in the Jobs' namespace with AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, for the steps. Empty: none."""
+
+    image: str = "carico:0.1.0"
+    """Image of the steps that fetch and publish: Python and this package."""
+
+    node_cache: str = ""
+    """Folder of a node in which fetched models are kept for other Pods (a hostPath; the target must offer it in
+    host_paths). Empty: no cache."""
+
+
+@dataclass(frozen=True)
 class BurstSettings:
     """`carico burst`: Jobs that do not fit at home run at a target, exactly once."""
 
@@ -60,6 +85,9 @@ class BurstSettings:
 
     lease_s: Annotated[float, Range(4.0, 300.0)] = 15.0
     """A leader that does not renew its Lease for this long is replaced [s]."""
+
+    registry: dict[str, Any] = field(default_factory=dict)
+    """Where trained models are, a table [burst.registry] with url, endpoint, region, secret, image and node_cache."""
 
     targets: dict[str, dict[str, Any]] = field(default_factory=dict)
     """The clusters to move to, one table each; `carico burst --help` lists what a table may have."""

@@ -8,6 +8,8 @@ from collections.abc import Generator
 from dataclasses import dataclass, field, replace
 
 from carico_agent.burst import objects
+from carico_agent.burst.choice import Data
+from carico_agent.burst.inject import DataSteps, models_of, prepared
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
 from carico_agent.burst.protocol import (
     UNREAD,
@@ -65,6 +67,17 @@ class Route:
     """Namespaces at home whose Jobs may move. Empty: all."""
     host_paths: tuple[str, ...] = ()
     """Folders that every node of the target has."""
+    steps: DataSteps | None = None
+    """How Jobs reach the registry of models."""
+    data: tuple[Data, ...] = ()
+    """Of the one Job that is being moved: where what it reads lies."""
+
+    def prepared(self, job: Object) -> Object:
+        """The Job as it runs at the target; raises ValueError."""
+        unknown = {one.name for one in models_of(job)[0]} - {one.name for one in self.data}
+        if unknown:
+            raise ValueError(f"where model {min(unknown)} lies is not known")
+        return prepared(job, self.steps, self.data)
 
     def namespace(self, home: str) -> str:
         return self.namespaces.get(home, home)
@@ -79,7 +92,10 @@ class Route:
         there = self.namespace(job.namespace)
         if there.startswith("kube-"):
             return f"namespace {there} is for the target's own control plane"
-        return cannot_leave(job.whole, self.host_paths)
+        try:
+            return cannot_leave(self.prepared(job.whole), self.host_paths)
+        except ValueError as error:
+            return str(error)
 
 
 @dataclass(frozen=True)
@@ -277,7 +293,8 @@ def _create(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Ob
     if why := route.obstacle(seen.home):
         return replace(seen, refusal=why)
     namespace = route.namespace(seen.home.namespace)
-    body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target)
+    template = route.prepared(seen.home.whole)["spec"]["template"]
+    body = objects.copy_body(seen.home, route.home_id, namespace, route.suspends.target, template)
     answer = yield Request(False, "POST", jobs_path(namespace), body)
     if answer.status < 300:
         return replace(seen, copy=copy_job(answer.body))

@@ -205,19 +205,20 @@ def pod(name: str, places: int, node: str = "") -> dict[str, Any]:
     }
 
 
-def make_image(path: Path) -> None:
-    """An image as `docker save` would write it: one layer with a static busybox."""
+def make_image(path: Path, name: str = IMAGE, more: Callable[[tarfile.TarFile], object] = bool) -> None:
+    """An image as `docker save` would write it: one layer with a static busybox and what `more` adds."""
     layer = _tar(
         lambda tar: [
             *map(tar.addfile, _folders("bin", "proc", "dev", "sys", "tmp", "etc")),
             tar.add(shutil.which("busybox") or "", "bin/busybox"),
+            more(tar),
         ]
     )
     layers = {"type": "layers", "diff_ids": [f"sha256:{hashlib.sha256(layer).hexdigest()}"]}
     entry = {"Entrypoint": ["/bin/busybox", "sleep", "100000"]}
     machine = {"x86_64": "amd64", "aarch64": "arm64"}.get(os.uname().machine, os.uname().machine)
     config = json.dumps({"architecture": machine, "os": "linux", "config": entry, "rootfs": layers}).encode()
-    manifest = json.dumps([{"Config": "config.json", "RepoTags": [IMAGE], "Layers": ["layer.tar"]}]).encode()
+    manifest = json.dumps([{"Config": "config.json", "RepoTags": [name], "Layers": ["layer.tar"]}]).encode()
     files = {"config.json": config, "layer.tar": layer, "manifest.json": manifest}
     path.write_bytes(_tar(lambda tar: [_add(tar, name, data) for name, data in files.items()]))
 

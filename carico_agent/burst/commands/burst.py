@@ -1,9 +1,10 @@
 """run Jobs that do not fit at home in another cluster, exactly once
 
 Without a verb it runs the service. Verbs that only look: `status`, `plan`, `explain JOB` (why it is where it is),
-`check JOB` (what it needs at each target, and whether that is there), `logs JOB` (what it printed elsewhere). Verbs
-that act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which starts a Job at home whose target is
-lost: use it only when nothing can run there any more.
+`check JOB` (what it needs at each target, and whether that is there), `logs JOB` (what it printed elsewhere), `inject
+FILE` (a Job's manifest with the steps that fetch and publish its models, for home; `-`: standard input). Verbs that
+act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which starts a Job at home whose target is lost:
+use it only when nothing can run there any more.
 
 A target is a table [burst.targets.NAME] with kubeconfig, context, region, machine, machines, spot, namespaces,
 host_paths, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu, node_memory_gb
@@ -18,6 +19,7 @@ examples:
   carico burst move default/train-7 --to cloud
   carico burst recall default/train-7
   carico burst forget default/train-7 --fenced
+  carico burst inject train.yaml | kubectl apply -f -
 """
 
 import argparse
@@ -25,19 +27,23 @@ import asyncio
 import json
 import logging
 import sys
+from pathlib import Path
 from typing import Any
 
 from carico_agent.command import add_config, complain, load_settings
 from carico_agent.settings import BadSettings, Settings, override
 
 LOOKS, ACTS = ("status", "plan", "explain", "check", "logs"), ("move", "recall", "forget")
-OF_A_JOB = (*LOOKS[2:], *ACTS)
+INJECT = "inject"
+OF_A_JOB = (*LOOKS[2:], *ACTS, INJECT)
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
-    parser.add_argument("verb", nargs="?", choices=(*LOOKS, *ACTS), help="default: run the service")
-    parser.add_argument("job", nargs="?", metavar="JOB", help="NAMESPACE/NAME, or a name in namespace default")
+    parser.add_argument("verb", nargs="?", choices=(*LOOKS, *ACTS, INJECT), help="default: run the service")
+    parser.add_argument(
+        "job", nargs="?", metavar="JOB", help="NAMESPACE/NAME, or a name in namespace default; inject: a file"
+    )
     parser.add_argument("--fenced", action="store_true", help="forget: confirm that nothing can run at the target")
     parser.add_argument("--to", metavar="TARGET", help="move: the target; needed where there are several")
     parser.add_argument("--json", action="store_true", help="status, plan, explain, check, logs: everything as JSON")
@@ -99,6 +105,8 @@ def _go(given: argparse.Namespace, settings: Settings) -> int:
 
         asyncio.run(whole_life())
         return 0
+    if given.verb == INJECT:
+        return _inject(given.job, settings)
     if given.verb in ("status", "plan"):
         seen = asyncio.run(by_hand.look(settings))
         if given.json:
@@ -113,6 +121,24 @@ def _go(given: argparse.Namespace, settings: Settings) -> int:
     if given.verb == "move":
         return _move(given, settings, namespace, name)
     return _bring_home(given, settings, namespace, name)
+
+
+def _inject(file: str, settings: Settings) -> int:
+    import yaml
+
+    from carico_agent.burst.daemon import data_steps
+    from carico_agent.burst.inject import with_steps
+    from carico_agent.burst.ordering import created
+
+    text = sys.stdin.read() if file == "-" else Path(file).read_text()
+    try:
+        found = [one for one in yaml.safe_load_all(text) if one is not None]
+    except yaml.YAMLError as error:
+        raise ValueError(f"{file}: {error}") from error
+    steps = data_steps(settings.burst)
+    made = [created(with_steps(one, steps)) if one.get("kind") == "Job" else one for one in found]
+    print(yaml.safe_dump_all(made, sort_keys=False), end="")
+    return 0
 
 
 def _absent(namespace: str, name: str) -> int:
