@@ -18,7 +18,6 @@ from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
 from carico_agent.lib.kube.names import STATUS
-from carico_agent.lib.kube.placement_lease import NO_OFFER
 from carico_agent.lib.net.times import boottime_s
 from carico_agent.node.publish.latest import LatestStatus, Wants
 from carico_agent.node.publish.node_draft import Counted, Draft, NodeConfig, NodeDrafts
@@ -27,6 +26,7 @@ from carico_agent.node.publish.node_offer import patch
 from carico_agent.node.publish.node_reasons import FOREIGN, LastWrite, changed, fell, overwritten
 from carico_agent.node.publish.own_lease import OwnLease
 from carico_agent.node.publish.pace import pace_s
+from carico_agent.node.publish.publication import NodeContent, NodeState
 from carico_agent.node.publish.throttle import WriteThrottle
 from carico_agent.node.publish.write_retries import RETRY_DELAYS, WriteRetries
 
@@ -59,8 +59,7 @@ class NodeWriter:
         self._throttle = WriteThrottle(config.throttle)
         self._drafts = NodeDrafts(latest, mirror, config, self._throttle, counted)
         self.retries = WriteRetries(health)
-        self._published: LastWrite | None = None
-        self._perhaps = NO_OFFER  # a higher offer whose write got no answer: it may be published
+        self._content = NodeContent()
         self._wrote_s = -inf
         self._waits_since_s = inf
         self._incarnation = 0
@@ -124,7 +123,7 @@ class NodeWriter:
     def observe(self) -> None:
         """Take note of what has happened: our node went or came, the server is back, the number moved."""
         if self._incarnation != self._mirror.incarnation:
-            self._incarnation, self._published, self._perhaps = self._mirror.incarnation, None, NO_OFFER
+            self._incarnation, self._content = self._mirror.incarnation, NodeContent()
             self.retries.at_once()
             self._throttle.forget()
             self._lease.forget()
@@ -135,11 +134,12 @@ class NodeWriter:
 
     def draft(self) -> Draft:
         """What would be written now, as of the last `observe`."""
-        return self._drafts.draft(None if self._published is None else self._published.offer.resource)
+        last = self._content.last
+        return self._drafts.draft(None if last is None else last.offer.resource)
 
     def reason(self, draft: Draft) -> str | None:
         """Why to write now; None to hold it back. A fall waits for nothing."""
-        last, now_s, config, resource = self._published, self._clock(), self._config.throttle, self._config.resource
+        last, now_s, config, resource = self._content.last, self._clock(), self._config.throttle, self._config.resource
         since_s = now_s - self._wrote_s
         if since_s < config.fall_interval_s:
             return None
@@ -157,7 +157,7 @@ class NodeWriter:
 
     def renewal_due(self) -> bool:
         """Whether the Lease needs a heartbeat, and deserves one: the Node object has what we would write."""
-        well = self._published is not None and not self.retries.pending
+        well = self._content.state is NodeState.WRITTEN and not self.retries.pending
         return well and self._lease.due(self._config.throttle.heartbeat_s)
 
     # ---- writing
@@ -198,33 +198,33 @@ class NodeWriter:
     async def _put(self, draft: Draft) -> bool:
         """The placement Lease, and then the Node object. False: a lower offer must not be published yet."""
         owner, workloads = self._owner(), draft.workloads
-        published = None if self._published is None else self._published.offer.max(self._perhaps)
+        published = self._content.published
         placed = await self._lease.agree_on(draft.offer, owner, self._mirror.pods, published)
         if placed is None:
             return False
         in_flight, holds = placed
         offer = draft.offer.raised(len(self._mirror.pods) + in_flight if in_flight else 0, self._mirror.held() + holds)
-        if published is not None:  # whoever was placed was limited by what we offered: what is beyond is made up
+        if published is not None:  # the Pods that were placed were limited by what we offered
             offer = offer.at_most(published).raised(0, self._mirror.held())
             offer = offer.raised(draft.offer.places or 0, draft.offer.resource or 0)
         resource, ttl_s = self._config.resource, self._config.throttle.ttl_s
         rise = await self._lease.announce(draft.offer, owner)
         body = patch(draft.status, draft.summary, offer, resource, ttl_s, workloads, rise)
-        self._perhaps = self._perhaps.max(offer)
+        self._content = self._content.sends(offer)
         await self._client.patch(f"{self._config.path}/status", body)
         annotation = body["metadata"]["annotations"][STATUS]
-        self._published, self._perhaps = LastWrite(offer, draft.offer, annotation, in_flight, workloads), NO_OFFER
+        self._content = self._content.answered(LastWrite(offer, draft.offer, annotation, in_flight, workloads))
         self._lease.announced()
         return True
 
     async def withdraw(self, deadline_s: float = 2.0) -> None:
         """The agent stops and corrects no number any more: what is not held is taken back, and the Lease names no
         holder: another agent need not wait. One try."""
-        published = self._published
+        last = self._content.last
         self._lease.leave()
         with suppress(KubeError, TimeoutError):
             async with asyncio.timeout(deadline_s):
-                if published is not None and published.offer.resource is not None and self._mirror.pods_synced.is_set():
+                if last is not None and last.offer.resource is not None and self._mirror.pods_synced.is_set():
                     while not await self._put(self._drafts.withdrawal()):
                         pass  # each try waits for the extender
                 await self._lease.written_without_us(self._owner())

@@ -1,6 +1,7 @@
 """Our own node's placement Lease (kube/placement_lease.py): what the node offers, and that its agent is alive.
 
 Every write of it is a heartbeat. It is written when the offer changes, and once in `heartbeat_s` while nothing does.
+What it contains, and how that changes: publication.py. This file sends the requests.
 """
 
 import asyncio
@@ -15,17 +16,16 @@ from carico_agent.lib.kube.client import Object
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.leader import SeenLeader
 from carico_agent.lib.kube.placement_lease import (
-    NO_RISE,
     Offer,
     PlacedExpiry,
     PlacedPod,
     PlacedTimes,
     PlacementLeases,
-    Rise,
     max_under_way_s,
     placed_times,
 )
 from carico_agent.lib.supervise.backoff import Backoff
+from carico_agent.node.publish.publication import LeaseContent, LeaseEvent
 
 log = logging.getLogger(__name__)
 
@@ -46,8 +46,6 @@ MAX_REMEMBERED = 1000
 MAX_ASKED = 8
 """Pods on their way of which we ask where they are, per write."""
 
-NOTHING = Offer(0, 0)
-
 
 class OwnLease:
     """Keeps the Lease's offer at or below what the Node object publishes. `leases` None: this cluster has none.
@@ -63,10 +61,7 @@ class OwnLease:
     ) -> None:
         self._leases, self._node, self._ttl_s, self._clock = leases, node, ttl_s, clock
         self._identity = identity
-        self._offered: Offer | None = None  # without a condition; None: what the Lease offers is not known
-        self._rise = NO_RISE  # what it offers once the Node object carries that id
-        self._token = ""  # of a lower offer that the leader has not acknowledged yet
-        self._disbelieved = False  # it was acknowledged by a leader of the past: ask again
+        self._content = LeaseContent()
         self._leader = SeenLeader()
         self._expiry = PlacedExpiry(PlacedTimes().bound_within_s)
         self._placed: dict[str, PlacedPod] = {}  # by the last acknowledgement
@@ -79,20 +74,20 @@ class OwnLease:
     @property
     def waits(self) -> str:
         """The extender that has not acknowledged a lower offer yet; empty: none."""
-        return f"extender {self._leader.last.holder or 'that led last'}" if self._token else ""
+        return f"extender {self._leader.last.holder or 'that led last'}" if self._content.waits else ""
 
     @property
     def written(self) -> bool:
         """Whether the Lease can be written, and so carries our heartbeats."""
-        return self._offered is not None
+        return self._content.known
 
     def due(self, heartbeat_s: float) -> bool:
         """Whether it is time for a heartbeat."""
-        return self._offered is not None and self._clock() - self._written_s >= heartbeat_s
+        return self._content.known and self._clock() - self._written_s >= heartbeat_s
 
     def forget(self) -> None:
         """The node is another one now: its Lease went with the old one."""
-        self._offered, self._rise = None, NO_RISE
+        self._happens(LeaseEvent.REPLACED)
 
     async def other_agent(self) -> str:
         """Another living agent that publishes for this node; empty: none, as far as we may know."""
@@ -136,24 +131,17 @@ class OwnLease:
         number that is not corrected.
         """
         if published is not None and published.least(offer) == published:
-            self._token = ""  # whoever was placed was limited by what is published
+            self._happens(LeaseEvent.RISES_AGAIN)  # the Pods that were placed were limited by what is published
         else:
-            lower = NOTHING if self._offered is None else self._offered.least(offer)
             expires = self._clock() - self._written_s >= EXPIRES_RATIO * self._ttl_s  # then others believe the Node
-            if lower != self._offered or self._may_have_risen or self._disbelieved or expires:
-                self._token, self._disbelieved = secrets.token_hex(8), False
-                await self._write(lower, owner)
-            if self._token and not await self._acknowledged():
+            if self._content.must_ask(offer) or expires:
+                await self._write(self._content.asks(offer, secrets.token_hex(8)), owner)
+            if self._content.waits and not await self._acknowledged():
                 return None
         valid = self._expiry.valid(self._placed, self._clock())
         on_the_way = {uid: one for uid, one in valid.items() if uid not in self._seen_bound and uid not in here}
         on_the_way = await self._without_bound_elsewhere(on_the_way)
         return len(on_the_way), sum(one.holds for one in on_the_way.values())
-
-    @property
-    def _may_have_risen(self) -> bool:
-        """The Lease has a rise, and whether the Node object carries its id is not known."""
-        return self._rise.id != "" and self._rise.offer != self._offered
 
     async def _acknowledged(self) -> bool:
         """Whether the lower offer may be published: a leader has seen it, or no extender places Pods any more."""
@@ -163,7 +151,7 @@ class OwnLease:
         for wait_s in LOOK_AFTER_S:
             await asyncio.sleep(wait_s)
             seen = (await self._leases.read(self._node)).acknowledged
-            if seen.token != self._token:
+            if seen.token != self._content.token:
                 continue
             if await self._nobody_places():
                 return True
@@ -171,7 +159,7 @@ class OwnLease:
             if self._leader.now.version and leads == (seen.leader, seen.term):  # read after: it still leads
                 self._take(seen.placed)
                 return True
-            self._disbelieved = True
+            self._happens(LeaseEvent.FORMER_LEADER)
             return False
         return await self._nobody_places()
 
@@ -187,7 +175,8 @@ class OwnLease:
         return True
 
     def _take(self, placed: dict[str, PlacedPod]) -> None:
-        self._placed, self._token = placed, ""
+        self._placed = placed
+        self._happens(LeaseEvent.ACKNOWLEDGED)
         self._expiry.valid_s = placed_times(self._leader.last).bound_within_s
         self._seen_bound = {uid: None for uid in self._seen_bound if uid in placed}
 
@@ -205,36 +194,36 @@ class OwnLease:
     async def announce(self, offer: Offer, owner: list[Object]) -> str:
         """Before `offer` is published, and after it was agreed on: whoever sees the Node object with the id that this
         returns may take all of it. Empty: the Lease offers that without a condition, or cannot be written."""
-        offered = NOTHING if self._offered is None else self._offered
-        if offer != offered and (self._offered is None or offer != self._rise.offer):
-            await self._write(offered, owner, Rise(secrets.token_hex(4), offer))
-        return self._rise.id
+        if self._content.must_announce(offer):
+            await self._write(self._content.announces(offer, secrets.token_hex(4)), owner)
+        return self._content.rise.id
 
     def announced(self) -> None:
         """The Node object carries that id, for sure."""
-        if self._offered is not None and self._rise.id:
-            self._offered = self._rise.offer
+        self._happens(LeaseEvent.NODE_WRITTEN)
 
     async def renew(self, owner: list[Object]) -> None:
         """A heartbeat: the same offer again."""
-        if self._offered is not None:
-            await self._write(self._offered, owner, NO_RISE if self._may_have_risen else self._rise)
+        if self._content.known:
+            await self._write(self._content.after(LeaseEvent.REPEATS), owner)
 
-    async def _write(self, offer: Offer, owner: list[Object], rise: Rise = NO_RISE) -> None:
-        """Write the offer. A write whose response is lost leaves the content unknown."""
+    def _happens(self, event: LeaseEvent) -> None:
+        self._content = self._content.after(event)
+
+    async def _write(self, content: LeaseContent, owner: list[Object]) -> None:
+        """Make it the Lease's content. A write whose answer is lost leaves the content unknown."""
         if self._leases is None or self._clock() < self._retry_at_s:
-            self._token = ""
             return
-        self._offered, self._rise = None, NO_RISE
+        self._happens(LeaseEvent.SENDS)
+        offer, token, rise = content.offered, content.token, content.rise
         try:
-            await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity, self._token, rise)
+            await self._leases.offer(self._node, offer, self._ttl_s, owner, self._identity, token, rise)
         except Refused as refused:
             if refused.status not in (403, 404):
                 raise
-            self._token = ""
             self._refused(refused)
             return
-        self._offered, self._rise, self._refusals, self._written_s = offer, rise, 0, self._clock()
+        self._content, self._refusals, self._written_s = content, 0, self._clock()
         self._named = bool(self._identity)
         self.writes += 1
 
