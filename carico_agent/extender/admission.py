@@ -6,7 +6,7 @@ while the API server waits with the binding. See deploy/admission/bindings.yaml.
 
 import asyncio
 
-from carico_agent.extender.placement.asks import Question
+from carico_agent.extender.placement.leader_questions import Question
 from carico_agent.extender.placement.placer import Placer
 from carico_agent.extender.waiting_pods import AlreadyBound, WaitingPods
 from carico_agent.lib.kube.client import Object
@@ -60,7 +60,7 @@ class AdmissionWebhook:
             pod = await self._pods.find(namespace, name, uid)
         except AlreadyBound as bound:
             return str(bound)
-        if not pod.holds and not self._placer.warnings.refused_lately(uid, node):
+        if not pod.holds and not self._placer.refused_lately(uid, node):
             return None
         self._placer.must_see()
         return await self._placer.take(Question("admit", namespace, name, uid, node), pod)

@@ -5,7 +5,7 @@ refused when there is none, and kube-scheduler then schedules the Pod again.
 import asyncio
 
 from carico_agent.extender.cluster import Cluster
-from carico_agent.extender.placement.asks import Question
+from carico_agent.extender.placement.leader_questions import Question
 from carico_agent.extender.placement.placer import Placer
 from carico_agent.extender.waiting_pods import WaitingPods
 from carico_agent.lib.kube.client import KubeClient, Object

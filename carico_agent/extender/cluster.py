@@ -6,12 +6,13 @@ again instead.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 from itertools import islice
-from math import inf
+from typing import Protocol
 
+from carico_agent.extender.node_record import NEVER, Dated, NodeRecord, NodeRecords
 from carico_agent.extender.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.extender.placement.ledger import Ledger
 from carico_agent.extender.placement.lifecycle import SHOWN, PodEvent, PodState
@@ -22,7 +23,7 @@ from carico_agent.extender.watches import ClusterWatches
 from carico_agent.extender.workload_costs import ClusterCosts, WorkloadTally, less
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.health import Health
-from carico_agent.lib.kube.placement_lease import LeaseRecord
+from carico_agent.lib.kube.placement_lease import EXTENDERS_LEASES, LeaseRecord
 from carico_agent.lib.kube.pods import PodFacts
 from carico_agent.lib.kube.workloads import UNKNOWN, Amounts
 from carico_agent.lib.net.times import boottime_s
@@ -33,24 +34,35 @@ MIN_PER_ROUND = 10
 """As many are, if there are so many."""
 
 
-class Cluster:
-    """Nodes and places. Times are monotonic seconds."""
+class ClusterListener(Protocol):
+    """Is told what the watches show, after the cluster has taken note of it, in the API server's order."""
 
-    def __init__(self, client: KubeClient, resource: str = "", lease_namespace: str = "") -> None:
+    def lease_seen(self, gone: bool, lease: SeenLease) -> None: ...
+
+    def pod_bound(self, uid: str, node: str, name: str) -> None:
+        """A Pod that waited is on a node."""
+
+
+class Cluster:
+    """Nodes and places: one `NodeRecord` for each node, and its indexes. Times are monotonic seconds."""
+
+    def __init__(
+        self,
+        client: KubeClient,
+        resource: str = "",
+        lease_namespace: str = "",
+        listener: ClusterListener | None = None,
+    ) -> None:
         """`lease_namespace`: of the placement Leases; empty: there are none."""
-        self.nodes: dict[str, NodeState] = {}
-        self.table = NodeTable()  # the same nodes, see _refresh
-        self.ledger = Ledger()
-        self.costs = ClusterCosts()
-        self._to_refresh: dict[str, None] = {}  # nodes with unprofiled or starting Pods, refreshed longest ago first
-        self._published: dict[str, tuple[float, float]] = {}  # by the Node object: when [s], valid for [s]
-        self._renewed: dict[str, tuple[float, float]] = {}  # the same by the Lease
-        self._leases: dict[str, LeaseRecord] = {}
+        self._listener = listener
+        self._records = NodeRecords()
+        self.nodes: dict[str, NodeState] = {}  # index: of the records with a Node object
+        self.table = NodeTable()  # index: their numbers as columns, see _refresh
+        self.ledger = Ledger(nodes=self._records)  # index: Pods by UID
+        self.costs = ClusterCosts()  # index: nodes by workload
+        self._to_refresh: dict[str, None] = {}  # index: with unprofiled or starting Pods, refreshed longest ago first
+        self._extenders_leases: set[str] = set()  # Leases in the same namespace that are of no node
         self._waiting: dict[str, PodFacts] = {}  # Pods without a node, by UID
-        self.on_lease: Callable[[bool, SeenLease], None] = lambda gone, lease: None
-        """Called after every change of a Lease that the watch shows, in the API server's order."""
-        self.on_bound: Callable[[str, str, str], None] = lambda uid, node, name: None
-        """Called when the watch shows a Pod on a node: its UID, the node, its name."""
         self._news, self._changes = asyncio.Event(), 0
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
@@ -92,16 +104,13 @@ class Cluster:
 
     def node_changed(self, gone: bool, node: PublishedNode) -> None:
         if gone:
-            self.nodes.pop(node.name, None)
-            self.table.drop(node.name)
-            self.ledger.drop(node.name)
-            self.costs.put(node.name, None)
-            self._published.pop(node.name, None)
+            self._node_gone(node.name)
             return
-        now_s = boottime_s()
-        state = self.nodes.setdefault(node.name, NodeState(node.name))
-        state.places, self._published[node.name] = node.places, (now_s - node.age_s, node.ttl_s)
-        self._date(state)
+        now_s, record = boottime_s(), self._records.of(node.name)
+        self.nodes[node.name] = state = record.state
+        record.exists, record.published = True, Dated(now_s - node.age_s, node.ttl_s)
+        record.date()
+        state.places = node.places
         state.prior_places, state.resource, state.rise = 2 * node.cores, node.resource, node.rise
         state.cpu, state.memory, state.workloads = node.cpu, node.memory, node.workloads
         self.costs.put(node.name, node.workloads, boottime_s())
@@ -109,6 +118,15 @@ class Cluster:
         state.lefts_s, state.at_limit = node.work.lefts_s, node.work.at_limit
         state.contention_s, state.expected_contention_s = node.work.contention_s, node.work.expected_contention_s
         self._refresh(node.name, now_s)
+
+    def _node_gone(self, name: str) -> None:
+        if self.nodes.pop(name, None) is None:
+            return
+        self.table.drop(name)
+        self.costs.put(name, None)
+        record = self._records.of(name)
+        record.exists, record.published, record.state = False, NEVER, NodeState(name)
+        self.ledger.drop(name)
 
     def take_train_work(self, found: Mapping[str, TrainWork]) -> None:
         """The work left of Kubeflow TrainJobs, on all nodes that have any."""
@@ -121,34 +139,41 @@ class Cluster:
 
     def leases_listed(self, leases: list[SeenLease]) -> None:
         names = {one.name for one in leases}
-        for name in [name for name in self._leases if name not in names]:
-            self.lease_changed(True, SeenLease(name))
+        for name in [*self._records.with_lease(), *self._extenders_leases]:
+            if name not in names:
+                self.lease_changed(True, SeenLease(name))
         # The leader's own Lease last: what it shows has then been seen of all others.
         for one in sorted(leases, key=lambda one: one.of_extenders is not None):
             self.lease_changed(False, one)
 
     def lease_changed(self, gone: bool, lease: SeenLease) -> None:
-        name, now_s = lease.name, boottime_s()
-        if gone:
-            self._renewed.pop(name, None)
-            self._leases.pop(name, None)
+        name = lease.name
+        if name in EXTENDERS_LEASES:
+            (self._extenders_leases.discard if gone else self._extenders_leases.add)(name)
+        elif gone:
+            self._lease_gone(name)
         else:
-            self._renewed[name] = (now_s - lease.age_s, lease.ttl_s)
-            self._leases[name] = lease.record
-        if (state := self.nodes.get(name)) is not None:
-            self._date(state)
-            self.table.put(state)
-        self.on_lease(gone, lease)
+            record = self._records.of(name)
+            record.lease, record.renewed = lease.record, Dated(boottime_s() - lease.age_s, lease.ttl_s)
+            self._show_date(record)
+        if self._listener is not None:
+            self._listener.lease_seen(gone, lease)
+
+    def _lease_gone(self, name: str) -> None:
+        if (record := self._records.find(name)) is not None:
+            record.lease, record.renewed = None, NEVER
+            self._show_date(record)
+            self._records.drop_unused(name)
+
+    def _show_date(self, record: NodeRecord) -> None:
+        record.date()
+        if record.exists:
+            self.table.put(record.state)
 
     def lease(self, node: str) -> LeaseRecord:
-        """The node's placement Lease as the watch shows it; an empty record if there is none, or nobody watches."""
-        return self._leases.get(node) or LeaseRecord()
-
-    def _date(self, state: NodeState) -> None:
-        """The younger of both says how old the number is."""
-        unknown = (-inf, 0.0)
-        dates = self._published.get(state.name, unknown), self._renewed.get(state.name, unknown)
-        state.published_s, state.ttl_s = max(dates, key=sum)
+        """The node's placement Lease as the watch shows it; an empty record if there is none, or none is watched."""
+        record = self._records.find(node)
+        return LeaseRecord() if record is None or record.lease is None else record.lease
 
     def pods_listed(self, pods: list[PodFacts]) -> None:
         now_s = boottime_s()
@@ -163,8 +188,8 @@ class Cluster:
             else:
                 self._waiting[pod.uid] = pod
             return
-        if self._waiting.pop(pod.uid, None) is not None:
-            self.on_bound(pod.uid, pod.node, f"{pod.namespace}/{pod.name}")
+        if self._waiting.pop(pod.uid, None) is not None and self._listener is not None:
+            self._listener.pod_bound(pod.uid, pod.node, f"{pod.namespace}/{pod.name}")
         seen = PodEvent.SEEN_RUNNING if pod.running else PodEvent.SEEN_BOUND
         self._apply(PodEvent.GONE if gone or pod.finished else seen, pod.uid, _place(pod))
 

@@ -26,6 +26,7 @@ from carico_agent.extender.explain import explained
 from carico_agent.extender.extender import Extender
 from carico_agent.extender.extender_config import ExtenderConfig
 from carico_agent.extender.leader_label import label_of
+from carico_agent.extender.placement.placement import Placement
 from carico_agent.extender.train_jobs import TrainJobs
 from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError
@@ -113,11 +114,12 @@ class ExtenderServer:
         # a binding per Pod; the stock kube-scheduler allows itself 50 per second, bursts of 100
         self.client = KubeClient(access_of(settings.kubernetes), TokenBucket(per_s=1000.0, burst=1000))
         kube = settings.kubernetes
-        self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace)
         config = ExtenderConfig(
             kube.lease_namespace, kube.resource, bound_within_s=own.bound_within_s, max_nodes=own.max_nodes
         )
-        self.extender = Extender(self.client, self.cluster, policy, config)
+        placement = Placement(self.client, config)
+        self.cluster = Cluster(self.client, kube.resource, kube.lease_namespace, placement)
+        self.extender = Extender(self.client, self.cluster, policy, config, placement)
         self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_place)
         self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
@@ -144,11 +146,10 @@ class ExtenderServer:
         self.supervisor.start("memory", self._freeze)
         self.supervisor.start("waking", self.extender.wake.run)
         if (replicas := self.extender.replicas) is not None:
-            self.supervisor.start("leader", replicas.leader.run)
-            self.supervisor.start("acknowledgements", replicas.placed.run)
+            for name, task in self.extender.replica_tasks().items():
+                self.supervisor.start(name, task)
             if (label := label_of(self.client, lambda: replicas.leader.leads)) is not None:
                 self.supervisor.start("label", label.run)
-            self.supervisor.start("questions", replicas.asks.run)
         if self._lowers:
             self.supervisor.start("silent nodes", self.expired.run)
         if self._train_jobs is not None:

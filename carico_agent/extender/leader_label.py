@@ -1,6 +1,6 @@
 """Labels our own Pod while we lead, so that the extenders' Service sends everybody to the leader.
 
-Whoever reaches another replica is answered all the same (schedule/placement/asks.py), only later.
+Whoever reaches another replica is answered all the same (schedule/placement/leader_questions.py), only later.
 """
 
 import asyncio

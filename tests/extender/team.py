@@ -6,6 +6,7 @@ from typing import Any
 from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.extender import Extender
 from carico_agent.extender.extender_config import ExtenderConfig
+from carico_agent.extender.placement.placement import Placement
 from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.extender.published import PublishedNode, read_lease
 from carico_agent.lib.kube.client import Object
@@ -20,8 +21,10 @@ def extender_of(
     """It sees these nodes and no Pods, and every Lease at once. Alone unless `lease_namespace` is given."""
     namespace = config.setdefault("lease_namespace", "")
     client: Any = server
-    cluster = Cluster(client, config.get("resource", ""), namespace)
-    extender = Extender(client, cluster, policy, ExtenderConfig(**config))
+    made = ExtenderConfig(**config)
+    placement = Placement(client, made)
+    cluster = Cluster(client, made.resource, namespace, placement)
+    extender = Extender(client, cluster, policy, made, placement)
 
     def show(lease: Object) -> None:
         cluster.lease_changed(False, read_lease(lease))
@@ -41,5 +44,4 @@ def extender_of(
 def start(extender: Extender) -> list[asyncio.Task[None]]:
     """What its daemon runs beside the answers; cancel them to kill it."""
     assert extender.replicas is not None
-    parts = (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks)
-    return [asyncio.create_task(part.run()) for part in parts]
+    return [asyncio.create_task(task()) for task in extender.replica_tasks().values()]

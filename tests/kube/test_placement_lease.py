@@ -18,6 +18,7 @@ import pytest
 from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.extender import Extender
 from carico_agent.extender.extender_config import ExtenderConfig
+from carico_agent.extender.placement.placement import Placement
 from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.extender.published import PublishedNode, read_lease, read_node
 from carico_agent.lib.kube.client import Object
@@ -160,8 +161,10 @@ class Scene:
     def add_extender(self, at: int | None = None) -> None:
         """A fresh one: it knows what a list shows, and sees what changes."""
         line: Any = Line(self)
-        cluster = Cluster(line, RESOURCE, "carico")
-        extender = Extender(line, cluster, LENIENT, ExtenderConfig(resource=RESOURCE))
+        config = ExtenderConfig(resource=RESOURCE)
+        placement = Placement(line, config)
+        cluster = Cluster(line, RESOURCE, "carico", placement)
+        extender = Extender(line, cluster, LENIENT, config, placement)
         cluster.leases_listed([read_lease(lease) for lease in self.server.leases.values()])
         line.watch(lambda lease: cluster.lease_changed(False, read_lease(lease)), leases=True)
         cluster.nodes_listed([read_node(as_node(node), resource=RESOURCE) for node in self.server.nodes.values()])
@@ -181,8 +184,8 @@ class Scene:
                 cluster.node_changed(False, read_node(as_node(thing), resource=RESOURCE))
 
         line.watch(receive)
-        for work in (extender.replicas.leader, extender.replicas.placed, extender.replicas.asks):
-            line.start(work.run())
+        for work in extender.replica_tasks().values():
+            line.start(work())
         line.start(extender.expire_loop())
         if at is None:
             self.lines.append(line)

@@ -6,6 +6,7 @@ Every change is an event (placement/lifecycle.py); `apply` is the only way in.
 from collections.abc import Iterable, Mapping
 from math import nan
 
+from carico_agent.extender.node_record import NodeRecords
 from carico_agent.extender.nodes import NodeState
 from carico_agent.extender.placement.lifecycle import PodEvent, PodState, after
 from carico_agent.extender.placement.place import Place
@@ -30,10 +31,10 @@ class Ledger:
     (1, 0)
     """
 
-    def __init__(self, profile_s: float = PROFILE_S) -> None:
-        self._profile_s = profile_s
+    def __init__(self, profile_s: float = PROFILE_S, nodes: NodeRecords | None = None) -> None:
+        """`nodes`: where what the Pods of a node add up to is kept."""
+        self._profile_s, self._nodes = profile_s, NodeRecords() if nodes is None else nodes
         self._places: dict[str, Place] = {}
-        self._tallies: dict[str, NodeTally] = {}
         # Pods by state in the order in which they came into it, and when: where something ends by time.
         self._since_s: dict[PodState, dict[str, float]] = {
             state: {} for state in (PodState.ASSUMED, PodState.ACCEPTED, PodState.ENDED)
@@ -94,23 +95,17 @@ class Ledger:
 
     def drop(self, node: str) -> None:
         """The node is gone, and what was learned on it. Pods that outlive their Node object go on holding places."""
-        if (tally := self._tallies.get(node)) is not None and not tally.pods:
-            del self._tallies[node]
+        self._nodes.drop_unused(node)
 
     def show(self, state: NodeState, now_s: float) -> None:
         """Bring a node's state up to date. Needed when a Pod of it changed, and while some are unprofiled or start."""
-        tally = self._tallies.get(state.name)
-        if tally is not None:
-            tally.show(state, now_s, self._profile_s)
-            return
-        state.assigned = state.held = state.starting = state.unprofiled = 0
-        state.unprofiled_workloads = {}
-        state.starting_share, state.cpu_requested, state.memory_requested = nan, 0.0, 0.0
+        record = self._nodes.find(state.name)
+        (NodeTally() if record is None else record.tally).show(state, now_s, self._profile_s)
 
     def workloads(self, node: str) -> Mapping[str, WorkloadTally]:
         """The Pods that hold a place on `node`, by workload."""
-        tally = self._tallies.get(node)
-        return {} if tally is None else tally.workloads
+        record = self._nodes.find(node)
+        return {} if record is None else record.tally.workloads
 
     def take_changed(self) -> list[str]:
         """The nodes whose Pods changed since this was last asked."""
@@ -123,7 +118,7 @@ class Ledger:
             if (since_s := self._since_s.get(old.state)) is not None:
                 since_s.pop(uid, None)
             if old.state.holds_place:
-                tally = self._tallies[old.node]
+                tally = self._nodes.of(old.node).tally
                 times = tally.remove(uid, old)
                 if ended:
                     tally.ran(now_s - times[1])
@@ -135,6 +130,5 @@ class Ledger:
         if (since_s := self._since_s.get(new.state)) is not None:
             since_s[uid] = now_s
         if new.state.holds_place:
-            tally = self._tallies.setdefault(new.node, NodeTally())
-            tally.add(uid, new, now_s, times)
+            self._nodes.of(new.node).tally.add(uid, new, now_s, times)
             self._changed[new.node] = None

@@ -8,11 +8,9 @@ from carico_agent.extender.cluster import Cluster
 from carico_agent.extender.extender_config import ExtenderConfig
 from carico_agent.extender.node_rules import NodeRules
 from carico_agent.extender.nodes import PendingPod
-from carico_agent.extender.placement.asks import Question
-from carico_agent.extender.placement.replicas import Replicas
-from carico_agent.extender.setup_warnings import SetupWarnings
+from carico_agent.extender.placement.leader_questions import Question
+from carico_agent.extender.placement.placement import Placement
 from carico_agent.extender.waiting_pods import WaitingPods
-from carico_agent.lib.kube.client import KubeClient
 from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.net.limits import Limits, Peer, RateLimiter
 from carico_agent.lib.net.times import boottime_s
@@ -23,29 +21,24 @@ beside its loop. One is refused seldom, since kube-scheduler counts places itsel
 
 
 class Placer:
-    """`replicas` is None where there are no placement Leases: then this extender is alone."""
+    """Takes places, by the rules of this extender or as the leading one decides."""
 
     def __init__(
-        self, client: KubeClient, cluster: Cluster, rules: NodeRules, pods: WaitingPods, config: ExtenderConfig
+        self, cluster: Cluster, rules: NodeRules, pods: WaitingPods, config: ExtenderConfig, placement: Placement
     ) -> None:
         self._cluster, self._rules, self._pods = cluster, rules, pods
+        self._replicas, self._warnings = placement.replicas, placement.warnings
         self._bound_within_s = config.bound_within_s
         self._rate = RateLimiter(Limits(0, config.admissions_per_s))
         self._max_nodes_per_pod = config.max_nodes_per_pod
-        self.replicas: Replicas | None = None
-        self.warnings = SetupWarnings(config.resource, config.bound_within_s, self._leads)
-        cluster.on_bound = self.warnings.bound
-        if config.lease_namespace:
-            self.replicas = Replicas(client, config.lease_namespace, config.bound_within_s, self._decide)
-            cluster.on_lease = self.replicas.lease_seen
 
     async def take(self, asked: Question, pod: PendingPod) -> str | None:
         """Take a place for `pod`; returns why there is none. Raises KubeError while nobody may give one."""
-        replicas = self.replicas
+        replicas = self._replicas
         if replicas is None:
             return await self._take_soon(asked, pod)
         if replicas.placed.another_leads:
-            why = await replicas.asks.ask(asked)
+            why = await replicas.questions.ask(asked)
             self._note(asked, why)
             if why is None:
                 self._hold(pod, asked.node)
@@ -55,8 +48,8 @@ class Placer:
     def give_back(self, uid: str, node: str) -> None:
         """The Pod is not bound there, for sure."""
         self._cluster.release(uid)
-        if self.replicas is not None:
-            self.replicas.placed.remove(node, uid)
+        if self._replicas is not None:
+            self._replicas.placed.remove(node, uid)
 
     def must_see(self) -> None:
         """Raises KubeError while nobody can know what others bound."""
@@ -68,21 +61,21 @@ class Placer:
     def expire(self) -> None:
         """What ends by time. Called ten times a second."""
         self._cluster.expire(boottime_s())
-        if self.replicas is not None:
-            self.replicas.placed.expire()
+        if self._replicas is not None:
+            self._replicas.placed.expire()
 
-    def _leads(self) -> bool:
-        return self.replicas is None or self.replicas.may_place
+    def refused_lately(self, uid: str, node: str) -> bool:
+        """Whether our bind has refused this Pod there: kube-scheduler may bind it all the same."""
+        return self._warnings.refused_lately(uid, node)
 
     def _note(self, asked: Question, why: str | None) -> None:
         if why is None:
-            self.warnings.placed(asked.uid, asked.node)
+            self._warnings.placed(asked.uid, asked.node)
         elif asked.verb == "bind":
-            self.warnings.refused(asked.uid, asked.node)
+            self._warnings.refused(asked.uid, asked.node)
 
-    async def _decide(self, asked: Question) -> str | None:
+    async def decide(self, asked: Question) -> str | None:
         """As the leader, for another extender."""
-        assert self.replicas is not None
         self.must_see()
         return await self._take_soon(asked, await self._pods.find(asked.namespace, asked.name, asked.uid))
 
@@ -107,18 +100,18 @@ class Placer:
             return ""
         if wait_s := self._rate.request(Peer(asked.node), boottime_s()):
             return f"too many Pods at once; try again in {wait_s:.1f} s"
-        placed = None if self.replicas is None else self.replicas.placed
+        placed = None if self._replicas is None else self._replicas.placed
         if placed is not None and (nodes := placed.elsewhere(pod.uid, asked.node)) >= self._max_nodes_per_pod:
             return f"the Pod may be on its way to {nodes} other nodes; try again in {self._bound_within_s:g} s"
         return ""
 
     def _take_here(self, asked: Question, pod: PendingPod) -> str | None:
         """Checking and taking are one step, with nothing waited for in between."""
-        placed = None if self.replicas is None else self.replicas.placed
+        placed = None if self._replicas is None else self._replicas.placed
         if placed is not None and (why := placed.why_not()):
             raise KubeError(why)
         node, binds = asked.node, asked.verb == "bind"
-        judged = binds or self.warnings.refused_lately(asked.uid, node)  # then kube-scheduler ignores what bind said
+        judged = binds or self.refused_lately(asked.uid, node)  # then kube-scheduler ignores what bind said
         rule = self._rules.by_policy if judged else self._rules.by_resource
         why = self._rules.check(node, pod, rule, {} if placed is None else placed.on_the_way(node))
         if why is None and placed is not None:

@@ -3,12 +3,12 @@
 from secrets import token_hex
 from socket import gethostname
 
-from carico_agent.extender.placement.asks import Asks, Decide
+from carico_agent.extender.placement.leader_questions import LeaderQuestions
 from carico_agent.extender.placement.placed_pods import PlacedPods
 from carico_agent.extender.published import SeenLease
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.leader import LeaderLease, LeaderRecord, leader_record
-from carico_agent.lib.kube.placement_lease import ASKS_LEASE, LEADER_LEASE, PlacementLeases
+from carico_agent.lib.kube.placement_lease import LEADER_LEASE, QUESTIONS_LEASE, PlacementLeases
 
 MAX_HOST = 40
 """Letters of the host's name in our identity, which is part of an annotation's name: 63 at most."""
@@ -17,14 +17,14 @@ LEADER_S = 8.0
 
 
 class Replicas:
-    """Which Pods were `placed` by this one while it leads, and how it `asks` the leader while it does not. Both, and
-    their `leader`, have a `run`. `decide` answers what others ask."""
+    """Which Pods were `placed` by this one while it leads, and its `questions` to the leader while it does not. Both,
+    and their `leader`, have a `run`."""
 
-    def __init__(self, client: KubeClient, namespace: str, bound_within_s: float, decide: Decide) -> None:
+    def __init__(self, client: KubeClient, namespace: str, bound_within_s: float) -> None:
         identity = f"{gethostname().lower()[:MAX_HOST].strip('-.')}-{token_hex(4)}"
         self.leader = LeaderLease(client, namespace, LEADER_LEASE, identity, LEADER_S, self._times, self._fit_to_lead)
         self.placed = PlacedPods(PlacementLeases(client, namespace), self.leader, bound_within_s)
-        self.asks = Asks(client, namespace, identity, lambda: self.leader.leads, decide)
+        self.questions = LeaderQuestions(client, namespace, identity, lambda: self.leader.leads)
 
     def _times(self) -> Object:
         return self.placed.times()
@@ -42,7 +42,7 @@ class Replicas:
         own = found.of_extenders
         if found.name == LEADER_LEASE:
             self.placed.leader_seen(LeaderRecord() if gone or own is None else leader_record(own))
-        elif found.name == ASKS_LEASE and own is not None:
-            self.asks.seen(own)
+        elif found.name == QUESTIONS_LEASE and own is not None:
+            self.questions.seen(own)
         elif not gone:
             self.placed.lease_seen(found.name, found.record)

@@ -55,10 +55,10 @@ LEADER_LEASE = "carico-extender"
 """The Lease of the leading extender, in the same namespace. Agents read it, and extenders see it in their watch of the
 placement Leases: what was written before it has then been seen."""
 
-ASKS_LEASE = "carico-extender-asks"
+QUESTIONS_LEASE = "carico-extender-questions"
 """The Lease in which extenders that do not lead ask the one that does."""
 
-EXTENDERS_LEASES = (LEADER_LEASE, ASKS_LEASE)
+EXTENDERS_LEASES = (LEADER_LEASE, QUESTIONS_LEASE)
 """Those in the namespace of the placement Leases that belong to no node."""
 
 TIMES = "carico.dev/times"

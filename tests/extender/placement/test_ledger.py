@@ -133,7 +133,7 @@ def test_memory_is_bounded_and_a_node_can_go() -> None:
     assert shown(ledger, 0.0).assigned == 1 and len(ledger) == 1  # it may outlive its Node object, which may come back
     ledger.apply(GONE, "p", 1.0)
     ledger.drop("a")
-    assert not ledger._tallies
+    assert ledger._nodes.find("a") is None
 
 
 def test_how_long_pods_start_and_run_is_learned_from_those_seen_to_do_both() -> None:

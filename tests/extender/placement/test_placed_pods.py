@@ -227,17 +227,17 @@ def test_one_node_that_cannot_be_answered_stops_no_other(monkeypatch: pytest.Mon
 def test_what_an_extender_that_is_gone_has_asked_is_removed(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server, extender = await leading()
-        dead = {"asks.carico.dev/dead": '{"1":["admit","d","p","p","a"]}'}
+        dead = {"questions.carico.dev/dead": '{"1":["admit","d","p","p","a"]}'}
         add_pod(server, "p")
-        meta = {"name": "carico-extender-asks", "annotations": dead}
+        meta = {"name": "carico-extender-questions", "annotations": dead}
         await server.post("/apis/coordination.k8s.io/v1/namespaces/carico/leases", {"metadata": meta, "spec": {}})
         await asyncio.sleep(1.0)
         assert len(extender.cluster.ledger) == 1
-        path = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-extender-asks"
+        path = "/apis/coordination.k8s.io/v1/namespaces/carico/leases/carico-extender-questions"
         await asyncio.sleep(20.0)
-        await server.patch(path, {"metadata": {"annotations": {"asks.carico.dev/other": "{}"}}})  # somebody writes
+        await server.patch(path, {"metadata": {"annotations": {"questions.carico.dev/other": "{}"}}})  # somebody writes
         await asyncio.sleep(1.0)
-        assert "asks.carico.dev/dead" not in server.leases["carico-extender-asks"]["metadata"]["annotations"]
+        assert "questions.carico.dev/dead" not in server.leases["carico-extender-questions"]["metadata"]["annotations"]
 
     run(scene(), monkeypatch)
 
@@ -377,8 +377,8 @@ def test_extenders_that_do_not_lead_ask_the_leader(monkeypatch: pytest.MonkeyPat
         assert {str(why) for why in found} == {"None", f"no room: 8 {RESOURCE}, 8 held"}
         assert server.requests.count("PATCH leases") + server.requests.count("POST leases") < 20  # they share writes
         await asyncio.sleep(1.0)
-        asks = json.dumps(server.leases["carico-extender-asks"]["metadata"]["annotations"])
-        assert "asks.carico.dev" not in asks  # nobody asks any more
+        asks = json.dumps(server.leases["carico-extender-questions"]["metadata"]["annotations"])
+        assert "questions.carico.dev" not in asks  # nobody asks any more
 
     run(scene(), monkeypatch)
 
@@ -402,11 +402,11 @@ def test_odd_questions_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     async def scene() -> None:
         server, extender = await leading()
         for text in ("", "{", "[]", "7", '{"1":7}', '{"1":["bind","d","../p","u","a"]}', "[" * 100_000):
-            notes = {"asks.carico.dev/x": text, "carico.dev/answers": text}
-            assert extender.replicas.asks is not None
-            extender.replicas.asks.seen({"metadata": {"annotations": notes}})
+            notes = {"questions.carico.dev/x": text, "carico.dev/answers": text}
+            assert extender.replicas.questions is not None
+            extender.replicas.questions.seen({"metadata": {"annotations": notes}})
         await asyncio.sleep(1.0)
-        assert "carico-extender-asks" not in server.leases
+        assert "carico-extender-questions" not in server.leases
         assert why_not(extender) is None
 
     run(scene(), monkeypatch)

@@ -18,15 +18,15 @@ from typing import NamedTuple
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError, Refused
 from carico_agent.lib.kube.leases import lease_object, leases_path
-from carico_agent.lib.kube.placement_lease import ASKS_LEASE, MALFORMED
+from carico_agent.lib.kube.placement_lease import MALFORMED, QUESTIONS_LEASE
 from carico_agent.lib.kube.pods import is_name
 from carico_agent.lib.net.times import boottime_s
 
 log = logging.getLogger(__name__)
 
-ASKED_BY = "asks.carico.dev/"
+ASKED_BY = "questions.carico.dev/"
 ANSWERS = "carico.dev/answers"
-MAX_ASKS = 500
+MAX_QUESTIONS = 500
 """Questions of one extender that are looked at: a Lease may have some 250 kB."""
 AGAIN_S = 0.5
 DECIDE_S = 2.0
@@ -50,14 +50,12 @@ Decide = Callable[[Question], Awaitable[str | None]]
 """The leader's decision: why not; None if it may. Raises KubeError when that cannot be known."""
 
 
-class Asks:
+class LeaderQuestions:
     """Both sides. The caller shows it the Lease as its watch sees it, and runs `run`."""
 
-    def __init__(
-        self, client: KubeClient, namespace: str, identity: str, leads: Callable[[], bool], decide: Decide
-    ) -> None:
+    def __init__(self, client: KubeClient, namespace: str, identity: str, leads: Callable[[], bool]) -> None:
         """`leads`: whether it is us who answer."""
-        self._client, self._identity, self._leads, self._decide = client, identity, leads, decide
+        self._client, self._identity, self._leads = client, identity, leads
         self._path = leases_path(namespace)
         self._serials = count(1)
         self._open: dict[str, tuple[Question, asyncio.Future[str | None]]] = {}  # ours, by serial
@@ -106,14 +104,14 @@ class Asks:
 
     # ---- answering, as the leader
 
-    async def _answer_new(self) -> None:
+    async def _answer_new(self, decide: Decide) -> None:
         """Decide about all questions that are new."""
         if not self._leads():
             return
         old_s = boottime_s() - OLD_S
         new = [key for key in self._others if key not in self._answers and self._seen_s[key] > old_s]
         self._remove_old({key for key, seen_s in self._seen_s.items() if seen_s <= old_s})
-        found = await asyncio.gather(*(self._decide_one(self._others[key]) for key in new))
+        found = await asyncio.gather(*(_decide_one(decide, self._others[key]) for key in new))
         self._answers |= dict(zip(new, found, strict=True))
         if new:
             self._write(ANSWERS)
@@ -123,27 +121,18 @@ class Asks:
         for extender in {_extender(key) for key in old} - {_extender(key) for key in self._others if key not in old}:
             self._write(ASKED_BY + extender)
 
-    async def _decide_one(self, question: Question) -> str:
-        try:
-            async with asyncio.timeout(DECIDE_S):
-                return await self._decide(question) or ""
-        except KubeError as error:
-            return f"the leading extender cannot know: {error}"
-        except TimeoutError:
-            return f"the leading extender could not know within {DECIDE_S:g} s"
-
     # ---- writing
 
     def _write(self, annotation: str) -> None:
         self._changed.add(annotation)
         self._wakeup.set()
 
-    async def run(self) -> None:
-        """For ever: one write at a time, for all who ask meanwhile."""
+    async def run(self, decide: Decide) -> None:
+        """Until it is cancelled: one write at a time for all open questions. `decide` answers them as the leader."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
-            await self._answer_new()
+            await self._answer_new(decide)
             if not self._changed:
                 continue
             annotations = {name: self._text(name) for name in self._changed}
@@ -165,13 +154,23 @@ class Asks:
 
     async def _put(self, annotations: dict[str, str | None]) -> None:
         try:
-            await self._client.patch(f"{self._path}/{ASKS_LEASE}", {"metadata": {"annotations": annotations}})
+            await self._client.patch(f"{self._path}/{QUESTIONS_LEASE}", {"metadata": {"annotations": annotations}})
         except Refused as refused:
             if refused.status != 404:
                 raise
             present = {name: text for name, text in annotations.items() if text is not None}
-            meta = {"name": ASKS_LEASE, "annotations": present}
+            meta = {"name": QUESTIONS_LEASE, "annotations": present}
             await self._client.post(self._path, lease_object(meta, {}))
+
+
+async def _decide_one(decide: Decide, question: Question) -> str:
+    try:
+        async with asyncio.timeout(DECIDE_S):
+            return await decide(question) or ""
+    except KubeError as error:
+        return f"the leading extender cannot know: {error}"
+    except TimeoutError:
+        return f"the leading extender could not know within {DECIDE_S:g} s"
 
 
 def _extender(key: str) -> str:
@@ -193,7 +192,7 @@ def _questions(text: object) -> list[tuple[str, Question]]:
     [('1', Question(verb='bind', namespace='d', name='p', uid='u', node='a'))]
     """
     found = []
-    for serial, parts in list(_dictionary(text).items())[:MAX_ASKS]:
+    for serial, parts in list(_dictionary(text).items())[:MAX_QUESTIONS]:
         if isinstance(parts, list) and len(parts) == 5 and all(isinstance(part, str) for part in parts):
             question = Question(*parts)
             if all(map(is_name, (question.namespace, question.name, question.node))):
