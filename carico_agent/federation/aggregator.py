@@ -7,13 +7,12 @@ is serialised once per merge and not once per answer.
 import logging
 import time
 from dataclasses import dataclass, field
-from typing import Protocol
 
-from carico_agent.federation import wire, wire_workloads
+from carico_agent.federation import peers, wire, wire_workloads
 from carico_agent.federation.contribution import MAX_NAME_CHARS, Rejected
+from carico_agent.federation.contributions import ContributionTable
 from carico_agent.federation.exchange import view_moved
 from carico_agent.federation.fits import answer_fit
-from carico_agent.federation.ledger import ContributionLedger
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.federation.proto import federation_pb2 as pb
@@ -34,10 +33,6 @@ PUSHED = pb.View(pushed=True).SerializeToString()
 
 class NotAllowed(Exception):
     """The caller's certificate is not one that may do this."""
-
-
-class PeerReport(Protocol):
-    def __call__(self, ledger: ContributionLedger, now_s: float) -> list[pb.PeerStatus]: ...
 
 
 @dataclass(slots=True)
@@ -62,14 +57,14 @@ class Aggregator:
     def __init__(self, settings: AggregatorSettings, name: str) -> None:
         self.settings = settings
         store = PairwiseMerge() if settings.method == "pairwise" else Moments()
-        self.ledger = ContributionLedger(name, store, settings.max_nodes)
+        self.table = ContributionTable(name, store, settings.max_nodes)
+        self.peers = [peers.PeerConnection(address, self.table, settings) for address in settings.peers]
         self.rejections = Rejections()
         self.exchanges = self.streams = self.pushes = self.refused_connections = 0
         self.merge_s = 0.0
         self.started_s = time.monotonic()
-        self.peer_report: PeerReport | None = None
         self._complete = False
-        self._pushed = self.ledger.sums
+        self._pushed = self.table.sums
         self._pushed_complete = False
         self._view = self._unchanged = self._workloads = b""
         self._status: tuple[float, bytes] = (float("-inf"), b"")
@@ -83,7 +78,7 @@ class Aggregator:
         self.exchanges += 1
         node = identity or "?"
         try:
-            message, given, workloads = wire.read_contribution(raw, self.ledger.last_workloads)
+            message, given, workloads = wire.read_contribution(raw, self.table.last_workloads)
             node = message.node
             if identity is not None and node != identity:
                 raise Rejected("identity", f"the certificate of {identity} does not speak for {node}")
@@ -91,15 +86,15 @@ class Aggregator:
             if abs(skew_s) > self.settings.max_skew_s:
                 raise Rejected("time", f"{skew_s:+.0f} s from our clock")
             kept = raw if self.settings.state else b""
-            self.ledger.apply(message, given, workloads, kept, time.monotonic())
+            self.table.apply(message, given, workloads, kept, time.monotonic())
         except Rejected as error:
             self.rejections.count(node, error)
             # Two messages one after the other are one merged message: protobuf's own rule.
             return self._view + pb.View(rejected=str(error)[:300]).SerializeToString()
-        if message.seen_incarnation != self.ledger.incarnation:
+        if message.seen_incarnation != self.table.incarnation:
             return self._view + self._workloads
-        view = self._unchanged if message.seen_sequence == self.ledger.sequence else self._view
-        return view if message.seen_workloads == self.ledger.workloads_sequence else view + self._workloads
+        view = self._unchanged if message.seen_sequence == self.table.sequence else self._view
+        return view if message.seen_workloads == self.table.workloads_sequence else view + self._workloads
 
     def share(self, raw: bytes, identity: str | None) -> bytes:
         """Take another aggregator's sums and give ours; raises NotAllowed or Rejected."""
@@ -108,11 +103,11 @@ class Aggregator:
             raise NotAllowed("not one of tls_peer_names")
         try:
             message, sums, workloads = wire.read_partial(raw)
-            self.ledger.apply_partial(message, sums, workloads, time.monotonic())
+            self.table.apply_partial(message, sums, workloads, time.monotonic())
         except Rejected as error:
             self.rejections.count(identity or "a peer", error)
             raise
-        return self.ledger.partial(message.aggregator).SerializeToString()
+        return self.table.partial(message.aggregator).SerializeToString()
 
     def status(self) -> bytes:
         """The status, at most STATUS_S old: whoever asks often costs nothing."""
@@ -132,26 +127,26 @@ class Aggregator:
         if key not in self._fits or now_s - self._fits[key][0] > STATUS_S:
             if len(self._fits) >= MAX_CACHED_FITS:
                 self._fits.clear()
-            nodes = ((name, record.workloads) for name, record in self.ledger.nodes.items())
-            reply = answer_fit(key[0], nodes, self.ledger.workloads, request.max_nodes)
-            reply.nodes_elsewhere = self.ledger.sums.nodes - self.ledger.own_sums.nodes
+            nodes = ((name, record.workloads) for name, record in self.table.nodes.items())
+            reply = answer_fit(key[0], nodes, self.table.workloads, request.max_nodes)
+            reply.nodes_elsewhere = self.table.sums.nodes - self.table.own_sums.nodes
             self._fits[key] = now_s, reply.SerializeToString()
         return self._fits[key][1]
 
     def report(self, max_nodes: int) -> pb.StatusReply:
-        now_s, ledger = time.monotonic(), self.ledger
+        now_s, table = time.monotonic(), self.table
         reply = pb.StatusReply(
-            aggregator=ledger.name,
+            aggregator=table.name,
             up_s=now_s - self.started_s,
             method=self.settings.method,
             view=pb.View.FromString(self._view),
-            local_nodes=len(ledger.nodes),
+            local_nodes=len(table.nodes),
             streams=self.streams,
             exchanges=self.exchanges,
             rejects=self.rejections.by_reason.values(),
-            peers=self.peer_report(ledger, now_s) if self.peer_report else (),
+            peers=peers.report(self.peers, table, now_s),
         )
-        for node, record in list(ledger.nodes.items())[:max_nodes]:
+        for node, record in list(table.nodes.items())[:max_nodes]:
             reply.nodes.add(
                 node=node,
                 age_s=now_s - record.received_s,
@@ -166,36 +161,36 @@ class Aggregator:
     def render(self) -> None:
         """Serialise the view everybody gets until the next merge."""
         about = pb.View(
-            sequence=self.ledger.sequence,
-            incarnation=self.ledger.incarnation,
-            aggregator=self.ledger.name,
+            sequence=self.table.sequence,
+            incarnation=self.table.incarnation,
+            aggregator=self.table.name,
             incomplete=not self._complete,
             silence_s=self.settings.silence_s,
         )
         unchanged = pb.View(unchanged=True)
         unchanged.MergeFrom(about)
         self._unchanged = unchanged.SerializeToString()
-        self._view = wire.write_view(self.ledger.sums, self.settings.rank or None, about)
+        self._view = wire.write_view(self.table.sums, self.settings.rank or None, about)
 
     def render_workloads(self) -> None:
         """Serialise the workloads that are sent to whoever has older ones."""
         table = wire_workloads.write_table(
-            self.ledger.workloads, self.ledger.workloads_sequence, MAX_VIEW_WORKLOADS, VIEW_WORKLOAD_BYTES
+            self.table.workloads, self.table.workloads_sequence, MAX_VIEW_WORKLOADS, VIEW_WORKLOAD_BYTES
         )
         self._workloads = pb.View(workloads=table).SerializeToString()
 
     def merge(self) -> None:
         """Compute the view anew if anything was received."""
         started_s = time.monotonic()
-        if self.ledger.merge():
+        if self.table.merge():
             self.render()
         self.merge_s = time.monotonic() - started_s
 
     def take_push(self) -> bool:
         """Whether the view has changed noticeably since this was last true."""
-        if self._pushed_complete == self._complete and not view_moved(self._pushed, self.ledger.sums):
+        if self._pushed_complete == self._complete and not view_moved(self._pushed, self.table.sums):
             return False
-        self._pushed, self._pushed_complete = self.ledger.sums, self._complete
+        self._pushed, self._pushed_complete = self.table.sums, self._complete
         return True
 
     def pushed_view(self) -> bytes:
@@ -203,7 +198,7 @@ class Aggregator:
 
     def expire(self, now_s: float) -> None:
         """Take out nodes and peers that were silent for too long."""
-        gone = self.ledger.expire(now_s, self.settings.silence_s, self.settings.peer_silence_s)
+        gone = self.table.expire(now_s, self.settings.silence_s, self.settings.peer_silence_s)
         if gone:
             log.info("silent, taken out: %s%s", ", ".join(gone[:5]), " …" if len(gone) > 5 else "")
         if not self._complete and now_s - self.started_s > min(COMPLETE_AFTER_S, self.settings.silence_s / 2):

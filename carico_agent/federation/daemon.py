@@ -13,7 +13,6 @@ from aiohttp import web
 from carico_agent.federation import state
 from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.metrics import families
-from carico_agent.federation.peers import PeerConnection, report
 from carico_agent.federation.server import AggregatorServer
 from carico_agent.lib.net.address import check, split
 from carico_agent.lib.net.http import Handler, HttpServer, answer, answer_metrics
@@ -42,8 +41,6 @@ class AggregatorDaemon:
         self.name = settings.name or f"{socket.gethostname()}/{settings.listen}"
         self.aggregator = Aggregator(settings, self.name)
         self.server = AggregatorServer(self.aggregator, tls)
-        self.peers = [PeerConnection(address, self.aggregator.ledger, settings) for address in settings.peers]
-        self.aggregator.peer_report = lambda ledger, now_s: report(self.peers, ledger, now_s)
         self.supervisor = Supervisor()
 
     async def run(self, ready: Callable[[str], None] | None = None) -> None:
@@ -64,12 +61,12 @@ class AggregatorDaemon:
             await http.stop()
             await self.server.stop()
             if self._settings.state:
-                state.save(self._settings.state, self.aggregator.ledger)
+                state.save(self._settings.state, self.aggregator.table)
 
     def _restore(self) -> None:
-        path, ledger = self._settings.state, self.aggregator.ledger
-        if path and state.load(path, ledger, self._settings.silence_s):
-            ledger.merge()
+        path, table = self._settings.state, self.aggregator.table
+        if path and state.load(path, table, self._settings.silence_s):
+            table.merge()
             self.aggregator.complete()
 
     def _start_tasks(self) -> None:
@@ -77,17 +74,17 @@ class AggregatorDaemon:
         self.supervisor.start("push", self._push_loop)
         self.supervisor.start("workloads", self._workloads_loop)
         self.supervisor.start("expire", self._expire_loop)
-        for peer in self.peers:
+        for peer in self.aggregator.peers:
             self.supervisor.start(f"peer {peer.address}", peer.run)
         if self._settings.state:
-            self.supervisor.start("state", lambda: state.save_for_ever(self._settings.state, self.aggregator.ledger))
+            self.supervisor.start("state", lambda: state.save_periodically(self._settings.state, self.aggregator.table))
 
     # Beside the calls
 
     async def _merge_loop(self) -> None:
         """Merge what was received."""
         while True:
-            while self.aggregator.ledger.absorb(PIECE):
+            while self.aggregator.table.absorb(PIECE):
                 await asyncio.sleep(0)
             self.aggregator.merge()
             await asyncio.sleep(max(self._settings.merge_period_s, self.aggregator.merge_s / MERGE_SHARE))
@@ -102,7 +99,7 @@ class AggregatorDaemon:
     async def _workloads_loop(self) -> None:
         while True:
             await asyncio.sleep(min(WORKLOADS_PERIOD_S, 10 * self._settings.merge_period_s))
-            for is_new in self.aggregator.ledger.merge_workloads():
+            for is_new in self.aggregator.table.merge_workloads():
                 await asyncio.sleep(0)
                 if is_new:
                     self.aggregator.render_workloads()
@@ -133,7 +130,7 @@ class AggregatorDaemon:
 
         async def healthz(request: web.BaseRequest) -> web.StreamResponse:
             """whether it serves, and how many nodes are in the view"""
-            return answer({"ok": True, "nodes": self.aggregator.ledger.sums.nodes})
+            return answer({"ok": True, "nodes": self.aggregator.table.sums.nodes})
 
         return {"/metrics": {"GET": show_metrics}, "/healthz": {"GET": healthz}}
 

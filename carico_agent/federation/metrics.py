@@ -8,7 +8,7 @@ from carico_agent.lib.supervise.cost import OwnCost
 def families(aggregator: Aggregator) -> list[Family]:
     """All metrics of an aggregator."""
     status = aggregator.report(max_nodes=0)
-    view, ledger = status.view, aggregator.ledger
+    view, table = status.view, aggregator.table
     rank = len(view.subspace.sigma)
     rejects = _counter("rejects_total", "Contributions rejected.")
     for reject in status.rejects:
@@ -25,7 +25,7 @@ def families(aggregator: Aggregator) -> list[Family]:
         _gauge("nodes", "Nodes in the view, over all aggregators.").add(view.nodes),
         _gauge("local_nodes", "Nodes whose last contribution came to this aggregator.").add(status.local_nodes),
         _gauge("streams", "Open streams.").add(status.streams),
-        _gauge("workloads", "Workloads known.").add(len(ledger.workloads.rows)),
+        _gauge("workloads", "Workloads known.").add(len(table.workloads.rows)),
         _counter("exchanges_total", "Contributions received, rejected ones included.").add(status.exchanges),
         _counter("pushes_total", "Views sent because they changed.").add(aggregator.pushes),
         rejects,

@@ -9,7 +9,7 @@ import grpc
 from carico_agent.federation import wire
 from carico_agent.federation.channel import open_channel, same
 from carico_agent.federation.contribution import Rejected
-from carico_agent.federation.ledger import ContributionLedger
+from carico_agent.federation.contributions import ContributionTable
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.lib.net.address import check
 from carico_agent.lib.net.tls import TlsFiles
@@ -25,11 +25,11 @@ _OPTIONS: list[tuple[str, int | str]] = [("grpc.initial_reconnect_backoff_ms", 3
 class PeerConnection:
     """The calls from here to one other aggregator."""
 
-    def __init__(self, address: str, ledger: ContributionLedger, settings: AggregatorSettings) -> None:
+    def __init__(self, address: str, table: ContributionTable, settings: AggregatorSettings) -> None:
         self.address = address
         self.name = ""
         self.condition = "not reached yet"
-        self._ledger = ledger
+        self._table = table
         self._settings = settings
         self._tls = TlsFiles.mutual(settings.tls_ca, settings.tls_cert, settings.tls_key)
         check(address, self._tls is not None, settings.allow_plaintext)
@@ -51,10 +51,10 @@ class PeerConnection:
         call = channel.unary_unary(f"/{wire.SERVICE}/Share", same, same)
         certificates = self._tls.fingerprint() if self._tls else ()
         while not self._tls or self._tls.fingerprint() == certificates:  # changed files: a new channel
-            request = self._ledger.partial(self.name)
+            request = self._table.partial(self.name)
             raw = await call(request.SerializeToString(), timeout=max(1.0, 2 * self._settings.share_period_s))
             message, sums, workloads = wire.read_partial(raw)
-            self._ledger.apply_partial(message, sums, workloads, time.monotonic())
+            self._table.apply_partial(message, sums, workloads, time.monotonic())
             first, self.name = self.name != message.aggregator, message.aggregator
             self._set_condition("ok")
             if not (first or request.more_owned or message.more_owned):
@@ -66,10 +66,10 @@ class PeerConnection:
             self.condition = condition
 
 
-def report(connections: list[PeerConnection], ledger: ContributionLedger, now_s: float) -> list[pb.PeerStatus]:
+def report(connections: list[PeerConnection], table: ContributionTable, now_s: float) -> list[pb.PeerStatus]:
     """Every peer we call or that calls us."""
     rows = {one.name or one.address: pb.PeerStatus(address=one.address, condition=one.condition) for one in connections}
-    for name, peer in ledger.peers.items():
+    for name, peer in table.peers.items():
         row = rows.setdefault(name, pb.PeerStatus(condition="calls us"))
         row.aggregator, row.age_s, row.nodes = name, now_s - peer.received_s, peer.sums.nodes
     return list(rows.values())

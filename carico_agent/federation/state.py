@@ -9,7 +9,7 @@ from google.protobuf.message import DecodeError
 
 from carico_agent.federation import wire
 from carico_agent.federation.contribution import Rejected
-from carico_agent.federation.ledger import ContributionLedger
+from carico_agent.federation.contributions import ContributionTable
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.lib.supervise.files import replace_file
 
@@ -18,19 +18,19 @@ log = logging.getLogger(__name__)
 PERIOD_S = 2.0
 
 
-def save(path: str, ledger: ContributionLedger) -> None:
+def save(path: str, table: ContributionTable) -> None:
     """Replace the file atomically."""
-    _write(path, _snapshot(ledger))
+    _write(path, _snapshot(table))
 
 
-async def save_for_ever(path: str, ledger: ContributionLedger) -> None:
+async def save_periodically(path: str, table: ContributionTable) -> None:
     while True:
         await asyncio.sleep(PERIOD_S)
-        nodes = _snapshot(ledger)
+        nodes = _snapshot(table)
         await asyncio.to_thread(_write, path, nodes)
 
 
-def load(path: str, ledger: ContributionLedger, silence_s: float) -> int:
+def load(path: str, table: ContributionTable, silence_s: float) -> int:
     """Take in the nodes of a file that are not silent for too long; how many. A broken file is logged and not used."""
     try:
         with open(path, "rb") as file:
@@ -47,7 +47,7 @@ def load(path: str, ledger: ContributionLedger, silence_s: float) -> int:
         if not 0 <= age_s <= silence_s:
             continue
         try:
-            ledger.apply(*wire.read_contribution(node.contribution), node.contribution, now_s - age_s)
+            table.apply(*wire.read_contribution(node.contribution), node.contribution, now_s - age_s)
             count += 1
         except Rejected as error:
             log.warning("state %s: a node is not used: %s", path, error)
@@ -55,8 +55,8 @@ def load(path: str, ledger: ContributionLedger, silence_s: float) -> int:
     return count
 
 
-def _snapshot(ledger: ContributionLedger) -> list[tuple[bytes, float]]:
-    return [(record.raw, record.received_s) for record in ledger.nodes.values()]
+def _snapshot(table: ContributionTable) -> list[tuple[bytes, float]]:
+    return [(record.raw, record.received_s) for record in table.nodes.values()]
 
 
 def _write(path: str, nodes: list[tuple[bytes, float]]) -> None:

@@ -49,7 +49,7 @@ def server(name: str = "test") -> Aggregator:
 
 def merge(one: Aggregator) -> None:
     one.merge()
-    for _ in one.ledger.merge_workloads():
+    for _ in one.table.merge_workloads():
         one.render_workloads()
 
 
@@ -77,7 +77,7 @@ def test_what_an_aggregator_tells_nodes() -> None:
 
 def test_what_aggregators_send_each_other() -> None:
     one, other, taken = server(), server("other"), 0
-    partial = other.ledger.partial("other").SerializeToString()
+    partial = other.table.partial("other").SerializeToString()
     for number, raw in enumerate(counted(damaged([partial], most=1), CASES)):
         with suppress(Rejected):
             one.share(raw, None)

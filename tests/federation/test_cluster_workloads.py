@@ -14,7 +14,7 @@ from carico_agent.federation import wire, wire_workloads
 from carico_agent.federation.aggregator import Aggregator
 from carico_agent.federation.cluster_workloads import MAX_WORKLOADS, ClusterWorkloads, combine, merge_nodes, middle_mean
 from carico_agent.federation.contribution import Contribution, Rejected
-from carico_agent.federation.ledger import ContributionLedger
+from carico_agent.federation.contributions import ContributionTable
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.proto import federation_pb2 as pb
 from carico_agent.federation.workloads import ReportedWorkloads, WorkloadFit
@@ -214,13 +214,13 @@ def test_several_aggregators_are_weighted_by_their_nodes():
 
 
 def test_aggregators_share_their_workloads_and_forget_them_with_the_peer():
-    ledgers = [ContributionLedger(name, Moments(), incarnation=i) for i, name in enumerate("ab")]
+    tables = [ContributionTable(name, Moments(), incarnation=i) for i, name in enumerate("ab")]
     rng = np.random.default_rng(8)
-    for i, ledger in enumerate(ledgers):
+    for i, table in enumerate(tables):
         raw = wire.write_contribution(f"n{i}", contribution(honest_workloads(rng, (8.0, 16e9))), 1)
-        ledger.apply(*wire.read_contribution(raw), raw, 0.0)
-        list(ledger.merge_workloads())
-    a, b = ledgers
+        table.apply(*wire.read_contribution(raw), raw, 0.0)
+        list(table.merge_workloads())
+    a, b = tables
     a.apply_partial(*wire.read_partial(b.partial("a").SerializeToString()), 0.0)
     assert True in list(a.merge_workloads())
     assert a.workloads.rows["shop/web"].nodes == 2 and a.own_workloads.rows["shop/web"].nodes == 1
@@ -235,7 +235,7 @@ def aggregator_with(*contributions: tuple[str, Contribution]) -> Aggregator:
         answer = pb.View.FromString(one.exchange(wire.write_contribution(node, given_, time.time_ns()), None))
         assert not answer.rejected
     one.merge()
-    for is_new in one.ledger.merge_workloads():
+    for is_new in one.table.merge_workloads():
         if is_new:
             one.render_workloads()
     return one
@@ -255,7 +255,7 @@ def test_a_node_that_never_ran_a_workload_learns_its_cost_in_its_own_unit():
 def test_workloads_travel_only_when_they_changed():
     given_ = contribution([WorkloadCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)])
     one = aggregator_with(("a", given_))
-    seen = wire.HeldView(one.ledger.incarnation, one.ledger.sequence, one.ledger.workloads_sequence)
+    seen = wire.HeldView(one.table.incarnation, one.table.sequence, one.table.workloads_sequence)
     raw = wire.write_contribution("a", given_, time.time_ns(), seen=seen)
     answer = pb.View.FromString(one.exchange(raw, None))
     assert answer.unchanged and not answer.HasField("workloads") and not answer.HasField("subspace")
@@ -309,9 +309,9 @@ def test_the_same_workloads_are_read_once():
     one = aggregator_with(
         ("a", contribution([WorkloadCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.5, 0.5)))
     )
-    before = one.ledger.nodes["a"].workloads
+    before = one.table.nodes["a"].workloads
     again = contribution([WorkloadCost("shop/web", (0.1, 0.1), (0.0, 0.0), 5, 2.0)], room=(0.4, 0.5))
     one.exchange(wire.write_contribution("a", again, time.time_ns()), None)
-    after = one.ledger.nodes["a"].workloads
+    after = one.table.nodes["a"].workloads
     assert after.table is before.table and after.room != before.room
-    assert list(one.ledger.merge_workloads()) == []
+    assert list(one.table.merge_workloads()) == []

@@ -20,7 +20,7 @@ WEB = WorkloadCost("shop/web", (1 / 16, 1 / 32), (0.0, 0.0), 5, 2.0)  # 0.5 core
 
 
 def nodes_of(one):
-    return [(name, record.workloads) for name, record in one.ledger.nodes.items()]
+    return [(name, record.workloads) for name, record in one.table.nodes.items()]
 
 
 def test_reported_counted_and_unknown():
@@ -31,7 +31,7 @@ def test_reported_counted_and_unknown():
         ("unsure", contribution([], room=(float("nan"), 0.5))),  # only memory is known: 16
         ("silent", contribution([])),
     )
-    fit = answer_fit("shop/web", nodes_of(one), one.ledger.workloads)
+    fit = answer_fit("shop/web", nodes_of(one), one.table.workloads)
     assert fit.known and (fit.total, fit.nodes_fit, fit.nodes_asked, fit.nodes_silent) == (27, 3, 4, 1)
     assert [(limit.resource, limit.nodes) for limit in fit.limits] == [("memory", 3), ("cpu", 1)]
     assert [(n.node, n.fits) for n in fit.nodes] == [("unsure", 16), ("counts", 8), ("reports", 3), ("full", 0)]
@@ -40,13 +40,13 @@ def test_reported_counted_and_unknown():
 
 def test_a_workload_nobody_has_seen():
     one = aggregator_with(("a", contribution([WEB], room=(0.5, 0.5))))
-    fit = answer_fit("shop/other", nodes_of(one), one.ledger.workloads)
+    fit = answer_fit("shop/other", nodes_of(one), one.table.workloads)
     assert not fit.known and fit.total == 0
 
 
 def test_the_list_of_nodes_is_bounded():
     one = aggregator_with(*((f"n{i}", contribution([WEB], room=(0.5, 0.5))) for i in range(20)))
-    fit = answer_fit("shop/web", nodes_of(one), one.ledger.workloads, max_nodes=5)
+    fit = answer_fit("shop/web", nodes_of(one), one.table.workloads, max_nodes=5)
     assert len(fit.nodes) == 5 and fit.nodes_asked == 20 and fit.total == 160
 
 

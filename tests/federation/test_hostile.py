@@ -75,7 +75,7 @@ HOSTILE = {
 def server() -> Aggregator:
     one = Aggregator(AggregatorSettings(), "test")
     one.exchange(raw(node="honest"), None)
-    one.ledger.merge()
+    one.table.merge()
     one.render()
     return one
 
@@ -83,14 +83,14 @@ def server() -> Aggregator:
 @pytest.mark.parametrize("name", HOSTILE)
 def test_the_table(name, server):
     message, reason = HOSTILE[name]
-    before = server.ledger.sums.root.copy()
+    before = server.table.sums.root.copy()
     answer = pb.View.FromString(server.exchange(message, None))
     assert answer.rejected.startswith(f"{reason}:"), answer.rejected
     assert answer.nodes == 1 and list(answer.subspace.sigma) == pytest.approx([1.0, 0.2])  # still gets the view
     assert server.rejections.by_reason[reason].count == 1
-    server.ledger.merge()
-    assert len(server.ledger.nodes) == 1
-    np.testing.assert_array_equal(server.ledger.sums.root, before)
+    server.table.merge()
+    assert len(server.table.nodes) == 1
+    np.testing.assert_array_equal(server.table.sums.root, before)
 
 
 def test_a_good_one_is_taken(server):
@@ -102,7 +102,7 @@ def test_newer_peers_are_understood(server):
     """Unknown fields (here number 99) and resources nobody else has do not disturb."""
     unknown = b"\x9a\x06\x05hello"
     assert not pb.View.FromString(server.exchange(raw(node="new", resources=["cpu", "gpu"]) + unknown, None)).rejected
-    server.ledger.merge()
+    server.table.merge()
     server.render()
     about, view = wire.read_view(server.exchange(raw(node="x"), None) + unknown, ("memory", "cpu"), (), 0.0)
     assert about.nodes == 2 and view.subspace.m == 2 and np.isnan(view.cost).all()
@@ -113,7 +113,7 @@ def test_newer_peers_are_understood(server):
 def test_random_bytes(message):
     server = Aggregator(AggregatorSettings(), "test")
     assert pb.View.FromString(server.exchange(message, None)).rejected
-    server.ledger.merge()
+    server.table.merge()
     server.render()
 
 
@@ -149,7 +149,7 @@ def test_random_messages_leave_a_sound_view(messages):
     server = Aggregator(AggregatorSettings(max_skew_s=86_400), "test")
     for message in messages:
         server.exchange(message.SerializeToString(), None)
-    server.ledger.merge()
+    server.table.merge()
     server.render()
     wire.read_view(server.exchange(b"", None), ("cpu", "memory"), (), 0.0)  # raises if the view were not sound
 
@@ -202,10 +202,10 @@ def test_a_lying_peer_leaves_a_sound_view(partial):
     server = Aggregator(AggregatorSettings(), "test")
     server.exchange(raw(node="honest"), None)
     with contextlib.suppress(Rejected):
-        server.ledger.apply_partial(*wire.read_partial(partial), 0.0)
-    server.ledger.merge()
+        server.table.apply_partial(*wire.read_partial(partial), 0.0)
+    server.table.merge()
     server.render()
-    server.ledger.partial("x").SerializeToString()
+    server.table.partial("x").SerializeToString()
     wire.read_view(server.exchange(raw(node="honest"), None), ("cpu", "memory"), (), 0.0)  # raises if it were not sound
 
 

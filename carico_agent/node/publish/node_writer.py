@@ -26,7 +26,7 @@ from carico_agent.node.publish.node_offer import patch
 from carico_agent.node.publish.node_reasons import FOREIGN, LastWrite, changed, fell, overwritten
 from carico_agent.node.publish.own_lease import OwnLease
 from carico_agent.node.publish.pace import pace_s
-from carico_agent.node.publish.publication import NodeContent, NodeState
+from carico_agent.node.publish.publication import NodeContent, NodeObjectState
 from carico_agent.node.publish.throttle import WriteThrottle
 from carico_agent.node.publish.write_retries import RETRY_DELAYS, WriteRetries
 
@@ -157,7 +157,7 @@ class NodeWriter:
 
     def renewal_due(self) -> bool:
         """Whether the Lease needs a heartbeat, and deserves one: the Node object has what we would write."""
-        well = self._content.state is NodeState.WRITTEN and not self.retries.pending
+        well = self._content.state is NodeObjectState.WRITTEN and not self.retries.pending
         return well and self._lease.due(self._config.throttle.heartbeat_s)
 
     # ---- writing

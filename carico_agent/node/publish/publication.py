@@ -134,7 +134,7 @@ class LeaseContent:
         return offer != self.offered and (not self.known or offer != self.rise.offer)
 
 
-class NodeState(Enum):
+class NodeObjectState(Enum):
     """What the Node object contains."""
 
     UNWRITTEN = "nothing that this agent wrote since it started or since the node was created"
@@ -155,10 +155,10 @@ class NodeContent:
     """The highest offer of the writes since then that got no answer."""
 
     @property
-    def state(self) -> NodeState:
+    def state(self) -> NodeObjectState:
         if self.perhaps != NO_OFFER:
-            return NodeState.UNANSWERED
-        return NodeState.UNWRITTEN if self.last is None else NodeState.WRITTEN
+            return NodeObjectState.UNANSWERED
+        return NodeObjectState.UNWRITTEN if self.last is None else NodeObjectState.WRITTEN
 
     def sends(self, offer: Offer) -> "NodeContent":
         """A write of `offer` is sent; without an answer it may be published."""

@@ -4,7 +4,7 @@ import pytest
 
 from carico_agent.lib.kube.placement_lease import NO_OFFER, NO_RISE, Offer, Rise
 from carico_agent.node.publish.node_reasons import LastWrite
-from carico_agent.node.publish.publication import LeaseContent, LeaseEvent, LeaseState, NodeContent, NodeState
+from carico_agent.node.publish.publication import LeaseContent, LeaseEvent, LeaseState, NodeContent, NodeObjectState
 
 TWO, FIVE, EIGHT = Offer(2, 2), Offer(5, 5), Offer(8, 8)
 RISE = Rise("r", EIGHT)
@@ -80,6 +80,6 @@ def test_a_write_of_the_node_that_got_no_answer_may_be_published() -> None:
     written = NodeContent().sends(FIVE).answered(LastWrite(FIVE, FIVE, "", 0))
     unanswered = written.sends(TWO).sends(EIGHT).sends(TWO)
     states = [content.state for content in (NodeContent(), written, unanswered)]
-    assert states == [NodeState.UNWRITTEN, NodeState.WRITTEN, NodeState.UNANSWERED]
+    assert states == [NodeObjectState.UNWRITTEN, NodeObjectState.WRITTEN, NodeObjectState.UNANSWERED]
     assert [content.published for content in (NodeContent(), written, unanswered)] == [None, FIVE, EIGHT]
     assert unanswered.answered(LastWrite(TWO, TWO, "", 0)).perhaps == NO_OFFER

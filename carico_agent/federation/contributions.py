@@ -29,7 +29,7 @@ OWNED_BYTES = WORKLOAD_BYTES = 24_576
 
 
 @dataclass(slots=True)
-class NodeRecord:
+class NodeContribution:
     """The last contribution of one node."""
 
     time_ns: int
@@ -56,13 +56,13 @@ class PeerRecord:
     confirmed: int = 0  # of the nodes we own, it has seen the entries up to here
 
 
-class ContributionLedger:
+class ContributionTable:
     def __init__(
         self, name: str, store: Moments | PairwiseMerge, max_nodes: int = 20_000, incarnation: int | None = None
     ) -> None:
         self.name = name
         self.incarnation = incarnation if incarnation is not None else time.time_ns()
-        self.nodes: dict[str, NodeRecord] = {}
+        self.nodes: dict[str, NodeContribution] = {}
         self.peers: dict[str, PeerRecord] = {}
         self.sums = add([])
         self.own_sums = self.sums
@@ -101,7 +101,7 @@ class ContributionLedger:
         before = last.workloads.digest if last is not None and last.workloads is not None else b""
         self._workloads_changed |= before != (workloads.digest if workloads is not None else b"")
         magnitude = given.subspace.magnitude
-        self.nodes[node] = NodeRecord(
+        self.nodes[node] = NodeContribution(
             time_ns, now_s, raw, magnitude, given.pods, sys.intern(message.version), workloads
         )
         self._pending[node] = given
