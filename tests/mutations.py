@@ -398,7 +398,7 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/extender/placement/placer.py",
-        "judged = binds or self.warnings.refused_lately(asked.uid, node)",
+        "judged = binds or self.refused_lately(asked.uid, node)",
         "judged = binds",
         "with `ignorable: true` the webhook lets in what bind has refused",
         "tests/extender/test_admission.py",
