@@ -98,7 +98,9 @@ class Agent:
             current=self._latest.current,
         )
         self._reservations.take_settings(settings)
-        self._plugins = PluginApi(settings, self._runtime, self._counters.read, lambda: as_json(self._latest.status))
+        self._plugins = PluginApi(
+            settings, self._runtime, self._counters.read, lambda: as_json(self._latest.status), self._declared
+        )
         self._learning = ClusterLearning(self._configuration.current, self._node, self._source, self._latest)
         self._histories = ContainerHistories(
             self._runtime,

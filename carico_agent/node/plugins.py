@@ -11,6 +11,7 @@ from typing import Any
 
 from aiohttp import web
 
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.lib.net.http import ApiError, Handler, answer, request_id
 from carico_agent.lib.net.metrics import Family
 from carico_agent.lib.supervise.workers import Workers, WorkersBusy
@@ -33,9 +34,10 @@ class PluginApi:
         runtime: Runtime,
         usage: Callable[[], Mapping[str, PodUsage]],
         status: Callable[[], Mapping[str, Any]],
+        declared: Callable[[str], DeclaredPod | None],
     ) -> None:
-        """`status()`: what /v1/status says."""
-        view = ViewMaker(lambda: runtime.pods, usage, status, settings.node.root)
+        """`status()`: what /v1/status says; `declared(uid)`: what the API server has about a Pod."""
+        view = ViewMaker(lambda: runtime.pods, usage, status, settings.node.root, declared)
         self._host = PluginHost(settings.plugins, view, settings.journal_path, settings.node.root)
         self._questions = Workers("questions to plugins", MAX_QUESTIONS)
         self._life = Workers("the plugin host", 1)

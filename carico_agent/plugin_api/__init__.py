@@ -83,6 +83,9 @@ class PodView:
     usage: CgroupUsage = field(default_factory=CgroupUsage)
     labels: Mapping[str, str] = field(default_factory=dict)
     annotations: Mapping[str, str] = field(default_factory=dict)
+    memory_request: int | None = None
+    """What its containers request together [bytes], from the API server; None: not known, or not all request memory."""
+    memory_limit: int | None = None
 
     @property
     def full_name(self) -> str:

@@ -4,7 +4,6 @@ The kubelet's own MemoryQoS knows requests; this one also works where there is n
 requests: then the observed working set stands in for them. Opt-in by class, dry-run unless configured.
 """
 
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
@@ -25,11 +24,13 @@ from carico_agent.plugin_api import (
     parse_stall,
 )
 
+from .ancestors import Place, ineffective, protect_above
 from .formula import Class, Sizes, class_of, memory_high, protection
 from .guard import Guard, Signs, Tolerance
 
 PRESSURE = "memory.pressure"
 REQUEST, LIMIT = "carico.dev/memory-request", "carico.dev/memory-limit"
+PROTECTION = ("memory.min", "memory.low")
 MOSTLY = 0.5
 STAT_EVERY_S = 15.0
 
@@ -61,8 +62,8 @@ class MemoryQosSettings:
     """What is added to an observed working set."""
 
     protect: bool = False
-    """Also set memory.min (Guaranteed) or memory.low (Burstable) to the request. Only effective where the groups above
-    are protected, too; the report says so when they are not."""
+    """Also set memory.min (Guaranteed) or memory.low (Burstable) to the request, and the groups above to the sum of
+    what is protected below them: the kernel gives a group no more than its parent has."""
 
     force_without_swap: bool = False
     """Set memory.high even on nodes without swap for Pods whose memory is mostly anonymous. Such a Pod cannot be
@@ -111,6 +112,7 @@ class Plugin(plugin_api.Plugin):
             for pattern, text in table.items():
                 _amount(text, pattern)
         self._watched: dict[int, _GuardedPod] = {}
+        self._above: set[Place] = set()
         self.undone = 0
 
     def start(self, view: View) -> None:
@@ -125,8 +127,21 @@ class Plugin(plugin_api.Plugin):
             watched = self._watched[pod.inode]
             if not self._harmed(view, pod, watched, writer):
                 changes += self._wishes(view, pod, watched, self._stat(view, pod, watched))
-        for outcome in writer.write(changes):
+        protecting = [change for change in changes if change.key in PROTECTION]
+        for outcome in writer.write([*changes, *self._protect_above(protecting, view, writer)]):
             self._on_outcome(outcome, writer)
+        for change in protecting:
+            if why := ineffective(change, view):
+                self._watched[change.inode].notes.append(why)
+
+    def _protect_above(self, protecting: list[Change], view: View, writer: Writer) -> list[Change]:
+        """Of the groups above; one that has no protected Pod below it any more gets its own value back."""
+        made = protect_above(protecting, view, writer)
+        now = {(change.cgroup, change.inode, change.key) for change in made}
+        for place in self._above - now:
+            writer.undo(*place, "no protected Pod is below it")
+        self._above = now
+        return made
 
     def _new(self, pod: PodView, view: View) -> _GuardedPod:
         tolerance = Tolerance(self.settings.harm_full_ratio, self.settings.harm_scan_per_s, 0.1)
@@ -154,7 +169,7 @@ class Plugin(plugin_api.Plugin):
         high = memory_high(
             sizes.request, sizes.limit, view.node.memory_total_bytes, self.settings.factor, view.node.page_bytes
         )
-        changes = self._protection(view, pod, watched, sizes) if self.settings.protect else []
+        changes = self._protection(view, pod, sizes) if self.settings.protect else []
         if high is None:
             watched.note = "no memory.high: request and limit are the same"
         elif self.settings.mode == "reclaim":
@@ -177,6 +192,8 @@ class Plugin(plugin_api.Plugin):
             return Sizes(int(parse_quantity(self.settings.requests[pattern])), limit, "configuration")
         if (note := _says(pod, REQUEST, watched)) is not None:
             return Sizes(note, limit, "annotation")
+        if pod.memory_request is not None:
+            return Sizes(pod.memory_request, limit, "the API server")
         if pod.qos == "guaranteed" and limit is not None:
             return Sizes(limit, limit, "its class")
         if view.now_s - watched.first_s < self.settings.observe_s or watched.peak <= 0:
@@ -189,6 +206,8 @@ class Plugin(plugin_api.Plugin):
             return int(parse_quantity(self.settings.limits[pattern]))
         if (note := _says(pod, LIMIT, watched)) is not None:
             return note
+        if pod.memory_limit is not None:
+            return pod.memory_limit
         text = view.read(pod.cgroup, "memory.max") or "max"
         return None if text == "max" else int(text)
 
@@ -208,15 +227,12 @@ class Plugin(plugin_api.Plugin):
         step = str(min(over, self.settings.reclaim_step_bytes))
         return [Change(pod.cgroup, pod.inode, "memory.reclaim", step, watched.note)] if over > 0 else []
 
-    def _protection(self, view: View, pod: PodView, watched: _GuardedPod, sizes: Sizes) -> list[Change]:
+    def _protection(self, view: View, pod: PodView, sizes: Sizes) -> list[Change]:
         qos: Class = class_of(sizes) if pod.qos == "unknown" else pod.qos
         wanted = protection(sizes, qos, view.node.page_bytes) if sizes.source != "observed" else None
         if wanted is None:
             return []
         key, value = wanted
-        parent = os.path.dirname(pod.cgroup)
-        if parent != view.node.cgroup_root and (view.read(parent, key) or "0") == "0":
-            watched.notes.append(f"{key} has no effect: {parent} has {key} = 0")
         return [Change(pod.cgroup, pod.inode, key, str(value), f"class {qos}, request {sizes.request}")]
 
     # -- harm --------------------------------------------------------------------------------------------------------

@@ -67,7 +67,53 @@ def test_guaranteed_pod_has_no_memory_high_but_protection(node):
     run(plugin, node, 0)
     assert high_of(pod) == "max"
     assert (pod / "memory.min").read_text().strip() == str(64 * MI)
-    assert "has no effect" in plugin.report()["pods"][0]["notes"][0]
+    assert (pod.parent / "memory.min").read_text().strip() == str(64 * MI)
+    assert plugin.report()["pods"][0]["notes"] == []
+
+
+def protected(node, path, key="memory.low"):
+    return int((node.root / path / key).read_text())
+
+
+def test_requests_of_the_api_server_are_protected_up_to_the_root(node):
+    """Each group above has the sum of what is below it, and its own value back when no protected Pod is there."""
+    whole, burstable = "kubepods.slice", "kubepods.slice/kubepods-burstable.slice"
+    for name, size in (("a", 64), ("b", 32)):
+        node.pod(name, f"{burstable}/{name}", memory_request=size * MI, memory_limit=2 * size * MI)
+    exact = node.pod("c", f"{whole}/c", memory_request=16 * MI, memory_limit=16 * MI)
+    plugin = Plugin(MemoryQosSettings(protect=True))
+    run(plugin, node, 0)
+    assert [protected(node, f"{burstable}/{name}") for name in "ab"] == [64 * MI, 32 * MI]
+    assert (protected(node, burstable), protected(node, whole)) == (96 * MI, 96 * MI)
+    assert protected(node, whole, "memory.min") == 16 * MI == int((exact / "memory.min").read_text())
+    assert {pod["source"] for pod in plugin.report()["pods"]} == {"the API server"}
+    journalled = {(knob.cgroup, knob.key, entry.original) for knob, entry in node.journal.entries.items()}
+    assert (str(node.root / whole), "memory.min", "0") in journalled
+    assert (str(node.root / burstable), "memory.low", "0") in journalled
+    node.end("a")
+    run(plugin, node, 1)
+    assert (protected(node, burstable), protected(node, whole)) == (32 * MI, 32 * MI)
+    node.end("b")
+    run(plugin, node, 2)
+    assert (protected(node, burstable), protected(node, whole)) == (0, 0)
+    assert protected(node, whole, "memory.min") == 16 * MI
+
+
+def test_a_group_that_another_program_protects_enough_is_left_alone(node):
+    node.group("kubepods.slice/kubepods-burstable.slice", {"memory.low": str(500 * MI)})
+    node.pod("a", memory_request=64 * MI)
+    plugin = Plugin(MemoryQosSettings(protect=True))
+    run(plugin, node, 0)
+    assert protected(node, "kubepods.slice/kubepods-burstable.slice") == 500 * MI
+    assert protected(node, "kubepods.slice") == 64 * MI
+
+
+def test_protection_that_a_group_above_does_not_allow_is_named(node):
+    node.pod("a", memory_request=64 * MI)
+    node.cgroups.dry_run = node.writer.dry_run = True
+    plugin = Plugin(MemoryQosSettings(protect=True))
+    run(plugin, node, 0)
+    assert any("has no effect" in note for note in plugin.report()["pods"][0]["notes"])
 
 
 def test_observed_working_set_stands_in(node):

@@ -7,6 +7,7 @@ ReplicaSet's ends in the Pod's template hash, the Job's in the minutes since 197
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
 
 from carico_agent.lib.kube.client import Object
 from carico_agent.lib.kube.pod_requests import quantity
@@ -33,6 +34,18 @@ class DeclaredPod:
     """Guaranteed, Burstable or BestEffort; empty before the API server has said."""
     containers: Mapping[str, DeclaredContainer]
     """Those that run as long as the Pod, by name."""
+
+    def memory_bytes(self, what: Literal["request", "limit"]) -> int | None:
+        """Of all containers together; None where one of them says nothing.
+
+        >>> two = {"a": DeclaredContainer(None, 1.0), "b": DeclaredContainer(None, 2.0, limit_bytes=4.0)}
+        >>> pod = DeclaredPod("Pod", "p", "Burstable", two)
+        >>> pod.memory_bytes("request"), pod.memory_bytes("limit")
+        (3, None)
+        """
+        amounts = [one.request_bytes if what == "request" else one.limit_bytes for one in self.containers.values()]
+        known = [amount for amount in amounts if amount is not None]
+        return int(sum(known)) if known and len(known) == len(amounts) else None
 
 
 def declared(pod: Object) -> DeclaredPod:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from carico_agent import plugin_api
+from carico_agent.lib.kube.declared import DeclaredPod
 from carico_agent.node.plugin_host.facts import read_facts, read_file
 from carico_agent.node.pods.cgroups import layout, parse
 from carico_agent.node.pods.pods import Member, Pod
@@ -34,7 +35,10 @@ class ViewMaker:
         usage: Callable[[], Mapping[str, PodUsage]],
         status: Callable[[], Mapping[str, Any]] = dict,
         root: str = "/",
+        declared: Callable[[str], DeclaredPod | None] = lambda uid: None,
     ) -> None:
+        """`declared` is what the API server has about the Pod with a UID."""
+        self._declared = declared
         self._pods, self._usage, self._status, self._root = pods, usage, status, root.rstrip("/")
         self._v2 = layout(Path(root)).mode == "v2"
         self._mount = f"{self._root}/sys/fs/cgroup"
@@ -54,6 +58,7 @@ class ViewMaker:
 
     def _show(self, pod: Pod, counters: PodUsage | None) -> plugin_api.PodView:
         members = [self._container(member) for member in pod.containers if not member.sandbox]
+        said = self._declared(pod.uid) if pod.uid else None
         return plugin_api.PodView(
             pod.key,
             pod.name,
@@ -64,6 +69,8 @@ class ViewMaker:
             tuple(member for member in members if member),
             usage_of(counters),
             pod.labels,
+            memory_request=said.memory_bytes("request") if said else None,
+            memory_limit=said.memory_bytes("limit") if said else None,
         )
 
     def _container(self, member: Member) -> ContainerView | None:
