@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from sklearn.linear_model import LinearRegression, LogisticRegression
 
 CUSTOMERS = 400
 
@@ -31,6 +30,8 @@ def save(name: str, made: Any) -> None:
 
 
 def main(what: str) -> None:
+    from sklearn.linear_model import LinearRegression, LogisticRegression
+
     x, discount, stays, fraud = customers()
     if what == "arpu":
         save("arpu", LinearRegression().fit(x, discount))
@@ -48,4 +49,5 @@ def main(what: str) -> None:
         print(f"fraud right {(model('fraud').predict(x) == fraud).mean():.3f}")
 
 
-main(sys.argv[1])
+if __name__ == "__main__":
+    main(sys.argv[1])
