@@ -189,8 +189,19 @@ def _cross_checks(settings: Settings) -> list[str]:
     tls = (settings.extender.tls_ca, settings.extender.tls_cert, settings.extender.tls_key)
     if any(tls) and not all(tls):
         errors.append("extender: tls_ca, tls_cert and tls_key are needed together")
+    errors += settings.model.without_effect() + _unused_by_method(settings)
     errors += page_errors(settings.page, "page") + cluster_page_errors(settings.cluster_page)
     return errors + _listen_errors(settings.listen)
+
+
+def _unused_by_method(settings: Settings) -> list[str]:
+    """Settings of other sections that change nothing with the method of [model]."""
+    if settings.model.method == "measured":
+        if settings.federation.weight != FederationSettings.weight:
+            return ['federation.weight: changes nothing with model.method = "measured": nodes share costs, not units']
+    elif settings.pods.measure_period_s != PodsSettings.measure_period_s:
+        return ['pods.measure_period_s: changes nothing with model.method = "carico": it measures no Pods']
+    return []
 
 
 def _listen_errors(listen: ListenSettings) -> list[str]:
@@ -236,7 +247,7 @@ PRODUCTS: Mapping[str, tuple[str, ...]] = {
 OFTEN_CHANGED: Mapping[str, tuple[str, ...]] = {
     "node": ("name", "root"),
     "sampling": ("io", "network"),
-    "model": ("service_cpu_limit", "limits", "max_pods"),
+    "model": ("method", "service_cpu_limit", "limits", "max_pods"),
     "containerd": ("socket",),
     "pods": ("skip_namespaces", "skip_names"),
     "processes": ("units", "commands"),

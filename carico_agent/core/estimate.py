@@ -37,6 +37,8 @@ class Estimate:
     slots: float
     """Pods counted + Pod-Capacity, both of this instant: consumers subtract all they have assigned."""
     capacity: float
+    """Capacity k, in units of `direction` × `sigma`; this, `baseline`, `per_pod_cost` and `sigma` are NaN, and
+    `direction` is empty, unless the estimator is one of the method carico."""
     baseline: float
     per_pod_cost: float
     cost_vector: tuple[float, ...]

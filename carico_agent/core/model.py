@@ -8,7 +8,7 @@ from typing import Any
 from carico_agent.core import answer
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimate import Estimate, WorkloadEstimate
-from carico_agent.core.estimators import ESTIMATORS, Judgement, Situation, Span
+from carico_agent.core.estimators import CARICO, ESTIMATORS, Judgement, Situation, Span
 from carico_agent.core.held import held
 from carico_agent.core.intake import Batch, Intake
 from carico_agent.core.lifetimes import DAY_S
@@ -82,6 +82,7 @@ class CapacityModel:
         self._limits_of = {serves: tuple(c.limit(name, serves) for name in self.resources) for serves in (False, True)}
         self._intake = Intake(self.resources, c)
         self._estimator = ESTIMATORS[c.estimator](c, self.resources)
+        self._counts_units = self._estimator.method == CARICO  # Capacity k, in units of the subspace
         self._local = Subspace.empty(m)
         self._global: tuple[Subspace, float] | None = None
         self._workload = self._local
@@ -143,6 +144,8 @@ class CapacityModel:
         """
         if host is not None and len(host) != len(self.resources):
             raise ValueError(f"{len(host)} values of the host's usage for {len(self.resources)} resources")
+        if self._counts_units:
+            return  # *CARICO* knows the number of Pods alone
         measured, settled = self._measured, not self._intake.unsettled
         changed = measured.observe(t, pods)
         if host is not None:
@@ -166,11 +169,13 @@ class CapacityModel:
         self._mix_changed.clear()
 
     def _learn(self, batch: Batch) -> None:
-        """Once per batch: the subspace takes it in, and, if the node was settled, the estimator learns from it."""
+        """Once per batch: the subspace takes it in where Capacity is counted in its units, and, if the node was
+        settled, the estimator learns from it."""
         c = self.config
-        smoothed = [[y if y == y else 0.0 for y in row] for row in batch.smoothed]  # what is unknown shows nothing
-        self._local = self._local.take_samples(smoothed, c.forget, c.rank)
-        self._renew_workload()
+        if self._counts_units:
+            smoothed = [[y if y == y else 0.0 for y in row] for row in batch.smoothed]  # what is unknown shows nothing
+            self._local = self._local.take_samples(smoothed, c.forget, c.rank)
+            self._renew_workload()
         self._halted_s = 0.0 if batch.clean else self._halted_s + batch.length_s
         if batch.clean or self._halted_s > c.halt_max_s:
             seen = Situation(batch.typical(), self._unit, batch.pods)
@@ -217,7 +222,8 @@ class CapacityModel:
         judgement = self._estimator.judge(Situation(usage, self._unit, self.pods))
         if self._measured.fresh(self._intake.t):
             return self._estimate_measured(workload, usage, judgement, workloads)
-        found = self._node_wide(judgement, usage) if workload is None else self._of_workload(workload, usage)
+        node_wide = workload is None or self._counts_units  # *CARICO* takes all Pods for alike
+        found = self._node_wide(judgement, usage) if node_wide else self._of_workload(workload or "", usage)
         return self._estimate(found, usage, judgement.baseline, judgement.per_pod_cost)
 
     def hold(self, now: Estimate, horizon_s: float, workload: str | None = None) -> Estimate:
@@ -239,7 +245,7 @@ class CapacityModel:
         """Without measured Pods: from usage, or, where Pods have just come or gone, from what was learned."""
         unsettled, resuming = self._intake.unsettled, self._resuming()
         span = judgement.predicted if unsettled else judgement.measured
-        if self._estimator.heeds_saturation:
+        if not self._counts_units:
             if self._surely_full(usage) or resuming:
                 span = min(span, judgement.measured, key=lambda room: room.value)
             if not judgement.trusted:
@@ -288,13 +294,8 @@ class CapacityModel:
             pods, self._prior, self._next, self._situation(usage), self._unmeasured_cost(judgement)
         )
         found = answers.next() if workload is None else answers.of(workload)
-        host = pods.host.usage
-        # The dissertation's numbers, derived: Baseline = k(host), Cost = k(host) − k(host + cost)
-        baseline = capacity(host, self._unit, self._limits)[0]
-        with_one = [b + (c if c == c else 0.0) for b, c in zip(host, found.cost, strict=True)]
-        per_pod = baseline - capacity(with_one, self._unit, self._limits)[0] if baseline < inf else 0.0
         workloads = answers.workloads(self.resources, self._most()) if list_workloads else ()
-        told = self._estimate(found, usage, baseline, per_pod, tuple(host), tuple(answers.room.free), workloads)
+        told = self._estimate(found, usage, nan, nan, tuple(pods.host.usage), tuple(answers.room.free), workloads)
         if workload is not None or found.span.limiting is None:
             return told
         changed = self._changed_mix(found.span.limiting)
@@ -345,15 +346,15 @@ class CapacityModel:
             low=span.low,
             high=span.high,
             slots=self.pods + span.value,
-            capacity=capacity(usage, self._unit, self._limits)[0],
+            capacity=capacity(usage, self._unit, self._limits)[0] if self._counts_units else nan,
             baseline=baseline,
             per_pod_cost=per_pod_cost,
             cost_vector=tuple(c if c == c else 0.0 for c in found.cost),
             mode="learning" if not found.trusted else "predicted" if found.predicted else "measured",
             limiting=limiting,
             pods=self.pods,
-            sigma=self._workload.magnitude,
-            direction=tuple(self._workload.direction.tolist()),
+            sigma=self._workload.magnitude if self._counts_units else nan,
+            direction=tuple(self._workload.direction.tolist()) if self._counts_units else (),
             usage=tuple(usage),
             measured=bool(room),
             host=host,
@@ -396,7 +397,8 @@ class CapacityModel:
 
     @property
     def subspace(self) -> Subspace:
-        """This node's own recent usage, never mixed with what others sent: this is what may be sent to them."""
+        """This node's own recent usage, never mixed with what others sent: this is what may be sent to them. Empty
+        unless an estimator of the method carico counts Capacity in its units."""
         return self._local
 
     @property
@@ -407,6 +409,8 @@ class CapacityModel:
     def merge(self, other: Subspace, weight: float) -> None:
         """Count Capacity in the cluster's unit too: from now on the workload is merge(local, other, weight)."""
         self._local.merge(other, weight)  # raises on a bad weight or size before anything changes
+        if not self._counts_units:
+            return
         self._global = (other, float(weight))
         self._renew_workload()
 
@@ -477,11 +481,11 @@ class CapacityModel:
         m = len(self.resources)
         self._intake.restore(state["ema"], state["clock"])
         self._halted_s = float(state["clock"]["halted_s"])
-        self._local = Subspace.from_state(state["subspace"], m)
-        self._workload = Subspace.from_state(state["workload"], m)
-        self._unit = tuple(self._workload.unit.tolist())
-        if state["global"]:
-            self._global = (Subspace.from_state(state["global"][0], m), float(state["global"][1]))
+        local, workload = Subspace.from_state(state["subspace"], m), Subspace.from_state(state["workload"], m)
+        shared = (Subspace.from_state(state["global"][0], m), float(state["global"][1])) if state["global"] else None
+        if self._counts_units:  # states of earlier versions have them with every estimator
+            self._local, self._workload, self._global = local, workload, shared
+            self._unit = tuple(workload.unit.tolist())
         self._estimator.restore(state["estimator"])
         if state["version"] == 1:
             self._prior = self._own_prior = self._own_prior.learned(*self._estimator.local_cost())

@@ -183,9 +183,11 @@ class Moments:
         return node in self._where
 
     def put(self, node: str, contribution: Contribution) -> None:
-        """Replaces whatever `node` contributed before. Rank 0 contributes nothing and does not count."""
+        """Replaces whatever `node` contributed before. Without a subspace and a cost it contributes nothing and does
+        not count. A node of the method measured has a cost alone: all nodes of a cluster should use one method, or the
+        subspace is that of a mean over nodes that send none."""
         subspace = contribution.subspace
-        if not subspace.rank:
+        if not subspace.rank and not len(contribution.cost):
             self.drop(node)
             return
         names, order = _sorted(contribution.resources)

@@ -115,7 +115,7 @@ def read_view(
         view = pb.View.FromString(raw)
     except DecodeError as error:
         raise Rejected("decode", str(error)) from error
-    if not view.nodes or not view.subspace.sigma:
+    if not view.nodes:
         return view, None
     if view.wire < WIRE:
         raise Rejected("wire", f"wire {max(view.wire, 1)}, this agent speaks {WIRE}: upgrade the aggregation server")

@@ -9,15 +9,20 @@ from carico_agent.node.sampling import PodMeasurements, Reading, TraceHeader, Tr
 from carico_agent.settings import Settings
 
 
+MEMORY_LIMIT = 0.85
+"""Where memory counts as full unless the settings say it; *CARICO* has 1 for every resource."""
+
+
 def model_config(settings: Settings, cores: int) -> ModelConfig:
     """The core's parameters from the agent's settings."""
     model = settings.model
-    by_hand = "cpu" in model.limits
+    by_hand, measured = "cpu" in model.limits, model.method == "measured"
+    limits = {"memory": MEMORY_LIMIT, **model.limits} if measured else model.limits
     return ModelConfig(
         cores=cores,
-        estimator=model.estimator,
-        limits=model.limits if by_hand else {"cpu": model.cpu_limit / 2, **model.limits},
-        service_limits={} if by_hand else {"cpu": min(model.cpu_limit, model.service_cpu_limit) / 2},
+        estimator=model.chosen_estimator,
+        limits=limits if by_hand else {"cpu": model.cpu_limit / 2, **limits},
+        service_limits={"cpu": min(model.cpu_limit, model.service_cpu_limit) / 2} if measured and not by_hand else {},
         prior_cost=model.prior_cost,
         max_pods=model.max_pods,
         forget=model.forget,

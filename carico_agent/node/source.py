@@ -115,7 +115,7 @@ def open_live(
     live = Live(
         reader,
         runtime,
-        meters_of(settings, runtime),
+        meters_of(settings, runtime, bool(record)),
         queue,
         cost,
         pace,
@@ -136,9 +136,10 @@ def open_live(
     )
 
 
-def meters_of(settings: Settings, runtime: Runtime) -> Meters | None:
-    """Every Pod measured from its own counters, unless that is switched off."""
-    if not settings.pods.measure:
+def meters_of(settings: Settings, runtime: Runtime, record: bool) -> Meters | None:
+    """Every Pod measured from its own counters, unless that is switched off, or neither the method nor a trace that is
+    recorded needs it."""
+    if not settings.pods.measure or (settings.model.method == "carico" and not record):
         return None
     return Meters(PodMeters(runtime.open_pod(io=settings.sampling.io), settings.pods.measure_period_s))
 

@@ -74,7 +74,7 @@ def trajectory(seed: int, seconds: int, warm_s: int = 60) -> list[Contribution]:
         node.run_second()
         plain = node.contribution()
         workloads = [_workload(int(number), rng) for number in chosen]
-        room = tuple(max(0.0, 1.0 - usage) for usage in plain.subspace.unit.tolist())
+        room = tuple(max(0.0, 1.0 - usage) for usage in node.model.estimate().usage)
         found.append(
             Contribution(
                 plain.resources,

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 from carico_agent.core import CapacityModel, ModelConfig
+from carico_agent.core.intake import Batch
 from carico_agent.node.publish.latest import LatestStatus
 from carico_agent.node.publish.status import status_of
 from carico_agent.node.sampling import NodeReader, Root, derive
@@ -25,14 +26,25 @@ def per_call_us(call: Callable[[], object], runs: int) -> float:
     return 1e6 * best_s / runs
 
 
+class ClosingModel(CapacityModel):
+    """Says whether a sample closed a batch."""
+
+    closed = False
+
+    def _learn(self, batch: Batch) -> None:
+        self.closed = True
+        super()._learn(batch)
+
+
 def observe_us(seconds: float) -> tuple[float, float]:
     """Median cost of a sample that only joins the batch, and of one that closes it: the model update, once a second."""
-    model = CapacityModel(RESOURCES, ModelConfig(cores=SCENARIOS[0].cores))
+    model = ClosingModel(RESOURCES, ModelConfig(cores=SCENARIOS[0].cores))
     joined, closed = [], []
     for sample in samples(SCENARIOS[0], 1, seconds):
-        before, started_s = model.subspace, time.thread_time()
+        model.closed, started_s = False, time.thread_time()
         model.observe(sample.t, sample.usage, sample.pods)
-        (joined if model.subspace is before else closed).append(time.thread_time() - started_s)
+        took_s = time.thread_time() - started_s
+        (closed if model.closed else joined).append(took_s)
     return 1e6 * sorted(joined)[len(joined) // 2], 1e6 * sorted(closed)[len(closed) // 2]
 
 

@@ -12,7 +12,7 @@ PEERS = 18
 def capacity_trace(usage: tuple[float, float], seed: int = 1000) -> tuple[list[float], list[float]]:
     """Capacity k of a node with constant `usage` whose 18 peers begin pi-2000 at 30 s; they share once a second."""
     rng = np.random.default_rng(seed)
-    config = ModelConfig(cores=4)
+    config = ModelConfig(cores=4, estimator="paper-dual")
     node, peer = CapacityModel(config=config), CapacityModel(config=config)
     times, values = [], []
     for tick in range(int(END_S * 10)):

@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Callable
-from math import inf, isfinite, nan
+from math import inf, isfinite, isnan, nan
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from carico_agent.core import CapacityModel, Estimate, ModelConfig, Subspace
+from carico_agent.core import CapacityModel, Estimate, ModelConfig, PodSample, Subspace
 from lab.sim.accuracy import score
 from lab.sim.synthetic import SCENARIOS, samples
 
@@ -217,18 +217,42 @@ def test_a_gap_in_time_is_survived() -> None:
 
 def test_the_clusters_unit_is_used_but_never_sent() -> None:
     """Paper, scenario 3.1: learning that the workload is heavier lowers Capacity; the own subspace stays own."""
-    m = fed(60)
+    m = fed(60, into=model(estimator="redenominated"))
     own, before = m.subspace, m.estimate()
     m.merge(Subspace.of_batch([[0.95], [0.2]]), 0.8)
     after = m.estimate()
     assert after.capacity < before.capacity
     assert m.subspace is own
-    assert after.pod_capacity == before.pod_capacity  # Pods are Pods, whatever the unit
+    assert after.pod_capacity == pytest.approx(before.pod_capacity)  # Pods are Pods, whatever the unit
+
+
+def test_where_pods_are_measured_no_subspace_is_kept() -> None:
+    m = fed(60)
+    before = m.estimate()
+    m.merge(Subspace.of_batch([[0.95], [0.2]]), 0.8)
+    assert same(m.estimate(), before) and m.subspace.rank == m.workload.rank == 0
+    assert isnan(before.capacity) and isnan(before.baseline) and isnan(before.sigma) and before.direction == ()
+
+
+def test_carico_takes_all_pods_for_alike() -> None:
+    """The document knows the number of Pods alone: what each of them uses changes no answer."""
+    m, told = (fed(60, into=model(estimator="paper-dual")) for _ in range(2))
+    pods = m.estimate().pods
+    told.observe_pods(60.0, [PodSample(f"p{i}", "shop/web", (0.01, 0.3)) for i in range(pods)])
+    assert same(told.estimate(), m.estimate()) and same(told.estimate("shop/web"), m.estimate())
+    assert isfinite(m.estimate().capacity) and not m.estimate().measured
+
+
+def test_a_state_with_a_subspace_is_read_by_a_model_that_keeps_none() -> None:
+    state = fed(60, into=model(estimator="paper-dual")).state()
+    other = fed(60).state()
+    read = CapacityModel.from_state({**other, "subspace": state["subspace"], "workload": state["workload"]})
+    assert read.subspace.rank == 0 and same(read.estimate(), fed(60).estimate())
 
 
 def test_complementary_workload_raises_capacity() -> None:
     """Paper, scenario 3.2: a memory-heavy node has more room for a cpu workload."""
-    m = CapacityModel(("cpu", "memory"), ModelConfig(cores=4))
+    m = model(estimator="paper-dual")
     for tick in range(200):
         m.observe(tick * 0.1, [0.05, 0.6], 0)
     before = m.estimate().capacity
@@ -242,11 +266,12 @@ ticks = st.tuples(
 
 
 @settings(max_examples=60, deadline=None)
-@given(st.lists(ticks, max_size=60))
+@given(st.sampled_from(["resource-space", "paper-dual"]), st.lists(ticks, max_size=60))
 def test_any_telemetry_gives_an_answer_that_holds_together(
+    estimator: str,
     sequence: list[tuple[float, float, float, int, bool]],
 ) -> None:
-    m, t = model(), 0.0
+    m, t = model(estimator=estimator), 0.0
     for elapsed_s, cpu, memory, pods, churn in sequence:
         t += elapsed_s
         m.observe(t, [cpu, memory], pods, churn)
@@ -255,8 +280,9 @@ def test_any_telemetry_gives_an_answer_that_holds_together(
         if e.pod_capacity == e.pod_capacity:
             assert 0 <= e.low <= e.pod_capacity <= e.high
             assert e.slots == e.pods + e.pod_capacity
-        assert all(u >= 0 for u in e.direction)
-        assert e.sigma >= 0
+        if estimator == "paper-dual":
+            assert len(e.direction) == 2 and all(u >= 0 for u in e.direction)
+            assert e.sigma >= 0
     json.dumps(m.state(), allow_nan=False)
 
 

@@ -60,8 +60,11 @@ class Cluster:
 
     def agent(self, name: str, *phases: tuple[int, float, float]) -> AgentClient:
         path = trace(self.folder / f"{name}.trace", list(phases))
+        (self.folder / "config").write_text('[model]\nmethod = "carico"\n')
         self.carico(
             "agent",
+            "--config",
+            f"{self.folder}/config",
             "--quiet",
             "--node",
             name,

@@ -16,8 +16,8 @@ WEIGHT = 0.5
 class Node:
     """A model fed with made-up telemetry; time runs as fast as it can."""
 
-    def __init__(self, cores: int = 4) -> None:
-        self.model = CapacityModel(TWO, ModelConfig(cores=cores))
+    def __init__(self, cores: int = 4, estimator: str = "resource-space") -> None:
+        self.model = CapacityModel(TWO, ModelConfig(cores=cores, estimator=estimator))
         self.sizes = (2.0 * cores, 4.0 * cores)
         self.t = 0.0
 
@@ -38,7 +38,7 @@ class Node:
 
 async def capacities(own: tuple[float, float], quiet: tuple[float, float], heavy: tuple[float, float]) -> list[float]:
     """The measured node's Capacity while its four peers are quiet, and after they turned heavy."""
-    measured, peers = Node(), [Node() for _ in range(4)]
+    measured, *peers = [Node(estimator="paper-dual") for _ in range(5)]
     found = []
     async with aggregator() as server:
         settings = fast(server.address)

@@ -31,13 +31,13 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     config.write_text("[socket]\nttl_s = 5\n")
     process = start_agent("--config", str(config), "--node", "here")
     agent = process.wait()
-    own, others = "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\nforget = 0.2\n", "[aggregator]\nrank=1\n"
+    own, others = "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\ncpu_limit = 1.5\n", "[aggregator]\nrank=1\n"
     config.write_text(f"{own}{others}[burst]\nperiod_s = 9.0\n")
     process.process.send_signal(signal.SIGHUP)
     line = result(process, "configuration read again")
     assert "socket.ttl_s: 5.0 → 7.0" in line
     assert "sampling.period_s: 0.1 → 0.5" in line
-    assert line.endswith("waiting for a restart: model.forget")
+    assert line.endswith("waiting for a restart: model.cpu_limit")
     process.wait(lambda a: a.status()["ttl_s"] == 7 and a.status()["sampling"]["period_s"] == 0.5)
     assert agent.status()["node"] == "here"  # flags still override the file
 

@@ -95,7 +95,7 @@ def test_damage_is_set_aside(content: bytes, tmp_path: Path, caplog: pytest.LogC
 @pytest.mark.long
 def test_the_agent_saves_on_stop_and_resumes(start_agent: Callable[..., AgentProcess], tmp_path: Path) -> None:
     config = tmp_path / "config.toml"
-    config.write_text(f'[node]\nstate = "{tmp_path}/state"\n')
+    config.write_text(f'[node]\nstate = "{tmp_path}/state"\n[model]\nmethod = "carico"\n')
     process = start_agent("--config", str(config))
     process.wait(lambda agent: agent.status()["sequence"] >= 2)
     assert process.stop() == 0

@@ -1,6 +1,6 @@
 """The estimators by name. The first is the default."""
 
-from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
+from carico_agent.core.estimators.base import CARICO, MEASURED, METHODS, Estimator, Judgement, Situation, Span
 from carico_agent.core.estimators.paper import PaperDelta, PaperDual, PaperJoint, Redenominated
 from carico_agent.core.estimators.resource_space import ResourceSpace
 
@@ -8,4 +8,4 @@ ESTIMATORS: dict[str, type[Estimator]] = {
     workload.name: workload for workload in (ResourceSpace, Redenominated, PaperDual, PaperJoint, PaperDelta)
 }
 
-__all__ = ["ESTIMATORS", "Estimator", "Judgement", "Situation", "Span"]
+__all__ = ["CARICO", "ESTIMATORS", "MEASURED", "METHODS", "Estimator", "Judgement", "Situation", "Span"]

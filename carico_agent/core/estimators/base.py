@@ -13,6 +13,10 @@ from typing import Any, ClassVar
 
 from carico_agent.core.config import ModelConfig
 
+MEASURED, CARICO = METHODS = ("measured", "carico")
+"""measured: every Pod is measured where it can be, and the node-wide filter answers where it cannot; a saturated
+resource overrules a prediction. carico: *CARICO* as written, which knows the node's usage and the number of Pods."""
+
 
 @dataclass(frozen=True, slots=True)
 class Situation:
@@ -49,8 +53,8 @@ class Estimator(ABC):
     """Learns Baseline and Cost, in whatever space it likes."""
 
     name: ClassVar[str]
-    heeds_saturation: ClassVar[bool] = True
-    """A saturated resource overrules a prediction during churn. The paper's estimators stay as they were written."""
+    method: ClassVar[str] = MEASURED
+    """The method it belongs to: one of METHODS."""
 
     def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
         self.config = config

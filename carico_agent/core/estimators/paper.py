@@ -10,7 +10,7 @@ from math import isfinite, sqrt
 from typing import Any
 
 from carico_agent.core.config import ModelConfig
-from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
+from carico_agent.core.estimators.base import CARICO, Estimator, Judgement, Situation, Span
 from carico_agent.core.kalman import JointKalman, ScalarKalman
 from carico_agent.core.subspace import capacity
 
@@ -27,7 +27,7 @@ MIN_COST_RATIO = 1e-3
 class CapacitySpace(Estimator):
     """What the four share: k, the cold start, the halt while k = 0, and the judgement."""
 
-    heeds_saturation = False
+    method = CARICO
 
     def __init__(self, config: ModelConfig, resources: tuple[str, ...]) -> None:
         super().__init__(config, resources)

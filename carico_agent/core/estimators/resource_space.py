@@ -11,13 +11,12 @@ a node that is never idle, with a prior wrong by 4, they were off by 3.1 Pods RM
 """
 
 from collections.abc import Mapping, Sequence
-from math import inf, sqrt
+from math import inf, nan, sqrt
 from typing import Any
 
 from carico_agent.core.config import ModelConfig
 from carico_agent.core.estimators.base import Estimator, Judgement, Situation, Span
 from carico_agent.core.kalman import JointKalman
-from carico_agent.core.subspace import capacity
 
 MIN_COST = 1e-4
 """No Pod is free: 0.01 % of the node, so that Pod-Capacity stays finite."""
@@ -165,13 +164,8 @@ class ResourceSpace(Estimator):
             expected = channel.base + cost * seen.pods
             predicted.append(_room(limit - expected, channel.usage_variance(seen.pods), cost, cost_p, i))
         first = _smallest(measured)
-        base = [channel.base for channel in self.channels]
         costs = tuple(channel.cost_belief()[0] for channel in self.channels)
-        # The paper's numbers, derived: Baseline = k(b), Cost = k(b) − k(b + c)
-        baseline = capacity(base, seen.unit, self.limits)[0]
-        with_one = [b + c for b, c in zip(base, costs, strict=True)]
-        per_pod = baseline - capacity(with_one, seen.unit, self.limits)[0] if baseline < inf else 0.0
-        return Judgement(first, _smallest(predicted), baseline, per_pod, costs, self._trusted(first.limiting))
+        return Judgement(first, _smallest(predicted), nan, nan, costs, self._trusted(first.limiting))
 
     def _trusted(self, limiting: int | None) -> bool:
         if limiting is None:

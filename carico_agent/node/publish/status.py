@@ -118,7 +118,10 @@ class Status:
     pods: int = 0
     mode: str = "learning"
     limiting: str | None = None
+    method: str = "measured"
+    """Of [model]. With carico the next three and `sigma` and `direction` are known."""
     capacity: float | None = None
+    """Capacity k, in units of the workload seen lately: `sigma` × `direction`."""
     baseline: float | None = None
     per_pod_cost: float | None = None
     cost_vector: Amounts = field(default_factory=dict)
@@ -229,7 +232,8 @@ def status_of(
         cost_vector=by_name(resources, e.cost_vector),
         usage=by_name(resources, e.usage),
         sigma=known(e.sigma),
-        direction=by_name(resources, e.direction),
+        method="carico" if e.direction else "measured",
+        direction=by_name(resources, e.direction) if e.direction else {},
         signals={key: known(value) for key, value in detail.items()},
         measured=e.measured,
         host=by_name(resources, e.host) if e.measured else {},

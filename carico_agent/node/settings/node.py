@@ -8,6 +8,12 @@ from carico_agent.plugin_api.declare import Range
 RESOURCES = ("cpu", "memory", "io", "network")
 """All that can be sampled; the last two where [sampling] asks for them."""
 
+METHODS = {
+    "measured": ("resource-space",),
+    "carico": ("paper-dual", "redenominated", "paper-joint", "paper-delta"),
+}
+"""Method → its estimators, the default first."""
+
 
 @dataclass(frozen=True)
 class NodeSettings:
@@ -54,8 +60,13 @@ class SamplingSettings:
 class ModelSettings:
     """How usage becomes Pod-Capacity. The defaults are the ones measured in lab/."""
 
-    estimator: Literal["resource-space", "redenominated", "paper-dual", "paper-joint", "paper-delta"] = "resource-space"
-    """Which estimator learns Baseline and Cost; the paper's own three are there for comparison."""
+    method: Literal["measured", "carico"] = "measured"
+    """measured: what each Pod uses decides. carico: the algorithm of *CARICO* as written, which knows the node's usage
+    and the number of Pods; Capacity k and the workload's direction are published too (docs/paper.md)."""
+
+    estimator: Literal["", "resource-space", "redenominated", "paper-dual", "paper-joint", "paper-delta"] = ""
+    """What learns the cost of a Pod from the node's usage. Empty: resource-space with measured, paper-dual with carico;
+    carico also has paper-joint and paper-delta (*CARICO*, 4.2.4) and redenominated."""
 
     cpu_limit: Annotated[float, Range(0.05, 2.0)] = 2.0
     """Runnable threads per core at which the CPU counts as full, on a node without services. At 2 its cores never idle,
@@ -65,9 +76,9 @@ class ModelSettings:
     """The same while a Pod of a Deployment or StatefulSet runs here. Such a Pod answers requests: docs/number.md says
     what each value does to their latency."""
 
-    limits: dict[str, float] = field(default_factory=lambda: {"memory": 0.85})
-    """Usage at which a resource counts as full, per resource, in (0, 1]. Those not named: 1. `cpu`, a share of twice
-    the cores, replaces both settings above."""
+    limits: dict[str, float] = field(default_factory=dict)
+    """Usage at which a resource counts as full, per resource, in (0, 1]. Those not named: 1, but memory 0.85 with
+    measured. `cpu`, a share of twice the cores, replaces both settings above."""
 
     prior_cost: dict[str, float] = field(default_factory=dict)
     """What one Pod is believed to use before any was seen, as a share of the node, per resource.
@@ -77,7 +88,27 @@ class ModelSettings:
     """Never claim room for more Pods than this in all; 110 is what a kubelet admits by default."""
 
     forget: Annotated[float, Range(0.001, 1.0)] = 0.1
-    """Weight of the newest second in the model of recent usage."""
+    """Weight of the newest second in the model of recent usage; only with carico."""
+
+    @property
+    def chosen_estimator(self) -> str:
+        return self.estimator or METHODS[self.method][0]
+
+    def without_effect(self) -> list[str]:
+        """What is set, but changes nothing with this method; each with the reason."""
+        found = []
+        if self.chosen_estimator not in METHODS[self.method]:
+            other = next(method for method, names in METHODS.items() if self.estimator in names)
+            found.append(
+                f"model.estimator: {self.estimator} belongs to the method {other} and changes nothing with "
+                f'method = "{self.method}"'
+            )
+        unused = {"measured": {"forget": "no model of recent usage is kept"}}
+        unused["carico"] = {"service_cpu_limit": "it does not know which Pods are services; set cpu_limit"}
+        for name, why in unused[self.method].items():
+            if getattr(self, name) != getattr(ModelSettings, name):
+                found.append(f'model.{name}: changes nothing with method = "{self.method}": {why}')
+        return found
 
 
 @dataclass(frozen=True)

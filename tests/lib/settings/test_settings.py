@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from carico_agent import settings
 from carico_agent.core.estimators import ESTIMATORS
+from carico_agent.node.settings.node import METHODS
 from carico_agent.lib.declare import field_docs
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
@@ -21,6 +22,12 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"sampling": {"niceness": 1.5}}, "sampling.niceness: a whole number is expected, not 1.5"),
     ({"sampling": 3}, "sampling: a table is expected, write [sampling]"),
     ({"model": {"estimator": "papper-dual"}}, "did you mean paper-dual?"),
+    ({"model": {"estimator": "paper-dual"}}, "model.estimator: paper-dual belongs to the method carico and changes"),
+    ({"model": {"method": "carico", "estimator": "resource-space"}}, "belongs to the method measured"),
+    ({"model": {"forget": 0.2}}, 'model.forget: changes nothing with method = "measured"'),
+    ({"model": {"method": "carico", "service_cpu_limit": 0.5}}, "model.service_cpu_limit: changes nothing"),
+    ({"federation": {"weight": 0.9}}, "federation.weight: changes nothing"),
+    ({"model": {"method": "carico"}, "pods": {"measure_period_s": 9.0}}, "pods.measure_period_s: changes nothing"),
     ({"model": {"limits": {"cpu": "x"}}}, "model.limits: cpu: a number is expected"),
     ({"model": {"limits": {"memory": 1.5}}}, "model.limits.memory: 1.5 is not in (0, 1]"),
     ({"plane": {"components": {"kubelet": "http://x"}}}, "plane.components.kubelet: etcd, kube-scheduler"),
@@ -87,4 +94,6 @@ def test_any_table_is_parsed_or_refused(table: dict[str, Any]) -> None:
 
 def test_every_estimator_can_be_chosen() -> None:
     """The names stand in the settings once more, so that reading a configuration does not load numpy."""
-    assert list(get_args(get_type_hints(settings.ModelSettings)["estimator"])) == list(ESTIMATORS)
+    assert list(get_args(get_type_hints(settings.ModelSettings)["estimator"])) == ["", *ESTIMATORS]
+    by_method = {name: method for method, names in METHODS.items() for name in names}
+    assert by_method == {name: one.method for name, one in ESTIMATORS.items()}
