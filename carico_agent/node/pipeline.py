@@ -8,7 +8,6 @@ from carico_agent.core import CapacityModel, Estimate, ModelConfig
 from carico_agent.node.sampling import PodMeasurements, Reading, TraceHeader, TraceRow, Usage, derive
 from carico_agent.settings import Settings
 
-
 MEMORY_LIMIT = 0.85
 """Where memory counts as full unless the settings say it; *CARICO* has 1 for every resource."""
 

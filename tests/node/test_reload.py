@@ -31,7 +31,10 @@ def test_sighup(start_agent: Start, tmp_path: Path) -> None:
     config.write_text("[socket]\nttl_s = 5\n")
     process = start_agent("--config", str(config), "--node", "here")
     agent = process.wait()
-    own, others = "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\ncpu_limit = 1.5\n", "[aggregator]\nrank=1\n"
+    own, others = (
+        "[socket]\nttl_s = 7\n[sampling]\nperiod_s = 0.5\n[model]\ncpu_limit = 1.5\n",
+        "[aggregator]\nrank=1\n",
+    )
     config.write_text(f"{own}{others}[burst]\nperiod_s = 9.0\n")
     process.process.send_signal(signal.SIGHUP)
     line = result(process, "configuration read again")

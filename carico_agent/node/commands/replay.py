@@ -36,7 +36,10 @@ def run(given: argparse.Namespace) -> int:
     from carico_agent.node.settings.node import METHODS
     from carico_agent.settings import override
 
-    for option, known in (("method", list(METHODS)), ("estimator", [name for names in METHODS.values() for name in names])):
+    for option, known in (
+        ("method", list(METHODS)),
+        ("estimator", [name for names in METHODS.values() for name in names]),
+    ):
         if (chosen := getattr(given, option)) and chosen not in known:
             complain(f"--{option} {chosen}: known are {', '.join(known)}")
             return 2

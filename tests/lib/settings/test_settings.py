@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from carico_agent import settings
 from carico_agent.core.estimators import ESTIMATORS
-from carico_agent.node.settings.node import METHODS
 from carico_agent.lib.declare import field_docs
+from carico_agent.node.settings.node import METHODS
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"sampling": {"perod_s": 1}}, "sampling.perod_s: unknown key, did you mean period_s?"),
