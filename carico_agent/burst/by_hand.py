@@ -20,6 +20,7 @@ from carico_agent.burst.daemon import (
     target_settings,
 )
 from carico_agent.burst.job_logs import ContainerLog, LogKeeper, name_of, pods_of, read_logs
+from carico_agent.burst.lacks import checks
 from carico_agent.burst.link import Link, carry
 from carico_agent.burst.mover import IN_FLIGHT
 from carico_agent.burst.objects import HomeJob, State, home_job
@@ -27,7 +28,6 @@ from carico_agent.burst.overflow import why_none
 from carico_agent.burst.protocol import Intent, Suspends
 from carico_agent.burst.provisioner import read_kubeconfig
 from carico_agent.burst.report import status
-from carico_agent.burst.requirements import needed
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.seal_secret import read_seal
 from carico_agent.burst.service import BurstService
@@ -115,6 +115,7 @@ class Hand:
             homes=self.own.namespaces,
             host_paths=one.host_paths,
             steps=data_steps(self.own),
+            copy=one.copy,
         )
 
     async def located(self, route: Route) -> Route:
@@ -242,18 +243,11 @@ async def check(settings: Settings, namespace: str, name: str) -> dict[str, list
 
 
 async def _needs(hand: Hand, route: Route) -> list[tuple[str, bool]]:
-    """Every object that the Job names, and whether the target has it."""
-    client, namespace = hand.clients.targets[route.to][0], route.namespace(hand.job.namespace)
-    lines, open_ = [], needed(route.prepared(hand.job.whole), namespace)
-    while open_:
-        one = open_.pop(0)
-        path = one.path(namespace)
-        try:
-            open_ += one.names(await client.get(path))
-            lines.append((f"{one.kind} {one.name}", True))
-        except Refused as refused:
-            why = "is missing" if refused.says_absent(path) else str(refused)
-            lines.append((f"{one.kind} {one.name}: {why}", False))
+    """Every object that the Job names, and whether the target has it or gets it."""
+    lines = []
+    async for one in checks(hand.job, route, hand.clients.home, hand.clients.targets[route.to][0]):
+        how = one.why_not or f"{one.what.kind} {one.what.name}" + (" (burst copies it)" if one.copied else "")
+        lines.append((how, not one.why_not))
     return lines
 
 

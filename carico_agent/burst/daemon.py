@@ -316,6 +316,7 @@ class BurstDaemon:
                 homes=self.settings.namespaces,
                 host_paths=one.host_paths,
                 steps=data_steps(self.settings),
+                copy=one.copy,
             )
             targets[name] = Target(route, client, prober, reader, health=Health(f"target {name}"))
         logs = LogKeeper(self.clients.home) if self.settings.keep_logs else None

@@ -17,6 +17,9 @@ Send = Callable[[Request], Awaitable[ServerAnswer]]
 WAITS = Backoff(first_s=0.2, factor=1.6, max_s=3.0)
 """Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
 
+ANSWERS = {"jobs": "Job", "configmaps": "ConfigMap", "secrets": "Secret"}
+"""The objects that the protocol reads and writes, by their collection."""
+
 REFUSED_COPY = (400, 403, 404, 422)
 """Statuses with which an API server refuses a copy for good."""
 
@@ -57,14 +60,15 @@ def _believed(request: Request, refused: Refused) -> bool:
 
 
 def _answers(request: Request, body: Object) -> bool:
-    """Whether this is what was asked for: a list of Pods that says it is one, or the Job of that name."""
+    """Whether this is what was asked for: a list of Pods that says it is one, or the object of that name."""
     if request.path.endswith("/pods"):
         return body.get("kind") == "PodList" and "items" in body
     if request.method == "DELETE" and body.get("kind") == "Status":
         return True
-    meta = body.get("metadata") or {}
-    name = (request.body or {})["metadata"]["name"] if request.method == "POST" else request.path.split("/")[7]
-    return body.get("kind") == "Job" and meta.get("name") == name and bool(meta.get("uid"))
+    meta, parts = body.get("metadata") or {}, request.path.split("/")
+    place = 7 if parts[1] == "apis" else 6
+    name = (request.body or {})["metadata"]["name"] if request.method == "POST" else parts[place]
+    return body.get("kind") == ANSWERS[parts[place - 1]] and meta.get("name") == name and bool(meta.get("uid"))
 
 
 async def drive(steps: Generator[Request, ServerAnswer, T], send: Send) -> T:

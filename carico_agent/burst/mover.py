@@ -12,16 +12,16 @@ from dataclasses import dataclass, field, replace
 from carico_agent.burst.choice import DATA
 from carico_agent.burst.events import EVENTS, JobEvents
 from carico_agent.burst.job_logs import LogKeeper
+from carico_agent.burst.lacks import checks
 from carico_agent.burst.link import WAITS, Link, drive
 from carico_agent.burst.models import Models
 from carico_agent.burst.objects import CopyJob, HomeJob, State, home_job
 from carico_agent.burst.protocol import UNREAD, Action, Intent, Verdict
-from carico_agent.burst.requirements import needed
 from carico_agent.burst.seal import Seal
 from carico_agent.burst.steps import MoveOutcome, Request, Route, collect, jobs_path, orphan, reconcile
 from carico_agent.burst.target import Key, Target
 from carico_agent.lib.kube.client import KubeClient
-from carico_agent.lib.kube.errors import KubeError, Refused
+from carico_agent.lib.kube.errors import KubeError
 from carico_agent.lib.kube.health import Health
 
 log = logging.getLogger(__name__)
@@ -281,26 +281,14 @@ class Mover:
         """Why this Job may not go there, or what the target lacks that it names, or nothing."""
         if why := route.obstacle(job):
             return why
-        namespace = route.namespace(job.namespace)
-        open_ = needed(route.prepared(job.whole), namespace)
-        while open_:
-            one = open_.pop(0)
-            path = one.path(namespace)
-            if time.monotonic() < target.exists.get(path, 0.0):
-                continue
-            try:
-                more = one.names(await target.client.get(path))
-            except Refused as refused:
-                if refused.status == 404:
-                    return f"{target.name} has no {one.kind} {one.name}"
-                if refused.status == 429 or refused.status >= 500:
-                    raise
-                return f"{target.name}: {refused}"
-            open_ += more
+        now_s = time.monotonic()
+        async for one in checks(job, route, self.home, target.client, target.exists, now_s):
+            if one.why_not:
+                return one.why_not
             if len(target.exists) > 1000:
                 target.exists.clear()
-            if not more:
-                target.exists[path] = time.monotonic() + CHECKED_S
+            if one.last and not one.copied:
+                target.exists[one.path] = now_s + CHECKED_S
         return ""
 
 

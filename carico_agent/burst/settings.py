@@ -122,6 +122,10 @@ class BurstTargetSettings:
     host_paths: tuple[str, ...] = ()
     """Folders that every node of the target has; a Job with any other hostPath stays at home."""
 
+    copy: tuple[Literal["configmaps", "secrets"], ...] = ()
+    """Objects that burst copies to the target when a Job names them and the target lacks them: configmaps, secrets.
+    They are deleted with the Job's copy. Empty: such a Job stays at home."""
+
     image_s: Annotated[float, Range(0.0, 3600.0)] = 20.0
     """Time to fetch an image on a new node [s]."""
 

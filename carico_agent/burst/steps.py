@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from carico_agent.burst import objects
 from carico_agent.burst.choice import Data
+from carico_agent.burst.copied_objects import may_copy, take_along
 from carico_agent.burst.inject import DataSteps, models_of, prepared
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, MoveRecord, Object, State, copy_job, home_job
 from carico_agent.burst.protocol import (
@@ -24,31 +25,14 @@ from carico_agent.burst.protocol import (
     next_action,
     released,
 )
-from carico_agent.burst.requirements import cannot_leave
+from carico_agent.burst.requests import Request as Request
+from carico_agent.burst.requests import ServerAnswer as ServerAnswer
+from carico_agent.burst.requirements import Needed, cannot_leave, needed
 from carico_agent.burst.results import final_status
 from carico_agent.burst.seal import Seal
 
 MAX_ACTIONS = 25
 """A move has 9; conflicts with other writers make it more. Then it is tried again later."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """One request to an API server. `home`: to which."""
-
-    home: bool
-    method: str
-    path: str
-    body: Object | None = None
-    params: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class ServerAnswer:
-    """The server's answer. Conflicts and missing objects are answers, other failures end the generator."""
-
-    status: int
-    body: Object = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -69,6 +53,8 @@ class Route:
     """Folders that every node of the target has."""
     steps: DataSteps | None = None
     """How Jobs reach the registry of models."""
+    copy: tuple[str, ...] = ()
+    """Which objects burst brings to the target: configmaps, secrets."""
     data: tuple[Data, ...] = ()
     """Of the one Job that is being moved: where what it reads lies."""
 
@@ -78,6 +64,10 @@ class Route:
         if unknown:
             raise ValueError(f"where model {min(unknown)} lies is not known")
         return prepared(job, self.steps, self.data)
+
+    def taken_along(self, job: Object) -> list[Needed]:
+        """The objects that go with this Job; raises ValueError."""
+        return [one for one in needed(self.prepared(job), "") if may_copy(one, self.copy)] if self.copy else []
 
     def namespace(self, home: str) -> str:
         return self.namespaces.get(home, home)
@@ -179,6 +169,8 @@ def _act(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, S
             return (yield from _delete(seen, route))
         case Action.MIRROR:
             return (yield from _mirror(seen, route))
+        case Action.COMMIT:
+            return (yield from _commit(seen, verdict, route))
         case _:
             return (yield from _write_ledger(seen, verdict, route))
 
@@ -258,6 +250,18 @@ def _write_ledger(seen: Observed, verdict: Verdict, route: Route) -> Generator[R
         return Observed(written, UNREAD if verdict.action == Action.BEGIN_RECALL else seen.copy)
     fresh = yield from _read_home(home, route)
     return None if fresh is None else Observed(fresh)
+
+
+def _commit(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
+    """First what the Job names and the target lacks: the copy, which is still held, owns it."""
+    home, copy = seen.home, seen.copy
+    assert isinstance(copy, CopyJob)
+    if route.copy and not released(seen):
+        namespace = route.namespace(home.namespace)
+        wanted = route.taken_along(home.whole)
+        if why := (yield from take_along(wanted, home, route.home_id, copy, namespace)):
+            return replace(seen, refusal=why)
+    return (yield from _write_ledger(seen, verdict, route))
 
 
 def _mirror(seen: Observed, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:

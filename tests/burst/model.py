@@ -42,6 +42,8 @@ class Cluster:
     """Up to which of them the controller has read."""
     running: set[str] = field(default_factory=set)
     """UIDs of Pods whose containers run."""
+    objects: dict[str, Object] = field(default_factory=dict)
+    """ConfigMaps and Secrets by path."""
     version: int = 0
     made: "itertools.count[int]" = field(default_factory=itertools.count)
 
@@ -51,6 +53,8 @@ class Cluster:
         parts = request.path.split("/")
         if parts[-1] == "pods":
             return self._list_pods(request)
+        if parts[1] == "api":
+            return self._plain(request)
         if request.method == "POST":
             return self._post(f"{parts[5]}/{(request.body or {})['metadata']['name']}", request.body or {})
         key = f"{parts[5]}/{parts[7]}"
@@ -66,6 +70,28 @@ class Cluster:
         wanted = dict(pair.split("=") for pair in request.params["labelSelector"].split(","))
         found = [p for p in self.pods.values() if wanted.items() <= p["metadata"]["labels"].items()]
         return ServerAnswer(200, {"kind": "PodList", "items": copy.deepcopy(found)})
+
+    def _plain(self, request: Request) -> ServerAnswer:
+        """A ConfigMap or a Secret."""
+        body = copy.deepcopy(request.body or {})
+        path = f"{request.path}/{body['metadata']['name']}" if request.method == "POST" else request.path
+        old = self.objects.get(path)
+        if (old is None) != (request.method == "POST"):
+            return ServerAnswer(404 if old is None else 409)
+        if request.method == "GET":
+            return ServerAnswer(200, copy.deepcopy(self.objects[path]))
+        if request.method == "DELETE":
+            return ServerAnswer(200, self.objects.pop(path))
+        self.version += 1
+        if old is not None:
+            if body["metadata"].pop("resourceVersion", None) != old["metadata"]["resourceVersion"]:
+                return ServerAnswer(409)
+            old = copy.deepcopy(old)
+            _merge(old, body)
+            body = old
+        body["metadata"] |= {"resourceVersion": str(self.version), "uid": f"{self.name}-o{self.version}"}
+        self.objects[path] = body
+        return ServerAnswer(200, copy.deepcopy(body))
 
     def _post(self, key: str, body: Object) -> ServerAnswer:
         if key in self.jobs:
@@ -140,6 +166,10 @@ class Cluster:
                     self._store(key, job)
                     self._sweep(key)
         alive = {job["metadata"]["uid"] for job in self.jobs.values()}
+        for path, found in list(self.objects.items()):
+            owners = {one["uid"] for one in found["metadata"].get("ownerReferences") or ()}
+            if owners and not owners & alive:
+                del self.objects[path]
         for pod in list(self.pods.values()):
             if pod["metadata"]["labels"]["controller-uid"] not in alive:
                 self._end(pod)

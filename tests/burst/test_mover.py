@@ -1,6 +1,7 @@
 """The mover on the model: many Jobs, bad input, targets that do not answer, events and reasons in words."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -149,6 +150,26 @@ async def test_a_job_with_a_selector_of_its_own_or_of_kueue_stays_at_home() -> N
     assert not stage.world.cloud.jobs
     assert "selector of its own" in stage.mover.reasons[keys[0]]
     assert "Kueue" in stage.mover.reasons[keys[1]]
+
+
+@pytest.mark.parametrize(
+    "home,why",
+    [
+        ({}, "neither home nor cloud has secret s"),
+        ({"type": "kubernetes.io/service-account-token"}, "secret s has type kubernetes.io/service-account-token"),
+        ({"type": "Opaque"}, ""),
+    ],
+)
+async def test_what_may_be_copied_is_checked_before_the_job_is_held(home: Object, why: str) -> None:
+    stage = Stage()
+    stage.target.route = replace(stage.target.route, copy=("secrets",))
+    if home:
+        stage.home.objects["/api/v1/namespaces/default/secrets/s"] = {"metadata": {"name": "s"}, **home}
+    key = stage.submit(fit("a", imagePullSecrets=[{"name": "s"}]))
+    found = home_job(stage.world.home.jobs["default/a"], SEAL)
+    assert (await stage.mover.obstacle(found, stage.target, stage.target.route)).startswith(why)
+    assert bool(await stage.mover.obstacle(found, stage.target, stage.target.route)) == bool(why)
+    assert key == ("default", "a")
 
 
 async def test_a_missing_namespace_keeps_a_job_at_home() -> None:

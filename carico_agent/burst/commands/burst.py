@@ -7,8 +7,8 @@ act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which star
 use it only when nothing can run there any more.
 
 A target is a table [burst.targets.NAME] with kubeconfig, context, region, machine, machines, spot, namespaces,
-host_paths, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu, node_memory_gb
-and node_pods. One without a kubeconfig is made by its provisioner when Jobs need it.
+host_paths, copy, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu,
+node_memory_gb and node_pods. One without a kubeconfig is made by its provisioner when Jobs need it.
 
 examples:
   carico burst --config /etc/carico/config.toml
@@ -247,7 +247,7 @@ def describe(seen: dict[str, Any], plan: bool) -> str:
 
 def describe_job(seen: dict[str, Any]) -> str:
     """One Job for humans."""
-    where = f" at {seen['to']}" if seen["to"] else ""
+    where = (" → " if seen["state"] == "home" else " at ") + seen["to"] if seen["to"] else ""
     lines = [f"{seen['namespace']}/{seen['name']}: {seen['state']}{where}"]
     lines += [f"  why: {seen['why']}"] if seen["why"] else []
     lines += [f"  home: {seen['home']}"] if seen["home"] else []
