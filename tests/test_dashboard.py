@@ -42,7 +42,10 @@ def queries() -> list[str]:
 
 
 def node_families() -> list[metrics.Family]:
-    return status_metrics(replace(SampleNode().status(time.time()), work=WorkStatus(3, 1, 0, 900.0, 500.0)), age_s=0.4)
+    """With jobs, and with what the method carico adds."""
+    units = {"method": "carico", "capacity": 1.5, "baseline": 4.0, "per_pod_cost": 0.5, "sigma": 0.5}
+    status = replace(SampleNode().status(time.time()), work=WorkStatus(3, 1, 0, 900.0, 500.0), **units)
+    return status_metrics(replace(status, direction={"cpu": 0.8, "memory": 0.6}), age_s=0.4)
 
 
 def service_families(folder: Path) -> list[metrics.Family]:

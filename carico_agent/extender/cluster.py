@@ -110,7 +110,7 @@ class Cluster:
         self.nodes[node.name] = state = record.state
         record.exists, record.published = True, Dated(now_s - node.age_s, node.ttl_s)
         record.date()
-        state.places = node.places
+        state.places, state.pod_capacity = node.places, node.pod_capacity
         state.prior_places, state.resource, state.rise = 2 * node.cores, node.resource, node.rise
         state.cpu, state.memory, state.workloads = node.cpu, node.memory, node.workloads
         self.costs.put(node.name, node.workloads, boottime_s())

@@ -119,6 +119,8 @@ class NodeState:
     left_io: float = nan
     """The same [share]."""
     left_network: float = nan
+    pod_capacity: float = nan
+    """As published beside `places`: how many more Pods fit by the node's own count; only the policy capacity uses it."""
 
     @property
     def left(self) -> Amounts:
@@ -136,6 +138,7 @@ class NodeColumns:
     places: Floats
     published_s: Floats
     ttl_s: Floats
+    pod_capacity: Floats
     assigned: Floats
     starting: Floats
     unprofiled: Floats

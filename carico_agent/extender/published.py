@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 from math import inf, isfinite, nan
 
 from carico_agent.lib.kube.client import Object
-from carico_agent.lib.kube.names import SLOTS, STATUS, WORKLOADS
+from carico_agent.lib.kube.names import POD_CAPACITY, SLOTS, STATUS, WORKLOADS
 from carico_agent.lib.kube.placement_lease import EXTENDERS_LEASES, MALFORMED, MAX_TTL_S, LeaseRecord, lease_record
 from carico_agent.lib.kube.pods import whole
 from carico_agent.lib.kube.workloads import NodeWorkloads, decode
@@ -47,6 +47,7 @@ class PublishedNode:
     places: float = nan
     age_s: float = inf
     ttl_s: float = 0.0
+    pod_capacity: float = nan
     cores: float = inf
     resource: int | None = None
     cpu: float = nan
@@ -89,6 +90,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         places = float(annotations[SLOTS] if counted is None else counted)
         said_s = float(status["ttl_s"])
         ttl_s = min(said_s, MAX_TTL_S)
+        pod_capacity = float(annotations.get(POD_CAPACITY, nan))
         if not isfinite(places) or not isfinite(said_s):
             raise ValueError
     except MALFORMED:  # somebody else wrote it
@@ -99,6 +101,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         places=places,
         age_s=age_s,
         ttl_s=ttl_s,
+        pod_capacity=pod_capacity if isfinite(pod_capacity) else nan,
         work=_work(status),
         workloads=decode(annotations.get(WORKLOADS) or ""),
         rise=str(status.get("rise") or ""),

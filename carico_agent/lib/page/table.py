@@ -35,6 +35,9 @@ def _number(status: Body) -> str:
         ("Reserved", str(status.get("reserved", 0))),
         ("Time", str(status.get("time"))),
     ]
+    if status.get("method") == "carico":
+        direction = ", ".join(f"{name} {_show(share)}" for name, share in (status.get("direction") or {}).items())
+        rows += [("Capacity", _show(status.get("capacity"))), ("Direction of the workload", direction)]
     return table(f"Node {status.get('node')}", ("What", "Value"), rows)
 
 

@@ -12,7 +12,7 @@ from carico_agent.node.commands._rows import ScreenTable, pod_table, workload_ta
 from carico_agent.node.commands._style import Line, by_share, length, plain
 from carico_agent.node.commands.status import headline, number, reserved_sentence
 from carico_agent.node.publish.status import Status
-from carico_agent.node.publish.words import takes
+from carico_agent.node.publish.words import takes, unit_sentence
 
 SPARKS = " ▁▂▃▄▅▆▇█"
 TABLE_ROWS = 6
@@ -104,6 +104,8 @@ def _bars(view: ScreenView, columns: int) -> list[Line]:
         lines.append([(f"{name:>8} ", ""), (host, "host"), (pods, style), (free, "dim"), (f" {amount}{mark}", style)])
     if host := takes(status.host, status.sizes):
         lines.append([(f"{'':8} ", ""), ("▓", "host"), (f" host {host}   █ Pods   ░ free", "dim")])
+    if unit := unit_sentence(status):
+        lines.append([(f"{'':8} {unit}", "dim")])
     return lines + _past(view.past, width)
 
 

@@ -21,6 +21,7 @@ from carico_agent.node.publish.words import (
     next_workloads,
     room_sentence,
     takes,
+    unit_sentence,
     why_learning,
 )
 
@@ -60,6 +61,8 @@ def describe(status: Status, age_s: float) -> str:
         lines.append(f"  {name:8} {_used(status, name, value)}")
     if host := takes(status.host, status.sizes):
         lines.append(f"  host     takes {host}")
+    if unit := unit_sentence(status):
+        lines.append(f"  carico   {unit}")
     lines.append(f"  Pods     {status.pods} running, slots {number(status.slots)}  ({status.runtime})")
     if reserved := reserved_sentence(status):
         lines.append(f"  reserved {reserved}")

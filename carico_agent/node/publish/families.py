@@ -51,6 +51,9 @@ def _gauges(status: Status) -> list[Family]:
 
 
 def _per_resource(status: Status) -> list[Family]:
+    direction = Family("carico_workload_direction", "gauge", "First singular vector of recent usage; method carico.")
+    for resource, value in status.direction.items():
+        direction.add(value, resource=resource)
     usage = Family("carico_usage_ratio", "gauge", "Smoothed usage per resource, 1 is exhausted.")
     held = Family("carico_room_held_ratio", "gauge", "What is left of each resource at the horizon.")
     room = Family("carico_room_ratio", "gauge", "What is left of each resource for Pods, below its limit.")
@@ -65,7 +68,7 @@ def _per_resource(status: Status) -> list[Family]:
         host.add(status.host.get(resource), resource=resource)
     for name, value in status.signals.items():
         signals.add(value, signal=name)
-    return [usage, cost, room, held, host, signals]
+    return [usage, direction, cost, room, held, host, signals]
 
 
 def _per_workload(status: Status) -> list[Family]:

@@ -94,7 +94,8 @@ class NodeDrafts:
         if status is None or status.slots is None:
             return Draft(self._throttle.summary(nan, "stale"), Offer(0, resource), self._latest.status)
         low = self._lowest_slots.value
-        summary = self._throttle.summary(low, status.mode, status.work.total_s)
+        own = status.pod_capacity if status.method == "carico" and status.pod_capacity is not None else nan
+        summary = self._throttle.summary(low, status.mode, status.work.total_s, own)
         if not self._mirror.pods_synced.is_set():
             return Draft(summary, Offer(None, resource), status)
         offer = Offer(places(summary.slots or 0, status.pods, self.held), resource)

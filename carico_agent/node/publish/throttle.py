@@ -76,6 +76,8 @@ class Summary:
     mode: str = ""
     work_s: float = 0.0
     """Work left, as last published unless it has moved by a quarter [CPU seconds]."""
+    pod_capacity: int | None = None
+    """Its whole part, with the method carico: the policy capacity counts with it, and it moves with every Pod."""
 
 
 def steady(slots: float, published: int | None, config: ThrottleConfig) -> int | None:
@@ -162,8 +164,9 @@ class WriteThrottle:
         self._published_s = -inf
         self._credit, self._credit_s = MAX_CREDIT, -inf
 
-    def summary(self, slots: float, mode: str, work_s: float = 0.0) -> Summary:
-        """What would be published of this estimate: slots made whole and steady, and the work left."""
+    def summary(self, slots: float, mode: str, work_s: float = 0.0, pod_capacity: float = nan) -> Summary:
+        """What would be published of this estimate: slots made whole and steady, and the work left. `pod_capacity`:
+        with the method carico only."""
         published = self._published.slots if self._published else None
         whole = steady(slots, published, self.config)
         if whole and published and abs(whole - published) < self.config.min_ratio * published:
@@ -171,7 +174,8 @@ class WriteThrottle:
         before_s = self._published.work_s if self._published else 0.0
         moved = abs(work_s - before_s) >= max(MIN_WORK_S, WORK_RATIO * max(work_s, before_s))
         begins_or_ends = (work_s > 0) != (before_s > 0)  # else a node that is done would look as if some were left
-        return Summary(whole, mode, work_s if moved or begins_or_ends else before_s)
+        capacity = None if pod_capacity != pod_capacity else floor(min(pod_capacity, 1e6))
+        return Summary(whole, mode, work_s if moved or begins_or_ends else before_s, capacity)
 
     def reason(self, now_s: float, summary: Summary) -> str | None:
         """Why `summary` should be written now; None to hold it back."""
@@ -183,6 +187,8 @@ class WriteThrottle:
         changed = f"slots {_text(before.slots)} -> {_text(summary.slots)}" if summary.slots != before.slots else None
         if changed and before.slots is not None and (summary.slots is None or summary.slots < before.slots):
             return changed
+        if summary.pod_capacity != before.pod_capacity:  # once a second, as in *CARICO* (4.2)
+            return f"Pod-Capacity {_text(before.pod_capacity)} -> {_text(summary.pod_capacity)}"
         if since_s >= self.repeat_s:
             return "heartbeat" if self.repeat_s == self.config.heartbeat_s else "refresh"
         if not self.may_write(now_s):

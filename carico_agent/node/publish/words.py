@@ -69,6 +69,22 @@ def ahead_sentence(status: Status) -> str:
     return f"{now}, {int(status.pod_capacity_held)} through {day}'s peak ({peak:%H:%M})"
 
 
+def unit_sentence(status: Status) -> str:
+    """Capacity k and the workload it is counted in, where the method is carico; else nothing.
+
+    >>> unit = {"cpu": 0.8, "memory": 0.6}
+    >>> unit_sentence(Status(method="carico", capacity=1.5, baseline=4.0, per_pod_cost=0.5, sigma=0.5, direction=unit))
+    'Capacity 1.50 units of cpu 40.0 %, memory 30.0 %; Baseline 4.00, one Pod costs 0.50'
+    """
+    if status.method != "carico" or status.capacity is None or status.sigma is None:
+        return ""
+    unit = ", ".join(f"{name} {100 * status.sigma * (share or 0.0):.1f} %" for name, share in status.direction.items())
+    return (
+        f"Capacity {status.capacity:.2f} units of {unit}; Baseline {status.baseline or 0.0:.2f}, "
+        f"one Pod costs {status.per_pod_cost or 0.0:.2f}"
+    )
+
+
 def duration(seconds: float) -> str:
     """
     >>> duration(90.0), duration(7200.0), duration(86400.0), duration(200000.0)

@@ -10,7 +10,8 @@ from carico_agent.extender.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.extender.placement.ledger import Ledger
 from carico_agent.extender.placement.lifecycle import PodEvent
 from carico_agent.extender.placement.place import Place
-from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
+from carico_agent.extender.policies.capacity import Capacity
+from carico_agent.extender.policies.pod_capacity import PodCapacity
 from carico_agent.extender.policy import Policy
 from carico_agent.extender.workload_costs import ClusterCosts
 from carico_agent.lib.kube.workloads import UNKNOWN, NodeWorkloads
@@ -21,9 +22,6 @@ from lab.sim.workload import SimulatedWorkload
 
 FEW_NODES = 100
 """Up to here kube-scheduler looks at all nodes; beyond, at a part of them (percentageOfNodesToScore, adaptive)."""
-
-
-NO_LIMIT = PodCapacitySettings(starting_ratio=1.0)
 
 
 def nodes_to_find(n: int) -> int:
@@ -145,15 +143,21 @@ class Carico(Extended):
 
 
 class PaperCarico(Extended):
-    """available = Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, 3.6). 1 Hz."""
+    """The policy capacity: Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, 3.6). 1 Hz."""
 
     name = "paper CARICO"
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
         super().__init__(
             agents or AgentConfig(estimator="paper-dual", throttle=None),
-            PodCapacity(NO_LIMIT),
+            Capacity(),
         )
+
+    def on_published(
+        self, node: int, value: float, published_s: float, ttl_s: float, workloads: NodeWorkloads | None
+    ) -> None:
+        self.states[node].pod_capacity = value
+        super().on_published(node, value, published_s, ttl_s, workloads)
 
     def on_started(self, pod: int, node: int) -> None:
         self._apply(PodEvent.GONE, pod, node)

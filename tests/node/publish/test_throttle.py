@@ -149,3 +149,15 @@ def test_what_is_published_is_never_further_off_than_a_quarter_or_half_a_minute(
         assert abs(summary.work_s - work_s) < max(30.0, 0.25 * max(summary.work_s, work_s))
         assert (summary.work_s > 0) == (work_s > 0)
         throttle.wrote(60.0 * at, summary)
+
+
+def test_with_carico_every_whole_step_of_pod_capacity_is_written_once_a_second() -> None:
+    """The policy capacity counts with Pod-Capacity, which moves with every Pod while slots stand still."""
+    throttle = WriteThrottle()
+    throttle.wrote(0.0, throttle.summary(8.0, "measured", pod_capacity=5.2))
+    fewer = throttle.summary(8.0, "measured", pod_capacity=3.9)
+    assert [throttle.reason(now_s, fewer) for now_s in (0.5, 1.0)] == [None, "Pod-Capacity 5 -> 3"]
+    assert throttle.reason(1.0, throttle.summary(8.0, "measured", pod_capacity=5.9)) is None
+    measured = WriteThrottle()
+    measured.wrote(0.0, measured.summary(8.0, "measured"))
+    assert measured.reason(4.0, measured.summary(8.0, "measured")) is None

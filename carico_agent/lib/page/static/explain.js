@@ -3,7 +3,7 @@ import { amount, known, number, percent, resourceName } from "./format.js";
 
 export function explain(status) {
   if (!known(status.pod_capacity)) return "The agent has no number yet: something it needs is unknown.";
-  return [meaning(status), mixChanged(status), why(status), mode(status), reserved(status)].filter(Boolean).join(" ");
+  return [meaning(status), mixChanged(status), why(status), mode(status), unit(status), reserved(status)].filter(Boolean).join(" ");
 }
 
 function meaning(status) {
@@ -62,6 +62,13 @@ function unseen(status) {
   const asleep = workloads.filter((workload) => !workload.trusted).reduce((sum, workload) => sum + workload.arrivals, 0);
   if (asleep && workloads.some((workload) => workload.trusted)) return `${percent(asleep)} of recent arrivals have not been busy yet`;
   return "no busy Pod has been observed yet";
+}
+
+// Capacity k and what it is counted in, where the method is carico.
+function unit(status) {
+  if (status.method !== "carico" || !known(status.capacity) || !known(status.sigma)) return "";
+  const parts = Object.entries(status.direction ?? {}).map(([name, share]) => `${percent(status.sigma * share)} of the ${resourceName(name)}`);
+  return `Capacity is ${number(status.capacity, 2)} units of the recent workload, ${parts.join(" and ")}; one Pod costs ${number(status.per_pod_cost, 2)}.`;
 }
 
 function reserved(status) {
