@@ -120,7 +120,7 @@ class NodeState:
     """The same [share]."""
     left_network: float = nan
     pod_capacity: float = nan
-    """As published beside `places`: how many more Pods fit by the node's own count; only the policy capacity uses it."""
+    """As published beside `places`: how many more Pods fit by the node's own count; for the policy capacity."""
 
     @property
     def left(self) -> Amounts:

@@ -143,7 +143,7 @@ class Carico(Extended):
 
 
 class PaperCarico(Extended):
-    """The policy capacity: Pod-Capacity − Pods reserved; a reservation ends when its Pod starts (*CARICO*, 3.6). 1 Hz."""
+    """Pod-Capacity − Pods reserved (the policy capacity); a reservation ends when its Pod starts (3.6). 1 Hz."""
 
     name = "paper CARICO"
 
