@@ -5,6 +5,7 @@ import asyncio
 import base64
 import json
 import os
+import signal
 import socket
 import ssl
 import subprocess
@@ -402,6 +403,83 @@ def test_deleting_the_deployment_leaves_nothing(
         for path in rbac:
             deployed.admin.delete(path)
     wait_for(lambda: missing(deployed, LEASE), "the Lease goes, too", 30)
+
+
+CARICO = "/api/v1/namespaces/carico"
+POD = f"{CARICO}/pods/carico-plane"
+
+
+class AccountService(Service):
+    """With a token of its service account, as in a Pod: it ends when the account does."""
+
+    @property
+    def arguments(self) -> list[str]:
+        token = self.folder / "token"
+        if not token.exists():
+            asked = self.plane.admin.post(f"{CARICO}/serviceaccounts/carico-plane/token", {"spec": {}})
+            token.write_text(asked["status"]["token"])
+        config = self.plane.kubeconfig(tokenFile=str(token))
+        return ["--config", str(self.folder / "config.toml"), "--kubeconfig", str(config)]
+
+
+def add_pod_of_the_service(plane: WholePlane) -> None:
+    plane.admin.add_node("one")
+    pod = {
+        "metadata": {"name": "carico-plane"},
+        "spec": {"nodeName": "one", "containers": [{"name": "c", "image": "c"}], "serviceAccountName": "carico-plane"},
+    }
+    plane.admin.post(f"{CARICO}/pods", pod)
+
+
+def end_as_the_kubelet_does(plane: WholePlane, one: Service, killed: bool) -> None:
+    """The Pod is deleted: its process gets SIGTERM, or is dead already, and then the Pod goes."""
+    wait_for(lambda: plane.admin.get(POD)["metadata"].get("deletionTimestamp"), "the Pod is to end", 30)
+    if not killed:
+        assert one.end() == 0
+        assert missing(plane, reserve(plane)), "the service gives its seats back: its account is still there"
+    plane.admin.delete(f"{POD}?gracePeriodSeconds=0")
+
+
+def traces(plane: WholePlane) -> list[str]:
+    """What stands on the server of all that deploy/plane and the service create."""
+    group, admission = "/apis/rbac.authorization.k8s.io/v1", "/apis/admissionregistration.k8s.io/v1"
+    paths = [
+        CARICO,
+        reserve(plane),
+        f"{group}/clusterroles/carico-plane",
+        f"{group}/clusterrolebindings/carico-plane",
+        f"{admission}/validatingadmissionpolicies/carico-own-level",
+        f"{admission}/validatingadmissionpolicybindings/carico-own-level",
+        "/apis/flowcontrol.apiserver.k8s.io/v1/flowschemas/carico-plane",
+    ]
+    return [path for path in paths if not missing(plane, path)]
+
+
+@pytest.mark.parametrize("killed", [False, True], ids=["stopped", "killed"])
+def test_deleting_the_namespace_first_leaves_nothing(deployed: WholePlane, tmp_path: Path, killed: bool) -> None:
+    """The API server deletes the Pods of a namespace before its service accounts (1.33 and newer), so a service that
+    ends takes its seats back. Those of one that was killed go with the ClusterRole, by the `kubectl delete -k` that
+    takes the objects that are in no namespace."""
+    if "kube-controller-manager" not in deployed.ports:
+        deployed.start_controller_manager()
+    add_pod_of_the_service(deployed)
+    one = AccountService(deployed, tmp_path / "one")
+    one.start()
+    with traffic(deployed):
+        one.wrote()
+    if killed:
+        one.end(signal.SIGKILL)
+    deployed.admin.delete(CARICO)
+    end_as_the_kubelet_does(deployed, one, killed)
+    wait_for(lambda: missing(deployed, CARICO), "the namespace is gone", 60)
+    assert missing(deployed, reserve(deployed)) is not killed
+    removal = [f"--filename={path}" for path in sorted((TREE / "deploy/plane").glob("[0-9]*.yaml"))]
+    kubectl = [str(binaries() / "kubectl"), "--kubeconfig", str(deployed.kubeconfig("admin-token"))]
+    subprocess.run([*kubectl, "delete", "--ignore-not-found", *removal], check=True, capture_output=True)
+    try:
+        wait_for(lambda: not traces(deployed), "nothing stays", 60)
+    finally:
+        deployed.admin.delete("/api/v1/nodes/one")
 
 
 async def test_a_version_that_is_gone_says_nothing_of_the_object(deployed: WholePlane) -> None:
