@@ -17,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from carico_agent.plane.processes import Periods, periods_in
+from lab.cluster.kwok import ANNOTATION, start_kwok
+from lab.support import kube_versions
 from lab.support.control_plane import Plane, binaries
 
 PARTS = ("etcd", "kube-apiserver", "kube-scheduler", "kube-controller-manager")
@@ -77,17 +79,17 @@ class LabPlane(Plane):
             return str(self.admin.get("/metrics"))
         return self.etcd.metrics() if part == "etcd" else self.component(part, "/metrics")
 
-    def fill(self, nodes: int, pods: int) -> None:
-        """Nodes with a Lease each, and Pods on them that run."""
+    def fill(self, nodes: int, pods_per_node: int, leases: int) -> None:
+        """Nodes with Pods on them that run, and Leases to renew."""
         ask = Connections(self.port, self.ca).ask
         for n in range(NAMESPACES):
             ask("POST", "/api/v1/namespaces", _object("v1", "Namespace", f"lab-{n}"))
-        lease = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        where = "/apis/coordination.k8s.io/v1/namespaces/kube-node-lease/leases"
+        every(leases, lambda n: ask("POST", where, _object("coordination.k8s.io/v1", "Lease", f"lab-{n}")))
 
         def node(n: int) -> None:
             self.admin.add_node(f"lab-{n}", cpus=32, pods=500)
-            ask("POST", lease, _object("coordination.k8s.io/v1", "Lease", f"lab-{n}"))
-            ask("PATCH", f"/api/v1/nodes/lab-{n}", {"spec": {"taints": None}})
+            ask("PATCH", f"/api/v1/nodes/lab-{n}", {"metadata": {"annotations": ANNOTATION}, "spec": {"taints": None}})
 
         def pod(n: int) -> None:
             where, name = f"/api/v1/namespaces/lab-{n % NAMESPACES}/pods", f"p-{n}"
@@ -95,7 +97,27 @@ class LabPlane(Plane):
             ask("PATCH", f"{where}/{name}/status", {"status": {"phase": "Running"}})
 
         every(nodes, node)
-        every(pods, pod)
+        every(nodes * pods_per_node, pod)
+
+    def start_kwok(self, cpu: int) -> None:
+        """kwok keeps the nodes Ready, renews a Lease of each and runs their Pods: on the clients' CPU."""
+
+        def start(name: str, *command: str) -> "subprocess.Popen[bytes]":
+            with (self.folder / f"{name}.log").open("ab") as log:
+                process = subprocess.Popen(["taskset", "-c", str(cpu), *command], stdout=log, stderr=log)
+            self._processes[name] = process
+            self.groups.put(CLIENTS, process.pid)
+            return process
+
+        start_kwok(self, start, kube_versions.part("kwok").bin / "kwok")
+
+    def memory_bytes(self) -> dict[str, int]:
+        """Resident memory of each part."""
+        page = os.sysconf("SC_PAGE_SIZE")
+        return {
+            name: page * int(Path(f"/proc/{process.pid}/statm").read_text().split()[1])
+            for name, process in self._processes.items()
+        }
 
     def cpu_s(self) -> dict[str, float]:
         """CPU time of each part so far."""

@@ -1,7 +1,10 @@
 """lab/results/plane.md and its figure, from lab/results/plane.json. Nothing is typed in by hand."""
 
+import random
 from collections.abc import Sequence
+from math import exp, log
 from pathlib import Path
+from statistics import mean
 from typing import Any
 
 Row = dict[str, Any]
@@ -13,8 +16,8 @@ SENT_RATIO = 0.05
 """What was sent may differ by this from what was to be sent."""
 
 
-def write(rows: list[Row], again: list[Row], report: Path, figure: Path, machine: str) -> None:
-    report.write_text(text(rows, figure, machine, again))
+def write(rows: list[Row], report: Path, figure: Path, machine: str) -> None:
+    report.write_text(text(rows, figure, machine))
     draw(rows, figure)
 
 
@@ -27,34 +30,27 @@ def ratio(a: float | None, b: float | None) -> float | None:
     return None if a is None or not b else a / b
 
 
-def text(rows: list[Row], figure: Path, machine: str, again: Sequence[Row] = ()) -> str:
-    first = rows[0]
+def text(rows: list[Row], figure: Path, machine: str) -> str:
+    first, setup = rows[0], rows[0].get("setup") or {}
+    nodes, pods = setup.get("nodes", 300), setup.get("nodes", 300) * setup.get("pods_per_node", 10)
     lines = [
         "# Control plane under a greedy client",
         "",
-        f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later.",
+        f"Made by `python -m lab.plane` on {machine}, {min(row['when'] for row in rows)} and later; code "
+        f"{setup.get('code', 'of an earlier version')}.",
         "",
         f"etcd, kube-apiserver {first.get('version', '1.20')}, "
         "kube-scheduler and kube-controller-manager share one CPU, all clients another;",
-        "300 nodes, 3,000 Pods. Saturation is the most requests per second in a closed loop:",
-        f"{first['saturation']:.0f}/s in the first row's run. The greedy client is a service account (level",
-        "workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level system. The",
-        "machine was shared with other work: compare rows of one load. " + runs(rows),
+        f"{nodes:,} nodes, {pods:,} Pods{', kept by kwok' if setup.get('kwok') else ''}. Saturation is the most "
+        f"requests per second in a closed loop: {first['saturation']:.0f}/s. The greedy client is a service account "
+        "(level workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level system. The",
+        "machine may be shared with other work: compare rows of one load. " + runs(rows),
         "× is what was really sent, over saturation.",
     ]
     for load in sorted({row["load"] for row in rows}):
         here = typical([row for row in rows if row["load"] == load])
         lines += ["", f"## {load} × saturation", "", *table(here), "", *verdict(here, load)]
-        second = typical([row for row in again if row["load"] == load])
-        if second:
-            lines += [
-                "",
-                f"Once more, in the order {', '.join(second)}:",
-                "",
-                *table(second),
-                "",
-                *verdict(second, load),
-            ]
+        lines += paired([row for row in rows if row["load"] == load])
     lines += ["", f"![p99 of node Lease writes](../figures/{figure.name})", "", *curve(rows), "", *own(rows)]
     return "\n".join(lines) + "\n"
 
@@ -65,6 +61,49 @@ def runs(rows: Sequence[Row]) -> str:
     if repeats == 1:
         return "One run per arm, in random order, so that differences of a third or less may be noise;"
     return f"{repeats} runs per arm, in random order; of each the one with the median p99 of Lease writes is shown;"
+
+
+DRAWS = 2000
+
+
+def paired(rows: Sequence[Row]) -> list[str]:
+    """Each arm over `nothing` of the same repeat, with a 95 % interval; empty with fewer than three repeats."""
+    by_arm: dict[str, dict[int, Row]] = {}
+    for row in rows:
+        by_arm.setdefault(row["arm"], {})[int(row.get("repeat", 0))] = row
+    nothing = by_arm.pop("nothing", {})
+    lines = []
+    for arm, mine in by_arm.items():
+        cells = [
+            cell([ratio(what(mine[n]), what(nothing[n])) for n in mine if n in nothing])
+            for what in (lease, answered, bound_ms)
+        ]
+        if any(cells):
+            lines.append(f"| {' | '.join([arm, *(one or 'unknown' for one in cells)])} |")
+    if not lines:
+        return []
+    head = "| over nothing, in the same repeat | p99 of Lease writes | answers per second | Pod bound p50 |"
+    return ["", head, "|---|---|---|---|", *lines]
+
+
+def bound_ms(row: Row) -> float | None:
+    found: float | None = (row["pods"].get("start_ms") or {}).get("p50")
+    return found
+
+
+def cell(ratios: Sequence[float | None]) -> str:
+    """The geometric mean with its interval: repeats drawn again with a fixed seed.
+
+    >>> cell([0.5, 0.5, 0.5]), cell([0.5, None, 0.5])
+    ('0.50 (0.50 to 0.50)', '')
+    """
+    logs = [log(one) for one in ratios if one]
+    if len(logs) < 3:
+        return ""
+    draw_one = random.Random(19)
+    means = sorted(mean(draw_one.choices(logs, k=len(logs))) for _ in range(DRAWS))
+    low, high = means[int(0.025 * DRAWS)], means[int(0.975 * DRAWS)]
+    return f"{exp(mean(logs)):.2f} ({exp(low):.2f} to {exp(high):.2f})"
 
 
 def table(here: dict[str, Row]) -> list[str]:

@@ -50,19 +50,26 @@ def test_goals_with_what_was_measured() -> None:
     assert "0.50 requests per 10 s besides the metrics" in result
 
 
-def test_a_second_run_is_shown_beside_the_first() -> None:
-    first = [row("nothing", 1000, 100), row("seats", 400, 100)]
-    second = [row("seats", 600, 100), row("nothing", 1000, 100)]
-    result = text(first, Path("figure.png"), "machine", second)
-    assert "**0.40**" in result and "Once more, in the order seats, nothing:" in result and "**0.60**" in result
-
-
 def test_of_several_runs_the_median_is_shown() -> None:
     runs = [(900, 0), (1000, 1), (5000, 2)]
     rows = [row("nothing", p99, 100) | {"repeat": n} for p99, n in runs]
     rows += [row("seats", p99 / 2, 100) | {"repeat": n} for p99, n in runs]
     result = text(rows, Path("figure.png"), "machine")
     assert "3 runs per arm, in random order" in result and "| nothing | 500 / 1000 |" in result
+
+
+def test_repeats_are_compared_in_pairs_with_an_interval() -> None:
+    """The machine became ten times as slow in the third repeat: that falls on both arms of it."""
+    runs = [(900, 0), (1000, 1), (10_000, 2)]
+    rows = [row("nothing", p99, 100) | {"repeat": n} for p99, n in runs]
+    rows += [
+        row("wrapper", p99 * factor, 100) | {"repeat": n} for (p99, n), factor in zip(runs, (2, 3, 4), strict=True)
+    ]
+    result = text(rows, Path("figure.png"), "machine")
+    assert "| wrapper | 2.88 (2.00 to 4.00) | 1.00 (1.00 to 1.00) | unknown |" in result
+    assert "over nothing, in the same repeat" not in text(rows[:2] + rows[3:5], Path("f.png"), "m"), (
+        "two are no interval"
+    )
 
 
 def test_what_a_closed_loop_got_with_so_few_requests_is_a_hint() -> None:
