@@ -43,8 +43,8 @@ def text(rows: list[Row], figure: Path, machine: str) -> str:
         "kube-scheduler and kube-controller-manager share one CPU, all clients another;",
         f"{nodes:,} nodes, {pods:,} Pods{', kept by kwok' if setup.get('kwok') else ''}. Saturation is the most "
         f"requests per second in a closed loop: {first['saturation']:.0f}/s. The greedy client is a service account "
-        "(level workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level system. The",
-        "machine may be shared with other work: compare rows of one load. " + runs(rows),
+        "(level workload-low), open loop, at most 1,500 requests in flight; node Lease writes belong to the level "
+        "system. The machine may be shared with other work: compare rows of one load. " + runs(rows),
         "× is what was really sent, over saturation.",
     ]
     for load in sorted({row["load"] for row in rows}):
