@@ -257,13 +257,13 @@ class Cluster:
         """
         self.ledger.expire(now_s)
         self._refresh_changed(now_s)
-        self._look_again(min(NODES_PER_ROUND, max(MIN_PER_ROUND, len(self._to_refresh) // 10)), now_s)
+        self._refresh_due(min(NODES_PER_ROUND, max(MIN_PER_ROUND, len(self._to_refresh) // 10)), now_s)
 
     def refresh_all(self, now_s: float) -> None:
         """See which workloads are profiled by then, on all nodes at once."""
-        self._look_again(len(self._to_refresh), now_s)
+        self._refresh_due(len(self._to_refresh), now_s)
 
-    def _look_again(self, count: int, now_s: float) -> None:
+    def _refresh_due(self, count: int, now_s: float) -> None:
         for name in list(islice(self._to_refresh, count)):
             del self._to_refresh[name]
             self._refresh(name, now_s)

@@ -41,7 +41,7 @@ class SecondLook:
         found = self._candidates.judge(arguments)
         self._warnings.asked(found.pod.uid, found.pod.holds)
         if found.refused is not None:
-            found = await self._look_again(arguments, found)
+            found = await self._check_again(arguments, found)
         if found.refused is None:
             self._wake.passed(found.pod.uid)
         else:
@@ -52,7 +52,7 @@ class SecondLook:
             self._gangs.release_all(gang)
         return found.answer
 
-    async def _look_again(self, arguments: Object, found: Filtered) -> Filtered:
+    async def _check_again(self, arguments: Object, found: Filtered) -> Filtered:
         began_s = time.monotonic()
         end_s = began_s + min(LOOK_AGAIN_S, self._budget_s(began_s))
         try:

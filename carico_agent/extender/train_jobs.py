@@ -88,10 +88,10 @@ class TrainJobs:
 
     async def run(self) -> None:
         while True:
-            await asyncio.sleep(await self.look())
+            await asyncio.sleep(await self.poll())
 
-    async def look(self) -> float:
-        """Once; answers when the next look is due [s]."""
+    async def poll(self) -> float:
+        """Once; answers when the next poll is due [s]."""
         try:
             jobs = (await self._client.get(TRAIN_JOBS, PAGE)).get("items") or []
             running = {**PAGE, "labelSelector": JOBSET, "fieldSelector": "status.phase=Running"}

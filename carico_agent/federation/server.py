@@ -43,7 +43,7 @@ PUSH_S = 2e-4
 """Pushing takes at most this share of a core, at 0.2 ms of CPU time each: to 5,000 streams at most every 10 s. In
 between a view travels with the answers."""
 MIN_PUSH_PERIOD_S = 1.0
-LOOK_SHARE = 0.02
+SCAN_SHARE = 0.02
 """Looking for connections that never make a call takes at most this share of a core: where 10,000 sockets are open,
 every 2.5 s."""
 PUSH_PIECE = 10
@@ -122,7 +122,7 @@ class AggregatorServer:
         self._streams: set[NodeStream] = set()
         self._pushing: set[asyncio.Task[None]] = set()
         self._called: set[str] = set()  # connections (as gRPC names them) that have made a call
-        self._look_at_s = 0.0
+        self._scan_at_s = 0.0
         self._port = 0  # of TCP
         self._idle_s = idle_limit_s(settings)
         self._server: grpc.aio.Server | None = None
@@ -248,20 +248,20 @@ class AggregatorServer:
         """End connections of an address that has too many which have not made a call yet: they never finish their
         handshake, or have nothing to ask."""
         most = self.aggregator.settings.address_connections
-        if not most or not self._port or now_s < self._look_at_s:
+        if not most or not self._port or now_s < self._scan_at_s:
             return
         open_now = in_use()
         if open_now - len(self._streams) <= most and len(self._called) <= 2 * (open_now + most):
             return
         called = set(self._called)
-        connections, cpu_s = await asyncio.to_thread(_look, self._port)
+        connections, cpu_s = await asyncio.to_thread(_scan, self._port)
         self._called -= called - {one.peer for one in connections}
         waiting = [one for one in connections if one.peer not in self._called]
         self.aggregator.refused_connections += shut_down(excess(waiting, most))
-        self._look_at_s = now_s + cpu_s / LOOK_SHARE
+        self._scan_at_s = now_s + cpu_s / SCAN_SHARE
 
 
-def _look(port: int) -> tuple[list[Accepted], float]:
+def _scan(port: int) -> tuple[list[Accepted], float]:
     """The connections to this port, and what it took to find them [CPU s]."""
     started_s = time.thread_time()
     return accepted(port), time.thread_time() - started_s

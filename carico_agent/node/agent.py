@@ -158,7 +158,7 @@ class Agent:
         state = StateFiles(kept, self._disk)
         live = not self._source.replaying
         if live:
-            self._runtime.look()
+            self._runtime.scan()
         self._supervisor.start("loop", self._loop)
         self._source.producer.start()
         for publisher in self._publishers:
@@ -246,7 +246,7 @@ class Agent:
                 if isinstance(event, Event):
                     self._take_event(event)
             if Notice.SECOND in news and not source.replaying:
-                self._look_at_pods()
+                self._refresh_pods()
             if self._is_due(news, samples_wait):
                 started_s = time.perf_counter()
                 latest.publish(self._statuses.make(source.feed.estimate()))
@@ -278,11 +278,11 @@ class Agent:
         if event.topic == "/tasks/start":
             self._reservations.pods_started([event.pod, event.pod_name])
 
-    def _look_at_pods(self) -> None:
+    def _refresh_pods(self) -> None:
         """Those that started or ended, also without an event."""
         self._reservations.pods_started(self._runtime.pods)
         self._counters.tidy()
-        self._progress.look()
+        self._progress.refresh()
 
     # ---- what other parts ask for
 

@@ -67,7 +67,7 @@ class ContainerHistories:
         while True:
             await asyncio.sleep(LOOK_S)
             if self._runtime.pods or self._store.histories:
-                row = await self._workers.run(self._look, time.monotonic(), time.time())
+                row = await self._workers.run(self._poll, time.monotonic(), time.time())
                 if self._record is not None and row.containers:
                     self._record(row)
 
@@ -90,7 +90,7 @@ class ContainerHistories:
 
     # ---- in the thread
 
-    def _look(self, now_s: float, wall_s: float) -> PodsRow:
+    def _poll(self, now_s: float, wall_s: float) -> PodsRow:
         readings = []
         for minute in self._reader.tick(now_s, wall_s, self._runtime.pods):
             owner = self._owner(minute)

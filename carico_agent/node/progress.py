@@ -176,7 +176,7 @@ class ProgressApi:
             known = self._plain.pods
             pod = self._plain.pod_of(process)
             if pod.key not in known:
-                self.look()
+                self.refresh()
             return pod
         self._plain.forget(process)
         return pod
@@ -217,15 +217,15 @@ class ProgressApi:
         jobs = [body(view, now_s, self._plain.has_ended(view.pod.key)) for view in self.jobs.views(now_s)]
         return answer({"socket": str(self._settings().progress_path), "jobs": jobs})
 
-    def look(self) -> None:
+    def refresh(self) -> None:
         """Once a second: who came, who ended, and what was written to files."""
         now_s = time.monotonic()
-        self._plain.look(now_s)
-        self.jobs.look(now_s, self._pods())
+        self._plain.refresh(now_s)
+        self.jobs.refresh(now_s, self._pods())
         self._process_cpu.keep(self._pods())
         if self._files is not None:
             per_s = max(1, int(self._settings().progress.reports_per_s))
-            for pod, done, total in self._files.look(self._runtime.pods, per_s):
+            for pod, done, total in self._files.poll(self._runtime.pods, per_s):
                 self._take(pod, done, total, None)
 
     def _pods(self) -> Mapping[str, Pod]:

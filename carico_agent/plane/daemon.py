@@ -24,7 +24,7 @@ from carico_agent.lib.supervise.notify import Notifier
 from carico_agent.lib.supervise.tasks import Supervisor
 from carico_agent.plane.control import MAX_MISSED
 from carico_agent.plane.metrics import families
-from carico_agent.plane.observer import Look, Observer
+from carico_agent.plane.observer import Observation, Observer
 from carico_agent.plane.reserve import Note, SeatKeeper, lock
 from carico_agent.settings import Settings
 
@@ -56,7 +56,7 @@ class PlaneServer:
         self.health = Health("plane")
         self.supervisor = Supervisor()
         self.missed = 0
-        self.look: Look | None = None
+        self.observed: Observation | None = None
         self._saved_s = time.monotonic()
         self._cost = OwnCost()
         self._stopping = asyncio.Event()
@@ -105,8 +105,8 @@ class PlaneServer:
             await asyncio.sleep(max(0.1, self._settings.plane.period_s - (time.monotonic() - started_s)))
 
     async def _period(self) -> None:
-        look = await self.observer.look()
-        self.look = look
+        look = await self.observer.observe()
+        self.observed = look
         self.missed = 0 if look.fresh else self.missed + 1
         await self.keeper.keep(look, self.missed)
         if time.monotonic() - self._saved_s > SAVE_S:
@@ -135,14 +135,14 @@ class PlaneServer:
 
     async def _show(self, request: web.BaseRequest) -> web.StreamResponse:
         """what `carico plane --json` says, and the seats"""
-        seen = self.look.diagnosis.as_json() if self.look else None
+        seen = self.observed.diagnosis.as_json() if self.observed else None
         cost = {"cpu_s": self._cost.cpu_s(), "resident_bytes": self._cost.resident_bytes()}
         kube = {"requests": self.client.requests, "condition": self.health.condition}
         facts = {"seats": self.keeper.as_json(), "missed": self.missed, "pid": os.getpid()}
         return answer({"diagnosis": seen, **facts, "kubernetes": kube, "own": cost})
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
-        seen = self.look.diagnosis if self.look else None
+        seen = self.observed.diagnosis if self.observed else None
         return answer_metrics(families(seen, self.keeper.shares, self.missed, self.client.requests))
 
 

@@ -24,7 +24,7 @@ from carico_agent.settings import PlaneSettings
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class Observation:
     """One look: what is known, and what follows from it."""
 
     diagnosis: PlaneDiagnosis
@@ -54,7 +54,7 @@ class Observer:
     async def aclose(self) -> None:
         await self._endpoints.close()
 
-    async def look(self) -> Look:
+    async def observe(self) -> Observation:
         """Read all metrics; never raises for a component that does not answer."""
         missing: dict[str, str] = {}
         fresh = await self.servers.read(self._client, missing)
@@ -70,7 +70,7 @@ class Observer:
 
     def _seen(
         self, windows: Mapping[str, Window | None], missing: Mapping[str, str], fresh: ServerReading | None
-    ) -> Look:
+    ) -> Observation:
         api, own = windows.get(API), self._settings
         busy_cores = self._busy_cores(windows)
         found = self._recommend(api, busy_cores)
@@ -89,7 +89,7 @@ class Observer:
         has_room = api is not None and busy_cores < own.busy_ratio * self.cores
         waits = held_up(fresh.window) if has_room and fresh and fresh.window else ""
         seats, width = (levels(api), widths(api)) if api else ({}, {})
-        return Look(seen, found, seats, fresh is not None, waits, width)
+        return Observation(seen, found, seats, fresh is not None, waits, width)
 
     def _with_lists(self, seen: PlaneDiagnosis, windows: Mapping[str, Window | None]) -> PlaneDiagnosis:
         """Who lists, what it needs of memory, and which component waits for its own arguments."""

@@ -17,7 +17,7 @@ from carico_agent.lib.kubernetes import access_of
 from carico_agent.lib.net.times import boottime_s
 from carico_agent.lib.supervise.files import replace_file
 from carico_agent.plane.control import COOLING, ServerState, Step, decide
-from carico_agent.plane.observer import Look
+from carico_agent.plane.observer import Observation
 from carico_agent.plane.seats import NAME, Levels, Reserve
 from carico_agent.plane.shares import ServerSeats, seats_of
 from carico_agent.settings import KubernetesSettings, Settings
@@ -98,7 +98,7 @@ class SeatKeeper:
             log.info("%s", await self._reserve.remove())
             self._note.remove()
 
-    async def keep(self, look: Look, missed: int) -> None:
+    async def keep(self, look: Observation, missed: int) -> None:
         """One period; raises KubeError."""
         mode = self._settings.plane.seats
         if mode == "off" and self._looked and not self._note.exists():
@@ -118,7 +118,7 @@ class SeatKeeper:
             log.info("seats: %s %s", step.action, step.why)
         self.step = step
 
-    def _situation(self, look: Look, missed: int, leads: bool) -> ServerState:
+    def _situation(self, look: Observation, missed: int, leads: bool) -> ServerState:
         return ServerState(
             self._settings.plane.seats,
             self.levels,

@@ -42,7 +42,7 @@ class ObservedGroup:
         counters = self._files.read(now_s)
         if not ends_window:
             return
-        looked = self._delay.look(now_s)
+        looked = self._delay.read(now_s)
         if self._last is not None:
             elapsed_s = now_s - self._last.t
             found = demand(self._last, counters)

@@ -26,7 +26,7 @@ from carico_agent.plane.exposition import read
 from carico_agent.plane.window import WANTED
 from lab.plane.arms import ARMS, CORES, STEP_S, steering
 from lab.plane.parts import CLIENTS, LabPlane, has_all, spawn
-from lab.plane.runs import Rows, Setup, code_hash, plan
+from lab.plane.runs import PlaneSetup, Rows, code_hash, plan
 from lab.support.waiting import free_port, wait_for
 
 TREE = Path(__file__).parents[2]
@@ -41,7 +41,7 @@ WRAPPED = "?resourceVersion=0&limit=500"
 class PlaneLab:
     """One control plane, filled, and what was measured on it."""
 
-    def __init__(self, folder: Path, setup: Setup) -> None:
+    def __init__(self, folder: Path, setup: PlaneSetup) -> None:
         self.folder, self.setup = folder, setup
         self.plane = LabPlane(folder, PLANE_CPU)
         self.saturation = 0.0
@@ -191,7 +191,7 @@ def per_period(earlier: tuple[float, float, float], later: tuple[float, float, f
 # ---- results
 
 
-def measure(setup: Setup, arms: list[str], loads: list[float], repeats: int, rows: Rows) -> None:
+def measure(setup: PlaneSetup, arms: list[str], loads: list[float], repeats: int, rows: Rows) -> None:
     if not has_all():
         raise SystemExit("the control plane is not built: make kube")
     left = rows.missing(plan(arms, loads, repeats))
@@ -226,7 +226,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=30.0, help="of each measurement (30)")
     parser.add_argument("--report", action="store_true", help="only write the report from what was measured")
     given = parser.parse_args()
-    setup = Setup(given.nodes, given.pods_per_node, given.kwok, given.warm, given.seconds, code_hash())
+    setup = PlaneSetup(given.nodes, given.pods_per_node, given.kwok, given.warm, given.seconds, code_hash())
     rows = Rows(RESULTS, setup)
     if not given.report:
         measure(setup, given.arms, given.loads, given.repeats, rows)

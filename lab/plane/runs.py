@@ -17,7 +17,7 @@ Calibration = tuple[float, list[tuple[float, float]], dict[int, float]]
 
 
 @dataclass(frozen=True, slots=True)
-class Setup:
+class PlaneSetup:
     """What all rows that are compared have in common."""
 
     nodes: int = 300
@@ -29,7 +29,7 @@ class Setup:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class PlaneRun:
     """One measurement."""
 
     arm: str
@@ -37,7 +37,7 @@ class Run:
     repeat: int
 
 
-def plan(arms: Sequence[str], loads: Sequence[float], repeats: int) -> list[Run]:
+def plan(arms: Sequence[str], loads: Sequence[float], repeats: int) -> list[PlaneRun]:
     """Every repeat has all arms at all loads, in an order of its own: what changes on the machine meanwhile falls on no
     arm in particular. A repeat keeps its order when there are more repeats.
 
@@ -46,7 +46,7 @@ def plan(arms: Sequence[str], loads: Sequence[float], repeats: int) -> list[Run]
     """
     runs = []
     for repeat in range(repeats):
-        block = [Run(arm, load, repeat) for load in loads for arm in arms]
+        block = [PlaneRun(arm, load, repeat) for load in loads for arm in arms]
         random.Random(f"{SEED} {repeat}").shuffle(block)
         runs += block
     return runs
@@ -56,7 +56,7 @@ class Rows:
     """Rows in a file, each with the setup that it was measured with. Rows of another setup are replaced, never mixed:
     the first row of a setup removes those of all others."""
 
-    def __init__(self, path: Path, setup: Setup) -> None:
+    def __init__(self, path: Path, setup: PlaneSetup) -> None:
         self._path, self._setup = path, asdict(setup)
 
     def all(self) -> list[Row]:
@@ -66,8 +66,8 @@ class Rows:
     def of_setup(self) -> list[Row]:
         return [row for row in self.all() if row.get("setup") == self._setup]
 
-    def missing(self, runs: Iterable[Run]) -> list[Run]:
-        made = {Run(row["arm"], row["load"], row["repeat"]) for row in self.of_setup()}
+    def missing(self, runs: Iterable[PlaneRun]) -> list[PlaneRun]:
+        made = {PlaneRun(row["arm"], row["load"], row["repeat"]) for row in self.of_setup()}
         return [run for run in runs if run not in made]
 
     def calibration(self) -> Calibration | None:
@@ -79,7 +79,7 @@ class Rows:
         closed = {int(workers): rate for workers, rate in first["closed"].items()}
         return first["saturation"], [(x, f) for x, f in first["curve"]], closed
 
-    def keep(self, run: Run, row: Row) -> None:
+    def keep(self, run: PlaneRun, row: Row) -> None:
         when = datetime.now(UTC).isoformat(timespec="seconds")
         made = {**row, **asdict(run), "setup": self._setup, "when": when}
         self._path.write_text(json.dumps([*self.of_setup(), made], indent=1) + "\n")

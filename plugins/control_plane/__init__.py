@@ -92,12 +92,12 @@ class Plugin(plugin_api.Plugin):
             found[component] = _folder(view, place)
         self._missing = {}
         for component, cgroup in found.items():
-            self._look_at(view, writer, component, cgroup)
+            self._inspect(view, writer, component, cgroup)
         self._watched = {
             name: one for name, one in self._watched.items() if name in found and name not in self._missing
         }
 
-    def _look_at(self, view: View, writer: Writer, component: str, cgroup: str) -> None:
+    def _inspect(self, view: View, writer: Writer, component: str, cgroup: str) -> None:
         inode = _inode(cgroup)
         now = view.read(cgroup, "cpu.weight")
         if inode is None or now is None:

@@ -92,12 +92,12 @@ class Plugin(plugin_api.Plugin):
         parents: dict[str, GroupThrottling | None] = {}
         self._watched = {}
         for pod in view.pods:
-            if (watched := self._look(view, pod, seen, parents)) is not None:
+            if (watched := self._inspect(view, pod, seen, parents)) is not None:
                 self._watched[pod.key] = watched
         self._histories = {key: value for key, value in self._histories.items() if key in seen}
         self._counts = {inode: counts for inode, counts in self._counts.items() if any(inode == i for _, i in seen)}
 
-    def _look(
+    def _inspect(
         self, view: View, pod: PodView, seen: set[tuple[str, int]], parents: dict[str, GroupThrottling | None]
     ) -> _PodHistory | None:
         members = pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode, usage=pod.usage),)

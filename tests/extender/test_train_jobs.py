@@ -100,7 +100,7 @@ class Client:
 async def look(answers: Mapping[str, Object | KubeError]) -> tuple[Client, float, list[Mapping[str, TrainWork]]]:
     client, taken = Client(answers), list[Mapping[str, TrainWork]]()
     jobs = TrainJobs(client, taken.append)  # type: ignore[arg-type]
-    return client, await jobs.look(), taken
+    return client, await jobs.poll(), taken
 
 
 async def test_pods_are_asked_for_only_where_there_are_train_jobs() -> None:

@@ -35,7 +35,7 @@ class JobNode(FakeNode):
         """This Pod is here and has so much left: it reports three of its steps."""
         self.running.add(uid)
         pods = {key: Pod(key, key, "default", uid=key) for key in self.running}
-        self.jobs.look(self._now_s, pods)
+        self.jobs.refresh(self._now_s, pods)
         total = left_s + 3.0
         for done in (1.0, 2.0, 3.0):
             self._now_s += 1.0

@@ -12,7 +12,7 @@ from carico_agent.plane.sizing import queue_length_limit
 from carico_agent.plane.whole import Given
 from lab.plane.arms import ARMS, LEVELS, Arm, DocumentMethod
 from lab.plane.parts import PARTS
-from lab.plane.runs import Rows, Run, Setup, plan
+from lab.plane.runs import PlaneRun, PlaneSetup, Rows, plan
 from lab.support.kube_admin import AdminError
 
 LOW = f"{LEVELS}/workload-low"
@@ -115,7 +115,7 @@ def test_every_repeat_has_all_arms_in_an_order_of_its_own() -> None:
 
 
 def test_an_interrupted_run_goes_on_with_its_saturation(tmp_path: Path) -> None:
-    path, setup = tmp_path / "rows.json", Setup(code="a")
+    path, setup = tmp_path / "rows.json", PlaneSetup(code="a")
     path.write_text(json.dumps([{"arm": "seats", "load": 1.2, "repeat": 0, "setup": None}]))
     rows, runs = Rows(path, setup), plan(["nothing", "seats"], [0.9], 2)
     assert rows.missing(runs) == runs and rows.calibration() is None
@@ -124,8 +124,8 @@ def test_an_interrupted_run_goes_on_with_its_saturation(tmp_path: Path) -> None:
     assert again.missing(runs) == runs[1:]
     assert again.calibration() == (300.0, [(1, 0.5)], {64: 300.0})
     assert len(again.all()) == 1, "rows of other code are not mixed with these"
-    assert Rows(path, Setup(code="b")).missing(runs) == runs
+    assert Rows(path, PlaneSetup(code="b")).missing(runs) == runs
 
 
 def test_a_repeat_is_a_run_of_its_own() -> None:
-    assert Run("nothing", 0.9, 0) != Run("nothing", 0.9, 1)
+    assert PlaneRun("nothing", 0.9, 0) != PlaneRun("nothing", 0.9, 1)

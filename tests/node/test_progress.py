@@ -169,7 +169,7 @@ async def test_a_process_whose_pod_becomes_known_later_is_that_pod_from_then_on(
     host.enter(f"{host.node.path}/{ID}")
     other = Client(host.path)
     assert (await other.post({"done": 2, "total": 9}))[0] == 200
-    host.api.look()
+    host.api.refresh()
     assert [key for key, _ in host.api.jobs.table] == [UID]
     client.close()
     other.close()
@@ -293,7 +293,7 @@ async def test_after_a_restart_a_job_is_known_with_its_next_report(tmp_path: Pat
 
 
 async def test_what_is_published(host: Host) -> None:
-    host.api.look()
+    host.api.refresh()
     for step in range(4):
         host.use(2_000_000 * step)
         host.api.jobs.report(host.node.pods[UID], 10.0 * step, step, 10)

@@ -538,7 +538,7 @@ async def test_two_api_servers_behind_a_balancer(deployed: WholePlane) -> None:
     async with KubeClient(access) as client:
         observer = Observer(client, PlaneSettings(cores=8))
         for n in range(looks):
-            seen = await observer.look()
+            seen = await observer.observe()
             usable += n > 0 and seen.diagnosis.components[0].cores is not None
             await asyncio.sleep(0.2)
         assert seen.diagnosis.servers == 2

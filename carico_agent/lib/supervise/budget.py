@@ -32,7 +32,7 @@ class Pace:
     """Which multiple of the period applies now, and why.
 
     >>> pace = Pace(Allowance(cpu_ratio=0.02))
-    >>> [pace.look(t, cpu_ratio=0.05, resident_bytes=50e6) for t in (0.0, 5.0, 10.0, 15.0)]
+    >>> [pace.observe(t, cpu_ratio=0.05, resident_bytes=50e6) for t in (0.0, 5.0, 10.0, 15.0)]
     [False, True, False, True]
     >>> pace.multiple, pace.why
     (5, 'the agent takes 5.0% of a core, 2.0% are allowed')
@@ -43,7 +43,7 @@ class Pace:
         self.why = ""
         """Why it is slower than configured; empty when it is not."""
         self._step = 0
-        self._bad_looks = 0
+        self._bad_in_a_row = 0
         self._calm_since_s: float | None = None
         self._relapses = 0
         self._raised_s = -float("inf")
@@ -56,14 +56,16 @@ class Pace:
     def multiple(self) -> int:
         return STEPS[self._step]
 
-    def look(self, now_s: float, cpu_ratio: float, resident_bytes: float, memory: float = nan, missed: int = 0) -> bool:
+    def observe(
+        self, now_s: float, cpu_ratio: float, resident_bytes: float, memory: float = nan, missed: int = 0
+    ) -> bool:
         """Take one measurement; True when the pace has changed. `memory`: its usage, NaN unknown; `missed`: ticks
-        since the last look."""
+        since the last measurement."""
         if trouble := self._trouble(cpu_ratio, resident_bytes, memory, missed, 1.0):
             self._calm_since_s = None
-            self._bad_looks += 1
-            return self._bad_looks >= 2 and self._slower(now_s, trouble)
-        self._bad_looks = 0
+            self._bad_in_a_row += 1
+            return self._bad_in_a_row >= 2 and self._slower(now_s, trouble)
+        self._bad_in_a_row = 0
         if self._step == 0:
             return False
         faster = cpu_ratio * STEPS[self._step] / STEPS[self._step - 1]
@@ -92,7 +94,7 @@ class Pace:
         return ""
 
     def _slower(self, now_s: float, trouble: str) -> bool:
-        self._bad_looks = 0
+        self._bad_in_a_row = 0
         if self._step == len(STEPS) - 1:
             return False
         if now_s - self._raised_s < 2 * self._calm_s:

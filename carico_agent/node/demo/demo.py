@@ -119,10 +119,10 @@ class Others:
 
     async def run(self) -> None:
         while True:
-            self.look()
+            self.sample()
             await asyncio.sleep(LOOK_S)
 
-    def look(self) -> None:
+    def sample(self) -> None:
         runnable = procs_running(self._stat.read_bytes())
         self._seen.append(max(0, runnable - 1 - self._loops.running))  # 1: whoever reads this runs, too
 
@@ -174,7 +174,7 @@ async def run_demo(
         offer_page(await page.start())
     with BusyLoops(runtime) as loops:
         others = Others(loops)
-        others.look()
+        others.sample()
         looking = asyncio.create_task(others.run())
         source.producer.start()
         try:
@@ -189,7 +189,7 @@ async def run_demo(
                 if t - changed_t >= (BURST_S if loops.running else IDLE_S) and t < seconds:
                     _change(loops, sizes)
                     changed_t = t
-                runtime.look()
+                runtime.scan()
         finally:
             looking.cancel()
             source.stop()

@@ -1,6 +1,6 @@
 """The only code that writes to a cgroup: journal first, then write, then read back.
 
-Each wish is looked at first (is the file ours to write, is it the same cgroup, is the value new, is it too soon), then
+Each wish is checked at first (is the file ours to write, is it the same cgroup, is the value new, is it too soon), then
 those left are carried out in two passes, so that no group is ever outside its parent: what grows, parents first; then
 what shrinks, children first. cpu.max.burst shrinks before cpu.max (koordinator #2778).
 
@@ -75,22 +75,22 @@ class CgroupWriter:
 
     def write(self, plugin: str, changes: Sequence[Change]) -> list[Outcome]:
         with self._lock:
-            looked = [self._look(change) for change in changes]
-            self._carry_out(plugin, [step for step in looked if isinstance(step, _Step)])
+            checked = [self._check(change) for change in changes]
+            self._carry_out(plugin, [step for step in checked if isinstance(step, _Step)])
             outcomes = [
                 step.outcome or _outcome(step.change, "failed", step.old) if isinstance(step, _Step) else step
-                for step in looked
+                for step in checked
             ]
         for outcome in outcomes:
             self.outcomes.add(plugin, outcome)
         return outcomes
 
-    def _look(self, change: Change) -> _Step | Outcome:
+    def _check(self, change: Change) -> _Step | Outcome:
         """Either a step to take or the reason why not."""
         if reason := self._never(change.key):
             return _outcome(change, "refused", None, reason)
         if knobs.is_action(change.key):
-            return self._look_action(change)
+            return self._check_action(change)
         try:
             new = knobs.canon(change.key, change.value, PAGE_BYTES)
             old = spelled(change.key, self._files.read(change.cgroup, change.inode, change.key))
@@ -113,7 +113,7 @@ class CgroupWriter:
             return _outcome(change, "dry-run", old, f"would write {new!r}: {change.reason}")
         return _Step(change, knob, old, new)
 
-    def _look_action(self, change: Change) -> _Step | Outcome:
+    def _check_action(self, change: Change) -> _Step | Outcome:
         knob = self._knob(change.cgroup, change.inode, change.key)
         if reason := self._too_much(knob):
             return _outcome(change, "held", None, reason)
@@ -192,7 +192,7 @@ class CgroupWriter:
         step.outcome = self._read_back(step, before, value, call.error)
 
     def _moved(self, step: _Step, before: str) -> str | None:
-        """A batch may have waited seconds for the kernel since it looked: look again, right before writing."""
+        """A batch may have waited seconds for the kernel since it checked: look again, right before writing."""
         knob = step.knob
         if knobs.is_action(knob.key):
             return None

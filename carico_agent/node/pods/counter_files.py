@@ -133,15 +133,15 @@ class CounterFiles:
         else:
             self._read_throttling(now, last)
         # a Pod that is new: if it waits, its first number should not be a lower bound only
-        self._look_at_threads(now, last is None or waited_usec >= WAITS_RATIO * elapsed_usec)
+        self._read_threads(now, last is None or waited_usec >= WAITS_RATIO * elapsed_usec)
 
-    def _look_at_threads(self, now: CounterReading, waits: bool) -> None:
+    def _read_threads(self, now: CounterReading, waits: bool) -> None:
         """The first look begins an interval, the next one ends it."""
         self._calm = 0 if waits else self._calm + 1
         if self._calm >= CALM:
             self._stop_looking()
             return
-        found = self._delay.look(now.t)
+        found = self._delay.read(now.t)
         now.threads = found if self._looks else None
         self._looks = True
 

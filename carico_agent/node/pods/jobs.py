@@ -64,7 +64,7 @@ class Jobs:
         """Whether `first`, which has reported more than `other`, is another process that still runs."""
         return isinstance(first, Process) and first != other and self._lives(first)
 
-    def look(self, now_s: float, pods: Mapping[str, Pod]) -> None:
+    def refresh(self, now_s: float, pods: Mapping[str, Pod]) -> None:
         """Once a second: who came, who ended, and what those use that do not report."""
         if pods is not self._pods:
             self._take(now_s, pods)

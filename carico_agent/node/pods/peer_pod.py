@@ -125,7 +125,7 @@ class PeerPods:
         except ProcessLookupError as error:
             raise NotSeen(str(error)) from error
         try:
-            process = self.look(pid)
+            process = self.find(pid)
             if alive is not None and _has_ended(alive):
                 raise NotSeen(f"process {pid} has ended")
         finally:
@@ -135,7 +135,7 @@ class PeerPods:
 
     def again(self, process: Process) -> Pod:
         """The Pod of a process that was accepted earlier. Raises NotInPod, also when it is not the same any more."""
-        now = self.look(process.pid)
+        now = self.find(process.pid)
         if now.started_ticks != process.started_ticks:
             raise Elsewhere(f"process {process.pid} is another one than the one that connected")
         if now.cgroup != process.cgroup:
@@ -147,11 +147,11 @@ class PeerPods:
     def lives(self, process: Process) -> bool:
         """Whether that very process still runs."""
         try:
-            return self.look(process.pid).started_ticks == process.started_ticks
+            return self.find(process.pid).started_ticks == process.started_ticks
         except NotInPod:
             return False
 
-    def look(self, pid: int) -> Process:
+    def find(self, pid: int) -> Process:
         """The process with this pid. Raises NotInPod when it is gone."""
         try:
             folder = os.open(f"{self._root}/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

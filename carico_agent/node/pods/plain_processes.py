@@ -67,7 +67,7 @@ class PlainProcesses:
         if self._entries.pop(f"{PREFIX}{process.pid}-{process.started_ticks}", None) is not None:
             self._renew()
 
-    def look(self, now_s: float) -> None:
+    def refresh(self, now_s: float) -> None:
         """Once a second: which have ended."""
         for key, entry in tuple(self._entries.items()):
             if entry.ended_s is None and not self._lives(entry.process):

@@ -125,7 +125,7 @@ class ProcessCounters:
                 pages += _resident_pages(pid, self._proc)
         # a child that ended and is not waited for yet takes its time with it for a while
         self._max_usec = max(self._max_usec, ticks * 1_000_000 // TICKS_PER_S)
-        threads, looked = self._delay.look(now_s), self._looked
+        threads, looked = self._delay.read(now_s), self._looked
         self._looked = True
         quota_cores = self._quota(now_s)
         return CounterReading(

@@ -85,25 +85,25 @@ class ProcessRuntime:
         if self._registered.pop(key, None) is not None:
             self._update(time.monotonic(), news=True)
 
-    def look(self) -> None:
-        """Look once: who has ended, which units and commands run."""
-        self._look_for_commands()
-        self._look_for_the_rest()
+    def scan(self) -> None:
+        """Scan once: which processes have ended, which units and commands run."""
+        self._scan_commands()
+        self._scan_the_rest()
 
     async def run(self) -> None:
         while True:
             if self._commands and time.monotonic() >= self._commands_due_s:
-                await asyncio.to_thread(self._look_for_commands)
-            self._look_for_the_rest()
+                await asyncio.to_thread(self._scan_commands)
+            self._scan_the_rest()
             await asyncio.sleep(SCAN_S)
 
-    def _look_for_commands(self) -> None:
+    def _scan_commands(self) -> None:
         now_s = time.monotonic()
         if self._commands and now_s >= self._commands_due_s:
             self._by_command = {pod.key: pod for pod in self._find_commands()}
             self._commands_due_s = now_s + COMMANDS_S
 
-    def _look_for_the_rest(self) -> None:
+    def _scan_the_rest(self) -> None:
         for pods in (self._registered, self._by_command):
             for key, pod in tuple(pods.items()):
                 if start_ticks(pod.pids[0], self._proc) != _ticks(key):

@@ -46,7 +46,7 @@ class ReportFiles:
         """Pods that have the volume."""
         return sum(one.has_volume for one in self._pods.values())
 
-    def look(self, pods: Mapping[str, Pod], max_reads: int) -> Iterator[tuple[Pod, float, float]]:
+    def poll(self, pods: Mapping[str, Pod], max_reads: int) -> Iterator[tuple[Pod, float, float]]:
         """(Pod, done, total) of those whose file has been written since the last look at it."""
         by_uid = {pod.uid: pod for pod in pods.values() if pod.uid}
         known = {uid: one for uid, one in self._pods.items() if uid in by_uid}  # in the order of their turns

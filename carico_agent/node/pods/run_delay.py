@@ -59,7 +59,7 @@ class RunDelay:
         self._unknown = False
         """There are threads that were not read yet."""
 
-    def look(self, now_s: float) -> list[ThreadTimes]:
+    def read(self, now_s: float) -> list[ThreadTimes]:
         """What the known threads did in the last `WINDOW_S`, without those that slept. The first gets to know them."""
         found, idle = [], []
         for tid, (descriptor, looks) in tuple(self._known.items()):

@@ -67,7 +67,7 @@ class Runtime(Protocol):
     pods: Mapping[str, Pod]
     log: EventLog
 
-    def look(self) -> None: ...
+    def scan(self) -> None: ...
     async def run(self) -> None: ...
     def listen(self, callback: Callable[[Event], None]) -> None: ...
     def read_usage(self, now_s: float) -> Mapping[str, PodUsage]: ...
@@ -150,9 +150,9 @@ class RuntimeWatch:
             finally:
                 self._usage_lock.release()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Count once, from the tree: what is there before the first sample."""
-        self._look_around("")
+        self._scan_tree("")
 
     async def run(self) -> None:
         failures = 0
@@ -255,7 +255,7 @@ class RuntimeWatch:
         """Pass the time without containerd."""
         until_s = time.monotonic() + seconds
         while True:
-            self._look_around(trouble)
+            self._scan_tree(trouble)
             left_s = until_s - time.monotonic()
             if left_s < SCAN_PERIOD_S / 2:  # then comes the next try
                 return await asyncio.sleep(left_s)
@@ -263,7 +263,7 @@ class RuntimeWatch:
             if until_s - time.monotonic() < SCAN_PERIOD_S / 2:
                 return None
 
-    def _look_around(self, trouble: str) -> None:
+    def _scan_tree(self, trouble: str) -> None:
         if self._table.pods:
             self._reap_exited()
             self._away_s = min(self._away_s, time.monotonic())

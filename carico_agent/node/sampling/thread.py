@@ -123,7 +123,7 @@ class Live:
             used_s = OwnCost.cpu_s()
             self._looked = (now_s, used_s, self.lateness.missed)
             ratio, missed = (used_s - then[1]) / (now_s - then[0]), self.lateness.missed - then[2]
-            if self._pace.look(now_s, ratio, OwnCost.resident_bytes(), self._memory(), missed):
+            if self._pace.observe(now_s, ratio, OwnCost.resident_bytes(), self._memory(), missed):
                 log.warning("sampling every %g s now: %s", self.period_s, self._pace.why or "all is well again")
         self._ticker.period_s = self.period_s
 

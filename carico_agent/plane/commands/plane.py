@@ -113,7 +113,7 @@ def run(given: argparse.Namespace) -> int:
     from carico_agent.lib.kube.errors import KubeError
 
     try:
-        return serve(settings) if given.serve else asyncio.run(look(settings, given))
+        return serve(settings) if given.serve else asyncio.run(diagnose_now(settings, given))
     except (KubeError, OSError, ValueError) as error:
         complain(str(error))
         return 1
@@ -131,7 +131,7 @@ def serve(settings: Settings) -> int:
     return 0
 
 
-async def look(settings: Settings, given: argparse.Namespace) -> int:
+async def diagnose_now(settings: Settings, given: argparse.Namespace) -> int:
     from carico_agent.lib.kube.access import of_user
     from carico_agent.lib.kube.client import KubeClient
     from carico_agent.plane.commands._lists import AuditReport, minor_version, print_limit
@@ -146,10 +146,10 @@ async def look(settings: Settings, given: argparse.Namespace) -> int:
             return await print_limit(client, report.lists, observer.cores)
         load_curve(observer, settings.state_path)
         async with aclosing(observer):
-            first = await observer.look()
+            first = await observer.observe()
             while first.fresh or given.watch:
                 await asyncio.sleep(given.interval)
-                seen = (await observer.look()).diagnosis
+                seen = (await observer.observe()).diagnosis
                 body: dict[str, Any] = seen.as_json() | (report.as_json() if report else {})
                 text = json.dumps(body) if given.json else describe(seen) + (report.describe() if report else "")
                 print(text, flush=True)

@@ -53,7 +53,7 @@ class Applier:
     async def round(self, rows: Sequence[Recommendation]) -> list[PodResize]:
         """Look after what was changed, then change what fits, as fast as the rate allows. Returns what was decided."""
         pods, rooms = await read_live(self.client)
-        await self.look_after(pods, rows)
+        await self.supervise(pods, rows)
         if self.journal.open:
             pods, rooms = await read_live(self.client)
         changes = self._decide(rows, pods, rooms)
@@ -88,7 +88,7 @@ class Applier:
 
     # ---- afterwards
 
-    async def look_after(self, pods: Sequence[LivePod], rows: Iterable[Recommendation]) -> None:
+    async def supervise(self, pods: Sequence[LivePod], rows: Iterable[Recommendation]) -> None:
         """Close what is gone or another client's, and roll back what went wrong."""
         live = {pod.uid: pod for pod in pods}
         by_name: dict[str, list[Recommendation]] = {}

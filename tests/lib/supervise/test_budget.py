@@ -11,7 +11,7 @@ def run(pace: Pace, seconds: float, start_s: float = 0.0, **measured: float) -> 
     """Look every five seconds for so long; returns the time afterwards."""
     now_s = start_s
     while now_s < start_s + seconds:
-        pace.look(now_s, **{**FINE, **measured})
+        pace.observe(now_s, **{**FINE, **measured})
         now_s += LOOK_S
     return now_s
 
@@ -19,14 +19,14 @@ def run(pace: Pace, seconds: float, start_s: float = 0.0, **measured: float) -> 
 def test_one_bad_look_is_no_reason() -> None:
     pace = Pace(Allowance())
     for now_s in range(0, 100, 5):
-        pace.look(now_s, **{**FINE, "cpu_ratio": 0.5 if now_s % 10 else 0.001})
+        pace.observe(now_s, **{**FINE, "cpu_ratio": 0.5 if now_s % 10 else 0.001})
     assert pace.multiple == 1
 
 
 def test_down_to_once_a_second_and_no_further() -> None:
     pace, seen = Pace(Allowance()), []
     for look in range(20):
-        pace.look(look * LOOK_S, **{**FINE, "cpu_ratio": 0.5})
+        pace.observe(look * LOOK_S, **{**FINE, "cpu_ratio": 0.5})
         seen.append(pace.multiple)
     assert list(dict.fromkeys(seen)) == [1, 2, 5, 10]
     assert "50.0% of a core" in pace.why
@@ -77,7 +77,7 @@ def test_relapses_make_it_patient() -> None:
     pace, changes = Pace(Allowance()), []
     for look in range(int(86_400 / LOOK_S)):
         now_s = look * LOOK_S
-        if pace.look(now_s, **{**FINE, "memory": 0.99 if pace.multiple == 1 else 0.5}):
+        if pace.observe(now_s, **{**FINE, "memory": 0.99 if pace.multiple == 1 else 0.5}):
             changes.append(now_s)
     assert len(changes) < 70
     assert changes[-1] - changes[-3] >= MAX_CALM_S

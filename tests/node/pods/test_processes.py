@@ -70,13 +70,13 @@ def test_a_child_is_a_pod_until_it_ends(child):
     pod = runtime.pods[key]
     assert (pod.name, pod.workload, pod.pids, pod.started_s > 1e9) == ("busy-3", "processes/busy", (child.pid,), True)
     assert runtime.read_usage(1.0)[key].memory_current > 0
-    runtime.look()
+    runtime.scan()
     assert runtime.count == 1
     child.kill()
     deadline_s = time.monotonic() + 60
     while start_ticks(child.pid) is not None:  # a zombie has ended, though nobody waited for it
         assert time.monotonic() < deadline_s
-    runtime.look()
+    runtime.scan()
     assert (runtime.count, dict(runtime.pods), dict(runtime.read_usage(2.0))) == (0, {}, {})
     assert [(event.topic, event.count) for event in events] == [("/processes/create", 1), ("/processes/delete", 0)]
 
@@ -97,7 +97,7 @@ def test_a_pid_used_again_is_another_process(fake):
     runtime = ProcessRuntime(root=fake.root)
     runtime.register(5, "one")
     fake.set(5, started=78)
-    runtime.look()
+    runtime.scan()
     assert runtime.count == 0
     counters = ProcessCounters(5, 77, str(fake.root / "proc"))
     with pytest.raises(OSError):
@@ -155,11 +155,11 @@ def test_commands(fake):
     fake.set(8, command="bash")
     fake.set(9, command="postgres", state="Z")
     runtime = ProcessRuntime(commands=["postgres*"], root=fake.root)
-    runtime.look()
+    runtime.scan()
     assert [pod.pids for pod in runtime.pods.values()] == [(5,)]
     assert runtime.churn_until_s == 0.0  # what is there at the start is no churn
     fake.set(5, started=99)
-    runtime.look()
+    runtime.scan()
     assert runtime.count == 0 and runtime.churn_until_s > 0
 
 
@@ -172,7 +172,7 @@ def test_commands_by_their_line(fake):
     fake.set(2, command="kthreadd")
     (fake.root / "proc/10").mkdir()  # has just ended
     runtime = ProcessRuntime(commands=["postgres", "python3 train.py*"], root=fake.root)
-    runtime.look()
+    runtime.scan()
     assert sorted(pod.pids for pod in runtime.pods.values()) == [(5,), (6,)]
     assert {pod.name for pod in runtime.pods.values()} == {"python3-5", "python3-6"}
     assert {pod.workload for pod in runtime.pods.values()} == {"processes/python3-train.py"}
@@ -191,7 +191,7 @@ def test_units_in_slices_within_slices(tmp_path):
     for path in (*paths, "/kubepods.slice/worker@9.service", "/system.slice/worker@2.mount"):
         tree.group(path, usage_usec=5000)
     runtime = ProcessRuntime(units=["worker@*", "train.service", "run-*.scope"], root=tmp_path)
-    runtime.look()
+    runtime.scan()
     assert runtime.pods.keys() == paths
 
 
@@ -202,7 +202,7 @@ def test_units(tmp_path, workload):
         tree.group(f"/system.slice/{name}", usage_usec=5000)
     selector = Selector(skip_names=("worker@2",))
     runtime = ProcessRuntime(units=["nginx", "worker@*"], root=tmp_path, selector=selector)
-    runtime.look()
+    runtime.scan()
     assert {pod.name: pod.workload for pod in runtime.pods.values()} == {
         "nginx": "processes/nginx",
         "worker@1": "processes/worker",
@@ -211,7 +211,7 @@ def test_units(tmp_path, workload):
     assert runtime.count == 2
     assert runtime.read_usage(1.0)["/system.slice/nginx.service"].cpu_usage_usec == 5000
     before = runtime.pods
-    runtime.look()
+    runtime.scan()
     assert runtime.pods is before
 
 

@@ -233,11 +233,11 @@ def test_pods_that_do_not_report_are_known_by_their_workload() -> None:
     used = {"new": 0.0}
     jobs = Jobs(lambda one: used.get(one.key, nan), lambda: 1e9)
     for n in range(3):
-        jobs.look(100.0 * n, {f"old-{n}": pod(f"old-{n}")})
-    jobs.look(300.0, {})
-    jobs.look(301.0, pods := {"new": pod("new"), "other": pod("other", "lab/serve"), "d": pod("d", per_node=True)})
+        jobs.refresh(100.0 * n, {f"old-{n}": pod(f"old-{n}")})
+    jobs.refresh(300.0, {})
+    jobs.refresh(301.0, pods := {"new": pod("new"), "other": pod("other", "lab/serve"), "d": pod("d", per_node=True)})
     used["new"] = 5.0
-    jobs.look(311.0, pods)
+    jobs.refresh(311.0, pods)
     assert jobs.views(311.0) == []  # it never reported: it is in the sum, and no job for a reader
     found = jobs.summary(311.0)
     assert (found.jobs, found.uncertain) == (1, 1)
@@ -246,10 +246,10 @@ def test_pods_that_do_not_report_are_known_by_their_workload() -> None:
 
 def test_reports_go_before_history_and_end_with_the_pod() -> None:
     jobs = Jobs(lambda one: 7.0, lambda: 1e9)
-    jobs.look(0.0, {"a": pod("a")})
+    jobs.refresh(0.0, {"a": pod("a")})
     jobs.report(pod("a"), 1.0, 10, 10)
     assert jobs.summary(1.0).jobs == 1
-    jobs.look(2.0, {})
+    jobs.refresh(2.0, {})
     assert jobs.summary(2.0).jobs == 0
     assert len(jobs.table) == 0
 

@@ -23,7 +23,7 @@ def pod(uid: str) -> Pod:
 
 
 def found(files: ReportFiles, *uids: str, reads: int = 9) -> list[tuple[str, float, float]]:
-    return [(one.uid, done, total) for one, done, total in files.look({uid: pod(uid) for uid in uids}, reads)]
+    return [(one.uid, done, total) for one, done, total in files.poll({uid: pod(uid) for uid in uids}, reads)]
 
 
 def test_each_write_is_one_report_of_the_pod_whose_folder_it_is(tmp_path: Path) -> None:

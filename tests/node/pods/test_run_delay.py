@@ -54,12 +54,12 @@ def test_waiting_of_all_threads_is_added_up(fake):
     fake.list(10)
     fake.list(11, 12, 0, below="container")
     delay = fake.delay()
-    assert delay.look(0.0) == []
+    assert delay.read(0.0) == []
     for tid in (10, 11, 12):
         fake.set(tid, 1, 3_000_000)
-    assert delay.look(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0, 1e-9)] * 3
-    assert delay.look(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0, 0.0)] * 3
-    assert delay.look(1.0 + WINDOW_S) == []
+    assert delay.read(1.0) == [ThreadTimes(1e-9, 0.002, 0, 1.0, 1e-9)] * 3
+    assert delay.read(2.0) == [ThreadTimes(1e-9, 0.002, 0, 2.0, 0.0)] * 3
+    assert delay.read(1.0 + WINDOW_S) == []
     delay.close()
 
 
@@ -70,7 +70,7 @@ def test_a_thread_is_compared_with_some_looks_ago(fake):
     delay = fake.delay()
     for turn in range(10):
         fake.set(10, 250_000_000 * turn, 4_750_000_000 * turn - 600_000_000 * (turn % 2))
-        found = delay.look(5.0 * turn)
+        found = delay.read(5.0 * turn)
     assert [(one.ran_s, one.elapsed_s) for one in found] == [(0.75, 15.0)]
     assert found[0].waited_s == pytest.approx(14.25, abs=0.601)
     delay.close()
@@ -80,12 +80,12 @@ def test_a_new_thread_counts_from_when_it_is_known(fake):
     fake.set(10, 0, 0)
     fake.list(10)
     delay = fake.delay()
-    delay.look(0.0)
+    delay.read(0.0)
     fake.set(11, 0, 9_000_000)
     fake.list(10, 11)
-    assert delay.look(LIST_AGAIN_S) == []
+    assert delay.read(LIST_AGAIN_S) == []
     fake.set(11, 0, 9_500_000)
-    assert waited_s(delay.look(LIST_AGAIN_S + 1)) == 0.0005
+    assert waited_s(delay.read(LIST_AGAIN_S + 1)) == 0.0005
     delay.close()
 
 
@@ -93,12 +93,12 @@ def test_threads_of_a_pod_that_begins_are_found_soon(fake):
     fake.set(10, 0, 0)
     fake.list(10)
     delay = fake.delay()
-    delay.look(0.0)
+    delay.read(0.0)
     fake.set(11, 0, 0)
     fake.list(10, 11)
-    delay.look(1.0)
+    delay.read(1.0)
     fake.set(11, 0, 7_000_000)
-    assert waited_s(delay.look(2.0)) == 0.007
+    assert waited_s(delay.read(2.0)) == 0.007
     delay.close()
 
 
@@ -111,7 +111,7 @@ def test_busy_threads_are_found_among_many_idle_ones(fake):
     for turn in range(1, 200):
         for tid in busy:
             fake.set(tid, turn * 1000, turn * 1_000_000)
-        found = waited_s(delay.look(WINDOW_S * turn))
+        found = waited_s(delay.read(WINDOW_S * turn))
         assert len(delay._known) <= MAX_THREADS
         if found == 0.003:
             break
@@ -128,7 +128,7 @@ def test_a_list_that_is_cut_in_the_middle_of_a_number(fake, monkeypatch):
 
 def test_no_such_group():
     delay = RunDelay(partial(threads, "/nowhere"), "/nowhere")
-    assert (delay.look(0.0), delay.look(1.0)) == ([], [])
+    assert (delay.read(0.0), delay.read(1.0)) == ([], [])
     delay.close()
 
 
@@ -141,7 +141,7 @@ def test_threads_of_this_process_and_their_end(tmp_path):
     group.mkdir()
     (group / "tasks").write_text(f"{thread.native_id}\n")
     delay = RunDelay(partial(threads, str(group)))
-    delay.look(0.0)
+    delay.read(0.0)
     assert list(delay._known) == [thread.native_id]
     stop.set()
     thread.join()
@@ -149,6 +149,6 @@ def test_threads_of_this_process_and_their_end(tmp_path):
     deadline_s = time.monotonic() + 60
     while os.path.exists(f"/proc/self/task/{thread.native_id}"):
         assert time.monotonic() < deadline_s
-    delay.look(1.0)
+    delay.read(1.0)
     assert not delay._known
     delay.close()

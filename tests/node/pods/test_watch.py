@@ -82,10 +82,10 @@ def test_processes_where_they_are_configured(tmp_path):
     wanted = {"units": ["nginx.service", "worker@*"]}
     pods = {"skip_names": ["worker@*"], "churn_s": 7.0}
     runtime = discover(settings.parse({"node": {"root": str(tmp_path)}, "processes": wanted, "pods": pods}))
-    runtime.look()
+    runtime.scan()
     assert (runtime.source, runtime.count, len(runtime.pods)) == ("processes", 1, 2)
     before_s = time.monotonic()
     shutil.rmtree(tmp_path / "sys/fs/cgroup/system.slice/nginx.service")
-    runtime.look()
+    runtime.scan()
     assert runtime.count == 0
     assert runtime.churn_until_s >= before_s + 7.0
