@@ -28,6 +28,7 @@ from lab.support.kube_versions import Part, cache_folder, go_version, kubernetes
 
 HEARTBEAT_S = 30.0
 LOG_LINES = 25
+START_TIMEOUT_S = 60.0
 
 
 class BuildError(Exception):
@@ -81,6 +82,8 @@ def _build(one: Part, go: Go) -> None:
         _say(one, f"{one.pin} with {go.version}: {', '.join(missing)}")
         _scratch_module(one, go, work, log)
         _compile(one, go, missing, work, log)
+        for program in missing:
+            _start(one, work / "out" / program)
         _keep(one, missing, work / "out")
         shutil.rmtree(work)
         _say(one, f"built in {time.monotonic() - started_s:.0f} s, in {one.bin}")
@@ -146,6 +149,19 @@ def _compile(one: Part, go: Go, programs: list[str], work: Path, log: Path) -> N
             ended = f"{program} does not build (go ended with {process.returncode})"
             raise BuildError(f"{one.name}: {ended}; the end of {log}:\n{_tail(log)}")
         _say(one, f"{program} ({index} of {len(programs)}) done after {time.monotonic() - started_s:.0f} s")
+
+
+def _start(one: Part, program: Path) -> None:
+    """A build counts when the program starts: the modules fit together, and it says the version that is pinned."""
+    asked = one.asked.get(program.name, "--version")
+    ran = subprocess.run(
+        [program, *asked.split()], capture_output=True, text=True, check=False, timeout=START_TIMEOUT_S
+    )
+    said = ran.stdout + ran.stderr
+    if ran.returncode:
+        raise BuildError(f"{one.name}: `{program.name} {asked}` ended with {ran.returncode}:\n{said[-2000:]}")
+    if (one.stamp or one.is_kubernetes) and "version" in asked and one.version not in said:
+        raise BuildError(f"{one.name}: `{program.name} {asked}` does not say {one.version}:\n{said[-2000:]}")
 
 
 def _watch(one: Part, process: "subprocess.Popen[bytes]", what: str) -> None:

@@ -6,7 +6,7 @@ A part is up to date when its folder has every program with the stamp of the pin
 import json
 import os
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +27,8 @@ class Part:
     """Parts whose programs are put into the same folder."""
     stamp: tuple[str, ...] = ()
     """Go variables that the linker sets to the version."""
+    asked: dict[str, str] = field(default_factory=dict)
+    """By program: arguments with which it ends at once, without an error, where `--version` does not do that."""
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Self:

@@ -233,6 +233,22 @@ def test_a_build_that_fails_fails_with_the_compilers_words(proxy: Proxy, monkeyp
 
 
 @needs_go
+@pytest.mark.parametrize(
+    ("body", "why"),
+    [('panic("no config")', "ended with 2:.*no config"), ('println("v0.0.0")', r"does not say v1\.0\.0")],
+    ids=["does not start", "another version"],
+)
+def test_a_program_that_does_not_start_is_no_build(
+    proxy: Proxy, monkeypatch: pytest.MonkeyPatch, body: str, why: str
+) -> None:
+    proxy.put("v1.0.0", f"package main\n\nfunc main() {{ {body} }}\n")
+    pin(monkeypatch, "v1.0.0")
+    with pytest.raises(BuildError, match=f"(?s)`tool --version` {why}"):
+        built("tool")
+    assert part("tool").missing() == ["tool"]
+
+
+@needs_go
 def test_checksums_are_verified(proxy: Proxy, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the exception for this proxy's modules, Go asks the checksum database, which is not there."""
     proxy.put("v1.0.0")
