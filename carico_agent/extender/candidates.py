@@ -53,8 +53,7 @@ class Candidates:
             return Filtered({"Error": "carico extender: nodes and Pods are not known yet"}, PendingPod(""))
         names, pod = names_of(arguments), self._pod(arguments)
         verdicts, nodes = self._verdicts_of(names, pod)
-        everywhere = nodes is not None and len(names) > 0 and None not in verdicts
-        refused = RefusedPod(pod, nodes.names()) if everywhere and nodes is not None else None
+        refused = RefusedPod(pod, names) if names and None not in verdicts else None
         chosen = ""
         if nodes is not None and refused is None and not pod.holds and gang_of(arguments.get("Pod") or {}):
             names, verdicts = self._shortlist(names, verdicts, pod, 1)

@@ -32,8 +32,8 @@ def pod(uid: str, gang: str = "", on: str = "") -> Object:
 
 async def passes(extender: Extender, one: Object) -> bool:
     found = await extender.second_look.filter({"Pod": one, "NodeNames": ["a"]})
-    assert isinstance(found, bytes)
-    return json.loads(found)["NodeNames"] == ["a"]
+    answer = json.loads(found) if isinstance(found, bytes) else found
+    return bool(answer["NodeNames"] == ["a"])
 
 
 def show(cluster: Cluster, one: Object) -> None:
@@ -44,6 +44,18 @@ async def test_news_that_come_soon_are_waited_for() -> None:
     extender, cluster = extender_of(SmallServer(), [node(0.5)])
     asyncio.get_running_loop().call_later(LOOK_AGAIN_S / 5, cluster.node_changed, False, node(8.0))
     assert await passes(extender, pod("u"))
+
+
+async def test_a_node_that_only_kube_scheduler_knows_yet_is_waited_for() -> None:
+    """It is new, and our own watch is behind."""
+    server = SmallServer()
+    extender, cluster = extender_of(server, [])
+    show(cluster, pod("late"))
+    assert not await passes(extender, pod("late"))
+    asyncio.get_running_loop().call_later(LOOK_AGAIN_S / 5, cluster.node_changed, False, node(8.0))
+    assert await passes(extender, pod("u"))
+    await extender.wake.round(time.monotonic() + 2.0)
+    assert (extender.wake.wakes, server.requests) == (1, ["PATCH nodes"])  # for the one that came before
 
 
 async def test_many_pods_do_not_multiply_the_wait() -> None:
