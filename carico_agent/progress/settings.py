@@ -26,9 +26,9 @@ class ProgressSettings:
     """The kubelet's folder of Pods, below `[node] root`. Pods with an emptyDir named carico-progress may write their
     reports to the file report.json in it, and need no socket. Empty: the agent reads no such files."""
 
-    reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 4.0
+    reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 3.0
     """Reports of all jobs that are asked for. With more jobs than that, each is asked to report less often than once a
-    second. One costs about 0.6 ms, so that this is 0.25 % of a core."""
+    second. One costs 0.5 to 0.9 ms, so that this is 0.15 to 0.27 % of a core."""
 
     pod_reports_per_s: Annotated[float, Range(0.1, 1000.0)] = 5.0
     """Reports that one Pod may send. Beyond that the agent answers 429 to this Pod only."""

@@ -15,7 +15,7 @@ Why not statsmodels: 189 MB and 1.8 s to import for arithmetic that numpy does f
 are 18 × 18; columns have unit length, and an order is dropped when its condition number is beyond 1e10.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -52,6 +52,8 @@ class ArimaFit:
     """The last p changes, newest first."""
     surprises: Array
     """The last q residuals, newest first."""
+    residuals: Array = field(default_factory=lambda: np.zeros(0))
+    """All that the fit minimised, oldest first."""
 
     @property
     def order(self) -> tuple[int, int]:
@@ -114,6 +116,7 @@ def fit(x: Array, max_order: int = MAX_ORDER) -> ArimaFit:
         float(x[-1]),
         z[: -p - 1 : -1] * scale,
         residuals[best, : -q - 1 : -1] * scale,
+        residuals[best, max_order:] * scale,
     )
 
 

@@ -39,6 +39,7 @@ SENSIBLE = (0.0, 7.0)
 """Steps of a reference that are compared: what the source tried. Beyond, a method is short or wasteful on purpose."""
 PEAK_FACTOR = 1.15
 NAMES = ("vpa", "peak", "walk", "arima")
+WINDOWLESS = "vpa without windows"
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,14 +74,17 @@ def backtest(
     max_origins: int = 24,
     variance: Variance = "exact",
     progress: Callable[[int, int], None] = lambda done, total: None,
+    windowless: bool = False,
 ) -> list[BacktestRow]:
-    """All methods on all series (one value a minute, oldest first); windows that never change are left out."""
+    """All methods on all series (one value a minute, oldest first); windows that never change are left out.
+    `windowless`: also VPA's memory without its daily peaks, a curve of the source's figure 5.10."""
     made: list[tuple[dict[str, Array], float, bool]] = []
     for done, x in enumerate(series):
         progress(done, len(series))
         made += _cases(resource, x, train, horizon, stride, max_origins, variance)
     progress(len(series), len(series))
-    return [_row(resource, name, place, made) for name in NAMES for place in range(len(steps(resource, name)))]
+    names = (*NAMES, WINDOWLESS) if windowless else NAMES
+    return [_row(resource, name, place, made) for name in names for place in range(len(steps(resource, name)))]
 
 
 def _row(resource: Resource, name: str, place: int, made: list[tuple[dict[str, Array], float, bool]]) -> BacktestRow:
@@ -106,14 +110,16 @@ def _cases(
     wanted = (
         {origins[round(i)] for i in np.linspace(0, len(origins) - 1, min(most, len(origins)))} if origins else set()
     )
-    past = _Vpa(resource)
+    past, every = _Vpa(resource), _Vpa(resource, peaks=False)
     for origin in sorted(wanted):
         past.until(x, origin)
+        every.until(x, origin)
         window, realised = x[origin - train : origin], float(x[origin : origin + horizon].max())
         if np.ptp(window) <= 1e-9 * max(float(np.abs(window).max()), 1e-9):
             continue
         factors = np.array([factor(resource, n) for n in steps(resource, "peak")])
         answers = {"vpa": past.percentile() * factors, "peak": float(window.max()) * factors}
+        answers[WINDOWLESS] = every.percentile() * factors
         answers["walk"] = _safe(resource, *walk(window, horizon))
         answers["arima"], failed = _arima(resource, window, horizon, variance)
         yield answers, realised, failed
@@ -135,11 +141,12 @@ def _arima(resource: Resource, window: Array, horizon: int, variance: Variance) 
 
 
 class _Vpa:
-    """The histogram as VPA would have had it at an origin; minutes are fed once."""
+    """The histogram as VPA would have had it at an origin; minutes are fed once. `peaks` False: each minute counts, for
+    memory too."""
 
-    def __init__(self, resource: Resource) -> None:
-        self._memory = resource == "memory"
-        self._histogram = DecayingHistogram(MEMORY_BUCKETS if self._memory else CPU_BUCKETS)
+    def __init__(self, resource: Resource, peaks: bool = True) -> None:
+        self._memory = resource == "memory" and peaks
+        self._histogram = DecayingHistogram(MEMORY_BUCKETS if resource == "memory" else CPU_BUCKETS)
         self._peaks = MemoryPeaks()
         self._fed = 0
 

@@ -19,8 +19,9 @@ from carico_agent.progress.procon import LIMIT, contention
 from carico_agent.progress.work_left import estimate
 from lab.progress.workers import THREADS, Worker, WorkerJob, shares
 
-IMAGE_MB = 1000.0
+IMAGE_MIB = 1000.0
 """Of a deep learning image, one for each model; the document does not say."""
+MEMORY_MIB = 65_536
 Place = Callable[[Sequence[Worker], WorkerJob, float, Random], int]
 
 
@@ -55,11 +56,22 @@ def kube_default(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: R
 
 
 # ---- Kubernetes 1.15, which the document compares with
+#
+# Checked against the source of k8s.io/kubernetes v1.15.12, pkg/scheduler: LeastRequested, BalancedResourceAllocation
+# and ImageLocality have weight 1 and whole scores up to 10; SelectorSpread knows Services, ReplicationControllers,
+# ReplicaSets and StatefulSets, not Jobs, and the other default priorities are the same for all workers of these runs.
+# Of equal scores selectHost takes the one at (number of decisions so far) modulo (how many are equal). Their order is
+# that in which up to 16 goroutines found the nodes feasible, so it is not fixed: between `warm` and `raced`.
 
 
 def kube_1_15(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
-    """All images are on all workers: the scores tie, and ties go in turn."""
+    """All images are on all workers: the scores tie, and ties go in turn, as if nodes came in one order always."""
     return _in_turn(workers, [_scores_1_15(worker) for worker in workers])
+
+
+def kube_1_15_raced(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
+    """The same with nodes found in any order."""
+    return least([-_scores_1_15(worker) for worker in workers], rng)
 
 
 def kube_1_15_cold(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng: Random) -> int:
@@ -73,24 +85,28 @@ def kube_1_15_cold(workers: Sequence[Worker], job: WorkerJob, now_s: float, rng:
 
 
 def _scores_1_15(worker: Worker) -> int:
-    """LeastRequested and BalancedResourceAllocation of a Pod without requests (100m, 200 MB), whole numbers to 10. One
-    Pod more or less is no difference until there are sixteen; the other default priorities are the same for all.
+    """LeastRequested and BalancedResourceAllocation of a Pod without requests (100m, 200 MiB), whole numbers to 10. One
+    Pod more or less is no difference until there are sixteen.
 
     >>> [_scores_1_15(Worker(Random(1)))]
     [18]
     """
     cpu, memory = 100 * (len(worker.jobs) + 1), 200 * (len(worker.jobs) + 1)
-    least_requested = ((16_000 - cpu) * 10 // 16_000 + (64_000 - memory) * 10 // 64_000) // 2
-    return least_requested + int((1 - abs(cpu / 16_000 - memory / 64_000)) * 10)
+    least_requested = ((16_000 - cpu) * 10 // 16_000 + (MEMORY_MIB - memory) * 10 // MEMORY_MIB) // 2
+    return least_requested + int((1 - abs(cpu / 16_000 - memory / MEMORY_MIB)) * 10)
 
 
 def _locality(spread: float) -> int:
-    """ImageLocality: 23 to 1000 MB on 0 to 10, of the image's size times the part of the nodes that have it."""
-    return int(10 * (min(max(IMAGE_MB * spread, 23.0), 1000.0) - 23.0) / (1000.0 - 23.0))
+    """ImageLocality: 23 to 1000 MiB on 0 to 10, of the image's size times the part of the nodes that have it.
+
+    >>> [_locality(nodes / 4) for nodes in range(5)]
+    [0, 2, 4, 7, 10]
+    """
+    return int(10 * (min(max(IMAGE_MIB * spread, 23.0), 1000.0) - 23.0) / (1000.0 - 23.0))
 
 
 def _in_turn(workers: Sequence[Worker], scores: Sequence[int]) -> int:
-    """selectHost of 1.15 counts its decisions and takes that one of the best; lots came later."""
+    """selectHost counts its decisions and takes that one of the best; lots came later."""
     best = [at for at, score in enumerate(scores) if score == max(scores)]
     chosen = best[workers[0].decisions % len(best)]
     workers[0].decisions += 1
@@ -212,6 +228,7 @@ PLACERS: dict[str, Place] = {
     "random": at_random,
     "Kubernetes 1.15, cold": kube_1_15_cold,
     "Kubernetes 1.15, warm": kube_1_15,
+    "Kubernetes 1.15, raced": kube_1_15_raced,
     "kube-scheduler default": kube_default,
     "least count": min_count,
     "ProCon, literal": procon,

@@ -9,7 +9,7 @@ from typing import Any
 
 from lab.progress import document
 
-OUTSIDE = ("random", "least count", "Kubernetes 1.15, cold", "Kubernetes 1.15, warm")
+OUTSIDE = ("random", "least count", "Kubernetes 1.15, cold", "Kubernetes 1.15, raced", "Kubernetes 1.15, warm")
 """Of the figure: 1, or far above."""
 RESULTS = Path(__file__).parents[1] / "results"
 Row = dict[str, Any]
@@ -67,7 +67,7 @@ def page(folder: Path = RESULTS) -> str:
     rows: list[Row] = json.loads((folder / "progress.json").read_text())
     kept = _read(folder / "progress_real.json"), _read(folder / "progress_bench.json")
     beside = json.loads((folder / "progress_document.json").read_text())
-    own = document.page(beside, rows[0]["seeds"])
+    own = document.page(beside, rows[0]["seeds"]) + document.placements(_rows(folder / "progress_figures.json"))
     return "\n".join([*simulation(rows), *own, *real(kept[0]), *cost(kept[1])])
 
 
@@ -75,6 +75,11 @@ def write(folder: Path = RESULTS) -> None:
     rows: list[Row] = json.loads((folder / "progress.json").read_text())
     (folder / "progress.md").write_text(page(folder))
     draw(rows, folder / "progress.png")
+
+
+def _rows(path: Path) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads(path.read_text()) if path.exists() else []
+    return found
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent.progress.work_left import Point
+from lab.progress.figures import busy, numbers, run
 from lab.progress.placers import (
     PLACERS,
     contention,
@@ -157,3 +158,23 @@ def test_the_page_of_results_is_made_of_what_was_kept_and_keeps_its_promises() -
     for schedule in ("random 20/4 in 600 s", "random 60/7 in 1200 s"):
         row = kept[schedule, "least-left"]
         assert (row["seeds"] >= 20, row["against_count"] <= 0.97, row["against_random"] <= 0.70) == (True, True, True)
+
+
+def test_defaults_of_1_15_by_hand() -> None:
+    """Whole scores to 10 do not tell one job from fifteen; the order of equal ones is what warm and raced differ in."""
+    crowded, empty = worker(*[WorkerJob(SIX, 0.0) for _ in range(14)]), worker()
+    names = ("Kubernetes 1.15, warm", "Kubernetes 1.15, raced")
+    warm, raced = (
+        [PLACERS[name]([crowded, empty], WorkerJob(SIX, 0.0), 0.0, Random(n)) for n in range(40)] for name in names
+    )
+    assert warm == [0, 1] * 20
+    assert 8 <= sum(raced) <= 32
+    full = worker(*[WorkerJob(SIX, 0.0) for _ in range(16)])
+    assert {PLACERS[name]([full, empty], WorkerJob(SIX, 0.0), 0.0, Random(1)) for name in names} == {1}
+
+
+def test_the_figures_show_the_simulation() -> None:
+    jobs = run(SCHEDULES[0], "Kubernetes 1.15, warm", 1)
+    assert numbers(jobs, 4) == {"most": 5, "fewest": 5, "idle_s": 90.0, "cpu_sigma": pytest.approx(0.0, abs=0.03)}
+    used = busy([WorkerJob(SIX, 30.0, worker=0, ends_s=90.0), WorkerJob(SIX, 60.0, worker=0, ends_s=80.0)], 0, 130.0)
+    assert used == [0.5, 0.5, 0.0]
