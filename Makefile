@@ -8,7 +8,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist clean
+.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist release test-release site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -158,16 +158,24 @@ proto: $(VENV)/.dev ## regenerate the gRPC code from its .proto files
 tools: ## unpack Debian packages the tests use (containerd, promtool, …) into a cache, without installing services
 	@./tests/tools.sh "$(TOOLS)"
 
-lock: $(VENV)/.dev ## pin what the agent needs, with hashes: deploy/requirements.txt, for pip install --require-hashes
+lock: $(VENV)/.dev ## pin what the agent and its image need, with hashes: deploy/requirements.txt, deploy/image-packages.txt
 	@$(BIN)/pip-compile -q --upgrade --generate-hashes --strip-extras --no-header --no-emit-index-url --no-emit-find-links \
 		--no-emit-trusted-host -o deploy/requirements.txt setup.cfg
+	@$(BIN)/python -m lab.release --lock
 
-dist: $(VENV)/.dev ## wheel (the same bytes every time), list of materials (CycloneDX) and checksums, in dist/; pinned hashes are tried out
-	@rm -rf dist && mkdir dist
+dist: $(VENV)/.dev ## wheel and sdist (the same bytes every time), Helm chart, list of materials (CycloneDX) and checksums, in dist/; pinned hashes are tried out
 	@$(BIN)/pip install -q --dry-run --ignore-installed --require-hashes -r deploy/requirements.txt
-	@SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) $(BIN)/pip wheel -q --no-deps --no-build-isolation -w dist .
-	@$(BIN)/cyclonedx-py requirements deploy/requirements.txt --output-reproducible -o dist/carico-agent.cdx.json
-	@cd dist && sha256sum * > SHA256SUMS && cat SHA256SUMS
+	@$(BIN)/python -m lab.release --only chart
+
+release: $(VENV)/.dev ## dist/ with all of a release: as `make dist`, and .deb packages and the container image (two minutes; apt and dpkg-deb)
+	@$(BIN)/pip install -q --dry-run --ignore-installed --require-hashes -r deploy/requirements.txt
+	@$(BIN)/python -m lab.release
+
+test-release: release qemu ## make it, and install and purge the packages in fresh Debian 12 and 13 (UBUNTU_MIRROR=…: Ubuntu 24.04, too; root)
+	@./tests/release.sh dist
+
+site: $(VENV)/.docs ## the documentation as a site, in build/site; a broken link ends it
+	@$(BIN)/python -m lab.site
 
 clean: ## remove .venv and caches
 	rm -rf $(VENV) build dist *.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
@@ -180,6 +188,10 @@ $(VENV)/bin/python:
 $(VENV)/.run: setup.cfg pyproject.toml | $(VENV)/bin/python
 	@echo "installing carico into $(VENV) (once)"
 	@$(BIN)/pip install -q -e .
+	@touch $@
+
+$(VENV)/.docs: $(VENV)/.dev
+	@$(BIN)/pip install -q -e '.[docs]'
 	@touch $@
 
 $(VENV)/.dev: setup.cfg pyproject.toml | $(VENV)/bin/python

@@ -1,4 +1,4 @@
-"""The generated code is that of the .proto files beside it."""
+"""What is generated and committed is what its source makes: code from .proto files, the chart from the manifests."""
 
 import os
 import subprocess
@@ -7,6 +7,8 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
+from lab.release.chart import CHART, files
 
 PACKAGE = Path(__file__).parents[1] / "carico_agent"
 
@@ -22,3 +24,8 @@ def test_generated_code_is_reproduced_byte_for_byte(tmp_path: Path) -> None:
     if not any(version in text for text in made.values()):
         pytest.skip(f"another protoc than the one of the committed code ({version})")
     assert [str(path) for path, text in made.items() if text != committed[path]] == []
+
+
+def test_the_helm_chart_is_made_from_the_manifests() -> None:
+    committed = {str(path.relative_to(CHART)): path.read_text() for path in CHART.rglob("*") if path.is_file()}
+    assert committed == files(), "python -m lab.release.chart renews it"
