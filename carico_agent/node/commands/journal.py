@@ -44,5 +44,5 @@ def run(given: argparse.Namespace) -> int:
 
 def describe(record: dict[str, Any]) -> str:
     when = datetime.fromtimestamp(record.get("time", 0), UTC).strftime("%Y-%m-%d %H:%M:%S")
-    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "kind"))
-    return f"{when}  {record.get('kind', '?'):8} {rest}"
+    rest = "  ".join(f"{key}={value}" for key, value in record.items() if key not in ("time", "event"))
+    return f"{when}  {record.get('event', '?'):8} {rest}"

@@ -7,7 +7,7 @@ Why a file of lines and no database: the restore must work when the agent, its s
 (`restore.pyz`), and an operator must be able to read it with `cat`. Why every intent is synced: only the line that is
 on disk when the power fails can undo what was written. An fsync costs milliseconds, and writes are rare.
 
-Kinds: `intent` (about to write), `applied` (read back as written), `failed` (the file still holds the old value),
+Events: `intent` (about to write), `applied` (read back as written), `failed` (the file still holds the old value),
 `closed` (put back, gone, or another program's now), `open` (an entry carried over by compaction), `action` (nothing to
 put back).
 """
@@ -24,10 +24,16 @@ from typing import Any, NamedTuple
 
 COMPACT_BYTES = 1 << 20
 QUIET_COMPACT_BYTES = 1 << 16
+OLD_NAME = "kind"
+"""Of the field `event`, before 0.1.0."""
 
 
 class JournalBusy(Exception):
     """Another process has this journal open: the agent is running."""
+
+
+class OldJournal(OSError):
+    """A journal with the field names of a version before this one: what it holds cannot be put back by this one."""
 
 
 class Knob(NamedTuple):
@@ -64,9 +70,9 @@ class Folded:
 def encode(record: dict[str, Any]) -> bytes:
     """One line; `crc` is the last field, over the line without it.
 
-    >>> decode(encode({"kind": "closed", "n": 1}))
-    {'kind': 'closed', 'n': 1}
-    >>> decode(encode({"kind": "closed"}).replace(b"closed", b"opened")) is None
+    >>> decode(encode({"event": "closed", "n": 1}))
+    {'event': 'closed', 'n': 1}
+    >>> decode(encode({"event": "closed"}).replace(b"closed", b"opened")) is None
     True
     """
     body = json.dumps(record, sort_keys=True, separators=(",", ":")).encode()
@@ -101,6 +107,8 @@ def fold(path: str | os.PathLike[str]) -> Folded:
         try:
             if record is None:
                 raise ValueError("a damaged line")
+            if OLD_NAME in record:
+                raise OldJournal(f"{path} is of an older version: put its values back with that one (carico restore)")
             apply(folded.entries, record)
         except (ValueError, KeyError, TypeError):
             folded.damaged += 1
@@ -113,26 +121,27 @@ def fold(path: str | os.PathLike[str]) -> Folded:
 
 
 def apply(entries: dict[Knob, Entry], record: dict[str, Any]) -> None:
-    """What one record means for the open entries. Unknown kinds are of a later version and change nothing."""
-    kind = record["kind"]
-    if kind == "action" or "key" not in record:
+    """What one record means for the open entries. Unknown events are of a later version and change
+    nothing."""
+    event = record["event"]
+    if event == "action" or "key" not in record:
         return
     knob = Knob(_text(record["boot"]), _text(record["cgroup"]), int(record["inode"]), _text(record["key"]))
     entry = entries.get(knob)
-    if kind == "intent" and entry is None:
+    if event == "intent" and entry is None:
         entries[knob] = Entry(knob, _text(record["old"]), [_text(record["new"])], record["plugin"], record["reason"])
-    elif kind == "intent" and entry is not None:  # until it is applied, the value before it may still stand there
+    elif event == "intent" and entry is not None:  # until it is applied, the value before it may still stand there
         entry.ours, entry.applied = [_text(record["old"]), _text(record["new"])], False
         entry.plugin, entry.reason = record["plugin"], record["reason"]
-    elif kind == "applied" and entry is not None:
+    elif event == "applied" and entry is not None:
         entry.ours, entry.applied = [_text(record["new"])], True
-    elif kind == "failed" and entry is not None:
+    elif event == "failed" and entry is not None:
         entry.ours = [_text(record["old"])]
         if record["old"] == entry.original:
             del entries[knob]
-    elif kind == "closed":
+    elif event == "closed":
         entries.pop(knob, None)
-    elif kind == "open":
+    elif event == "open":
         entries[knob] = Entry(
             knob,
             _text(record["original"]),
@@ -170,7 +179,11 @@ class Journal:
         except BlockingIOError as error:
             os.close(self._lock)
             raise JournalBusy(f"{self.path} is in use: the agent is running; it restores when it stops") from error
-        folded = fold(self.path)
+        try:
+            folded = fold(self.path)
+        except OldJournal:
+            os.close(self._lock)
+            raise
         self.entries, self.damaged = folded.entries, folded.damaged
         self._file = self._open()
         self._good_bytes = folded.good_bytes
@@ -196,9 +209,9 @@ class Journal:
         if os.fstat(self._file).st_size > self._good_bytes:
             os.ftruncate(self._file, self._good_bytes)
 
-    def append(self, kind: str, sync: bool = True, **fields: Any) -> None:
+    def append(self, event: str, sync: bool = True, **fields: Any) -> None:
         """Write one record; when this returns, it is on disk. An OSError means it is not, and must not be relied on."""
-        record = {"kind": kind, "time": round(time.time(), 3), **fields}
+        record = {"event": event, "time": round(time.time(), 3), **fields}
         line = encode(record)
         try:
             self._cut_torn_tail()
@@ -239,7 +252,7 @@ class Journal:
         lines = [
             encode(
                 {
-                    "kind": "open",
+                    "event": "open",
                     "time": round(time.time(), 3),
                     **entry.knob._asdict(),
                     "plugin": entry.plugin,

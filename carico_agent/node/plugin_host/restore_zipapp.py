@@ -26,13 +26,13 @@ MODULES = (
 
 MAIN = """\
 import sys
-from carico_agent.node.plugin_host.journal import JournalBusy
+from carico_agent.node.plugin_host.journal import JournalBusy, OldJournal
 from carico_agent.node.plugin_host.restore import restore
 path = sys.argv[1] if len(sys.argv) > 1 else __file__.rpartition("/")[0].rpartition("/")[0] + "/journal"
 try:
     done = restore(path)
-except JournalBusy as busy:
-    sys.exit(str(busy))
+except (JournalBusy, OldJournal) as refused:
+    sys.exit(str(refused))
 for item in done:
     print(f"{item.entry.knob.cgroup}/{item.entry.knob.key}: {item.how} {item.detail}".rstrip())
 sys.exit(any(item.how == "failed" for item in done))

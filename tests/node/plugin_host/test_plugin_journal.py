@@ -4,12 +4,22 @@ import errno
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from carico_agent.node.plugin_host import journal as journals
 from carico_agent.node.plugin_host import restore_zipapp
-from carico_agent.node.plugin_host.journal import Journal, JournalBusy, Knob, decode, encode, fold, read_records
+from carico_agent.node.plugin_host.journal import (
+    Journal,
+    JournalBusy,
+    Knob,
+    OldJournal,
+    decode,
+    encode,
+    fold,
+    read_records,
+)
 from carico_agent.node.plugin_host.restore import restore
 
 from .plugin_fakes import FakeKernel, make_cgroup, value_of
@@ -92,7 +102,7 @@ def test_lines_are_json_that_others_can_read(journal):
 
     journal.intent(knob("/cg/a", 1), "max", "4096", "memory_qos", 'why: "quoted"\n')
     record = json.loads(journal.path.read_text())
-    assert {"kind", "time", "cgroup", "inode", "key", "old", "new", "plugin", "reason", "boot"} <= set(record)
+    assert {"event", "time", "cgroup", "inode", "key", "old", "new", "plugin", "reason", "boot"} <= set(record)
     assert decode(encode({"a": "~crc"})) == {"a": "~crc"} and decode(b"") is None and decode(b"{}\n") is None
 
 
@@ -232,3 +242,13 @@ def test_the_restore_zipapp_runs_without_the_agent(tmp_path):
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode == 0 and done.stdout.strip() == f"{tmp_path}/a/memory.high: restored", done.stderr
     assert value_of(tmp_path / "a", "memory.high") == "max"
+
+
+def test_a_journal_of_an_older_version_is_refused_by_name(tmp_path: Path) -> None:
+    """Its values stay in the journal for the version that wrote them; nothing is counted as damaged."""
+    path = tmp_path / "journal"
+    path.write_bytes(encode({"kind": "intent", "key": "memory.high"}))
+    for _ in range(2):  # the first refusal leaves no lock behind
+        with pytest.raises(OldJournal, match="is of an older version: put its values back with that one"):
+            Journal(path)
+    assert path.read_bytes() == encode({"kind": "intent", "key": "memory.high"})

@@ -19,7 +19,7 @@ pytestmark = pytest.mark.real_cgroup2
 def intent(cgroup: str, inode: int, key: str, boot: str, old: str = "max", new: str = "8192") -> bytes:
     return encode(
         {
-            "kind": "intent",
+            "event": "intent",
             "time": 0,
             "boot": boot,
             "cgroup": cgroup,
@@ -115,8 +115,10 @@ def test_one_bad_entry_does_not_stop_the_others(tmp_path: Path, monkeypatch: pyt
     boot = journal.boot
     journal.close()
     bad = [
-        encode({"kind": "intent", "key": "memory.high"}),
-        encode({"kind": "intent", "boot": boot, "cgroup": [1], "inode": "x", "key": "memory.high", "old": 1, "new": 2}),
+        encode({"event": "intent", "key": "memory.high"}),
+        encode(
+            {"event": "intent", "boot": boot, "cgroup": [1], "inode": "x", "key": "memory.high", "old": 1, "new": 2}
+        ),
         encode({"key": "memory.high"}),
         intent(cgroup, inode, "memory.low", boot, old="nonsense"),
         intent("/a\0b", inode, "memory.high", boot),
