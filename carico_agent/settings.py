@@ -90,6 +90,10 @@ def state_dir() -> Path:
     return Path(os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state") / "carico"
 
 
+CARICO_CHURN_S = 0.5
+"""HALT_S of the core's estimators, written down again so that reading a configuration does not load numpy."""
+
+
 @dataclass(frozen=True)
 class Settings:
     """The whole configuration, one field per TOML table."""
@@ -115,6 +119,11 @@ class Settings:
     kubernetes: KubernetesSettings = field(default_factory=KubernetesSettings)
     extender: ExtenderSettings = field(default_factory=ExtenderSettings)
     burst: BurstSettings = field(default_factory=BurstSettings)
+
+    @property
+    def churn_s(self) -> float:
+        """How long usage says nothing after a container came or went [s]."""
+        return min(self.pods.churn_s, CARICO_CHURN_S) if self.model.method == "carico" else self.pods.churn_s
 
     @property
     def state_path(self) -> Path:

@@ -18,15 +18,17 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, ReportClaim, Section
+from lab.support.code_hash import code_hash, files_of
 
 HERE = Path(__file__).parent
 ALL = (
     "calibration",
     "headline",
+    "paper",
     "prior",
     "probes",
     "sizes",
@@ -42,6 +44,22 @@ ALL = (
 )
 ALONE = ("overhead",)
 QUICK = ("calibration", "headline", "sizes", "mixed", "isolation", "heavy", "estimators", "scenarios")
+
+CODE = (
+    "carico_agent/core",
+    "carico_agent/extender/policies",
+    "carico_agent/extender/placement",
+    "carico_agent/extender/nodes.py",
+    "carico_agent/extender/workload_costs.py",
+    "carico_agent/federation/moments.py",
+    "carico_agent/federation/pairwise_merge.py",
+    "carico_agent/federation/cluster_workloads.py",
+    "carico_agent/node/publish/throttle.py",
+    "carico_agent/node/sampling/contention.py",
+    "lab/sim",
+    "lab/experiments/common.py",
+)
+"""What every section is made with, beside its own file."""
 
 INTRODUCTION = f"""# What the lab found
 
@@ -68,8 +86,8 @@ LIMITS = """## What this simulation cannot show
 - **Staleness under change.** For the same reason numbers 60 s old lose nothing there: they had not changed. It shows
   that slots do not age when Pods come and go (the paper's Pod-Capacity does), not that old numbers are harmless when
   the workload changes.
-- **Federation.** The cluster runs are without it, for the paper's CARICO too (with its queue of merges, seeds 21 and
-  22: JCT 104 s against 99 s, mean PCT 8.6 s against 9.2 s). Only the scenarios of chapter 3 share.
+- **Federation.** carico's runs are without it, but for the table of the section on the document's method; the paper's
+  CARICO has its queue of merges everywhere.
 - **Untouched seeds.** What limits starting Pods was chosen on training seeds and workloads (last section), but by us,
   who had seen the headline on reported seeds with other values. The training table stands by itself.
 - **Other machines.** Cores are equal and share without loss; no caches, NUMA, SMT, frequency scaling, steal time or
@@ -81,8 +99,7 @@ LIMITS = """## What this simulation cannot show
   queues under load, image pulls, evictions, retries and back-off are missing; `make test-kube` has the real control
   plane.
 - **Disk, network, throttled containers.** CPU and memory only; a quota is a matter for the tests on a real node.
-- **The paper's CARICO** is our reading of its text. Its authors' numbers on real machines are better than our
-  reproduction of it, so ratios against the *paper's table* are the ones to trust, where there is one.
+- **The paper's CARICO** is our reading of its text, with constants that it does not print (docs/paper.md).
 - **Latency.** Table 5.4 rests on a one-parameter queueing model, fitted to one cell.
 """
 
@@ -123,17 +140,30 @@ def _verdict(claim: ReportClaim) -> str:
     return "holds" if claim.holds else "FAILS" if claim.headline else "short"
 
 
+def made_with(name: str) -> str:
+    """The hash of the code, with its constants and seeds, that makes a section."""
+    return code_hash(files_of([*CODE, f"lab/experiments/{name}.py"]))
+
+
 def saved(name: str) -> Section | None:
+    """A section as it was saved; its text and its claims say so if it was made with other code than this."""
     path = HERE / "results" / f"{name}.json"
     if not path.exists():
         return None
     data = json.loads(path.read_text())
-    return Section(data["title"], data["text"], [ReportClaim(**claim) for claim in data["claims"]])
+    section = Section(data["title"], data["text"], [ReportClaim(**claim) for claim in data["claims"]])
+    if (code := data.get("code")) == (now := made_with(name)):
+        return section
+    why = f"This section was made with other code ({code or 'unknown'}, now {now})."
+    section.text = [f"**{why} `python -m lab.report --only {name}` makes it anew.**", "", *section.text]
+    section.claims = [replace(claim, text=f"{claim.text} (made with other code)") for claim in section.claims]
+    return section
 
 
 def save(name: str, section: Section) -> None:
     (HERE / "results").mkdir(exist_ok=True)
-    (HERE / "results" / f"{name}.json").write_text(json.dumps(asdict(section), indent=1, ensure_ascii=False) + "\n")
+    body = {"code": made_with(name), **asdict(section)}
+    (HERE / "results" / f"{name}.json").write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
 
 
 def write(sections: list[Section], missing: list[str]) -> None:

@@ -34,8 +34,8 @@ class ModelConfig:
     batch_s: float = 1.0
     """Length of a batch [s]: the model changes once per batch."""
 
-    forget: float = 0.1
-    """Weight of the newest batch in the subspace: the memory is about ten batches long."""
+    forget: float = 0.03
+    """Weight of the newest batch in the subspace: the memory is about half a minute long (docs/paper.md)."""
 
     rank: int | None = None
     """Directions kept in the subspace; None keeps all (m is 2 to 4)."""

@@ -25,7 +25,7 @@ def model_config(settings: Settings, cores: int) -> ModelConfig:
         prior_cost=model.prior_cost,
         max_pods=model.max_pods,
         forget=model.forget,
-        settle_s=settings.pods.churn_s,
+        settle_s=settings.churn_s,
     )
 
 

@@ -11,7 +11,6 @@ the workloads and adds them to what is in the results of the same code; `--table
 """
 
 import argparse
-import hashlib
 import json
 import os
 import sys
@@ -22,6 +21,7 @@ from typing import Any
 
 from lab.crowded.cells import LOADS, CrowdedCell, CrowdLoad
 from lab.crowded.run import Crowd, NoCompiler
+from lab.support.code_hash import bytes_hash, files_of
 from lab.support.containerd import PrivateContainerd, missing
 
 HASHED = (
@@ -37,12 +37,7 @@ QUIET_LOAD = 0.5
 
 def code_hash() -> str:
     """Of all that makes a cost: results of other code are not mixed with these."""
-    root, digest = Path(__file__).parents[2], hashlib.sha256()
-    for name in HASHED:
-        path = root / name
-        for file in sorted(path.rglob("*.py")) if path.is_dir() else [path]:
-            digest.update(file.read_bytes())
-    return digest.hexdigest()[:12]
+    return bytes_hash(files_of(HASHED))
 
 
 def other_load() -> float:

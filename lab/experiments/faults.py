@@ -6,7 +6,7 @@ from lab.experiments.common import REPORTED_SEEDS, Section, mean_jct, mean_pct, 
 from lab.experiments.headline import overfilled
 from lab.sim.engine import Setup
 from lab.sim.fleet import AgentConfig, Faults
-from lab.sim.schedulers.carico import Carico, PaperCarico
+from lab.sim.schedulers.carico import PAPER_AGENTS, Carico, PaperCarico
 from lab.sim.schedulers.kube import Kube
 from lab.sim.workload import PI
 
@@ -30,7 +30,7 @@ def _stale(s: Section, which: range, quick: bool) -> None:
         late = Faults(delay_s=delay_s)
         mine = runs(lambda late=late: Carico(AgentConfig(faults=late)), pi(), which, warm(PI, warm_s=70.0))
         theirs = runs(
-            lambda late=late: PaperCarico(AgentConfig("paper-dual", None, faults=late)),
+            lambda late=late: PaperCarico(replace(PAPER_AGENTS, faults=late)),
             pi(),
             which,
             warm(PI, warm_s=70.0),
@@ -48,7 +48,7 @@ def _stale(s: Section, which: range, quick: bool) -> None:
         )
     quiet = Faults(silent=SILENT)
     mine = runs(lambda: Carico(AgentConfig(faults=quiet)), pi(), which)
-    theirs = runs(lambda: PaperCarico(AgentConfig("paper-dual", None, faults=quiet)), pi(), which, warm(PI))
+    theirs = runs(lambda: PaperCarico(replace(PAPER_AGENTS, faults=quiet)), pi(), which, warm(PI))
     rows.append(
         (
             "1 of 19 nodes never publishes",

@@ -33,6 +33,10 @@ class Setup:
     """Agents run this long before the jobs come, on idle nodes."""
     rehearsal: tuple[SimulatedWorkload, ...] = ()
     """Before that every node sees bursts of these Pods, placed by hand, up to 1.5 × its cores: no agent begins cold."""
+    newcomers: int = 0
+    """So many nodes, the last ones, saw none of them."""
+    apart: bool = False
+    """Each node saw one of these workloads only, in turn."""
 
 
 @dataclass
@@ -155,12 +159,14 @@ def rehearse(
     """Adds the Pods of the rehearsal to the table; returns it, the placings, and how long it takes [s]."""
     cores, hand, now_s, parts = setup.machine.cores, [], 0.0, [pods]
     workloads += [workload for workload in setup.rehearsal if workload not in workloads]
-    for workload in setup.rehearsal:
+    for turn, workload in enumerate(setup.rehearsal):
         most = max(2, int(1.5 * cores / workload.threads))
         first = sum(map(len, parts))
         placed: list[Placing] = []
         for _ in range(BURSTS):
-            for node in range(setup.nodes):
+            for node in range(setup.nodes - setup.newcomers):
+                if setup.apart and node % len(setup.rehearsal) != turn:
+                    continue
                 at_s = now_s + rng.uniform(0, 4)
                 placed += [(at_s, 0, node)] * int(rng.integers(1, most + 1))
             alone_s = workload.work_core_s / workload.threads

@@ -6,10 +6,13 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from carico_agent.core import CapacityModel, Estimate, ModelConfig
+from carico_agent.core import CapacityModel, Estimate, ModelConfig, WorkloadCost
+from carico_agent.federation.cluster_workloads import merge_nodes
 from carico_agent.federation.contribution import Contribution
 from carico_agent.federation.moments import Moments
 from carico_agent.federation.pairwise_merge import PairwiseMerge
+from carico_agent.federation.wire_workloads import to_node
+from carico_agent.federation.workloads import ReportedWorkloads
 from carico_agent.lib.kube.workloads import NodeWorkloads
 from carico_agent.node.publish.node_reasons import WORKLOADS_INTERVAL_S
 from carico_agent.node.publish.node_workloads import moved, node_workloads
@@ -46,6 +49,14 @@ class AgentConfig:
 
 
 SHARE_WEIGHT = 0.5
+
+
+def _reported(resources: tuple[str, ...], workloads: Sequence[WorkloadCost]) -> ReportedWorkloads:
+    """As the aggregator reads it; nodes are alike here, so a share is an amount."""
+    rows = [[*one.cost, *one.spread, one.pods_seen, one.arrivals] for one in workloads]
+    table = np.array(rows, dtype=np.float64).reshape(len(rows), 2 * len(resources) + 2)
+    return ReportedWorkloads(resources, tuple(one.workload for one in workloads), table, b"")
+
 
 OnPublished = Callable[[int, float, float, float, NodeWorkloads | None], None]
 """on_published(node, slots or Pod-Capacity, when it was true [s], how long to believe it [s], room and workloads)"""
@@ -99,17 +110,22 @@ class Fleet:
 
     def _share(self, cluster: Moments | PairwiseMerge) -> None:
         """Once a second: every node sends its local model and takes the cluster's, at production's default weight."""
+        reports = []
         for i, model in enumerate(self.models):
             cost, precision = model.local_cost
             cluster.put(str(i), Contribution(model.resources, model.subspace, 10, cost, precision, model.pods))
+            reports.append(_reported(model.resources, model.local_workloads()))
         if not len(cluster):
             return  # the first second: nobody has closed a batch yet
         sums = cluster.sums()
         view = sums.subspace()
         cost, precision = (np.nan_to_num(part) for part in sums.mean_cost())
+        *_, workloads = merge_nodes(reports)
+        assert workloads is not None
         for model in self.models:
             model.merge(view, SHARE_WEIGHT)
             model.learn_cost(np.minimum(cost, 1.0).tolist(), precision.tolist())
+            model.learn_workloads(to_node(workloads, model.resources, np.ones(len(model.resources))))
 
     def _publish(self, i: int, t: float, estimate: Estimate) -> None:
         self.estimates[i] = estimate

@@ -10,8 +10,6 @@ parameters of the core were chosen on seeds below 100; the seeds here start at 5
 """
 
 import argparse
-import ast
-import hashlib
 import json
 import os
 import subprocess
@@ -30,6 +28,7 @@ from carico_agent.node.pipeline import HostUsage
 from carico_agent.node.sampling import Usage
 from lab.sim.random_nodes import random_node, wide_node
 from lab.sim.simnode import HostSpec, NodeSpec, SimulatedNode, WorkloadSpec, system
+from lab.support.code_hash import code_hash
 
 AFTER_S = 90.0
 FIRST_SEED = 5000
@@ -250,19 +249,7 @@ def page(new: list[NodeScore], old: list[NodeScore], before: list[NodeScore], se
 
 def core_hash() -> str:
     """Of the core's code that was run, without comments and docstrings: results of other code say nothing about it."""
-    files = sorted(Path(carico_agent.core.__file__).parent.rglob("*.py"))
-    return hashlib.sha256("".join(_code(file.read_text()) for file in files).encode()).hexdigest()[:12]
-
-
-def _code(source: str) -> str:
-    tree = ast.parse(source)
-    for one in ast.walk(tree):
-        body = getattr(one, "body", None)
-        if isinstance(body, list):  # a string alone is a docstring
-            body[:] = [
-                line for line in body if not (isinstance(line, ast.Expr) and isinstance(line.value, ast.Constant))
-            ]
-    return ast.dump(tree)
+    return code_hash(sorted(Path(carico_agent.core.__file__).parent.rglob("*.py")))
 
 
 def run_before(tree: Path, arguments: list[str]) -> list[NodeScore]:

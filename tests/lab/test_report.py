@@ -1,13 +1,16 @@
 """The same seeds give the same tables, byte for byte, whatever the order of a set or the process."""
 
 import os
+import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from lab.experiments.common import Section
-from lab.report import ALL, ALONE, QUICK, experiments
+from lab.report import ALL, ALONE, QUICK, experiments, save, saved
+from lab.support.code_hash import code_hash, files_of
 
 TABLES = """
 from lab.experiments import calibration, scenarios
@@ -48,3 +51,26 @@ def test_sections_run_side_by_side_give_what_they_give_alone() -> None:
 
 def test_every_section_is_named() -> None:
     assert {*QUICK, *ALONE} <= {*ALL}
+
+
+def test_a_section_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr("lab.report.HERE", tmp_path)
+    section = Section("one", ["text"])
+    section.claim("it holds", True)
+    save("scenarios", section)
+    assert saved("scenarios") == section
+    path = tmp_path / "results/scenarios.json"
+    for other in ('"code": "0123456789ab"', '"older": ""'):
+        path.write_text(re.sub(r'"code": "\w{12}"', other, path.read_text()))
+        marked = saved("scenarios")
+        assert marked is not None and "made with other code" in marked.text[0] and marked.text[-1] == "text"
+        assert [claim.text for claim in marked.claims] == ["it holds (made with other code)"]
+        save("scenarios", section)
+
+
+def test_comments_and_docstrings_do_not_void_results(tmp_path: Path) -> None:
+    file, others = tmp_path / "a.py", []
+    for text in ('"""Doc."""\nx = 1\n', '"""Better."""\nx = 1  # why\n', "x = 2\n"):
+        file.write_text(text)
+        others.append(code_hash(files_of(["a.py"], tmp_path)))
+    assert others[0] == others[1] != others[2]

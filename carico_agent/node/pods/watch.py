@@ -82,7 +82,7 @@ def discover(settings: Settings, backoff: Backoff | None = None, sleep: Sleep = 
     if settings.processes.units or settings.processes.commands:
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
         wanted, root = settings.processes, Path(settings.node.root)
-        return ProcessRuntime(wanted.units, wanted.commands, root, settings.pods.churn_s, selector)
+        return ProcessRuntime(wanted.units, wanted.commands, root, settings.churn_s, selector)
     return RuntimeWatch(settings, backoff or Backoff(first_s=0.2, max_s=10.0), sleep)
 
 
@@ -336,7 +336,7 @@ class RuntimeWatch:
         self.count, self.pods = count, pods
 
     def _churn(self, now_s: float) -> None:
-        self.churn_until_s = now_s + self._settings.pods.churn_s
+        self.churn_until_s = now_s + self._settings.churn_s
 
     def _announce(self, key: str, before: Pod | None, event: Event) -> None:
         pod = self.pods.get(key) or before

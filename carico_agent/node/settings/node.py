@@ -87,7 +87,7 @@ class ModelSettings:
     max_pods: Annotated[int, Range(1, 100_000)] = 110
     """Never claim room for more Pods than this in all; 110 is what a kubelet admits by default."""
 
-    forget: Annotated[float, Range(0.001, 1.0)] = 0.1
+    forget: Annotated[float, Range(0.001, 1.0)] = 0.03
     """Weight of the newest second in the model of recent usage; only with carico."""
 
     @property
@@ -169,7 +169,8 @@ class PodsSettings:
     """Pods with these names do not count. Globs: "node-exporter-*"."""
 
     churn_s: Annotated[float, Range(0.0, 60.0)] = 1.5
-    """For this long [s] after a container was created, started or ended, usage says nothing about the cost of Pods."""
+    """For this long [s] after a container was created, started or ended, usage says nothing about the cost of Pods.
+    With `[model] method = "carico"` at most 0.5."""
 
     measure: bool = True
     """Measure every Pod one by one, from its cgroup. Without it all Pods count as alike, which is right only on nodes

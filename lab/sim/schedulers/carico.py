@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from carico_agent.core.estimators import HALT_S
 from carico_agent.extender.nodes import NodeState, NodeTable, PendingPod
 from carico_agent.extender.placement.ledger import Ledger
 from carico_agent.extender.placement.lifecycle import PodEvent
@@ -14,6 +15,7 @@ from carico_agent.extender.policies.capacity import Capacity
 from carico_agent.extender.policies.pod_capacity import PodCapacity
 from carico_agent.extender.policy import Policy
 from carico_agent.extender.workload_costs import ClusterCosts
+from carico_agent.federation.pairwise_merge import PairwiseMerge
 from carico_agent.lib.kube.workloads import UNKNOWN, NodeWorkloads
 from lab.sim.cluster import SimulatedCluster
 from lab.sim.fleet import AgentConfig, Fleet
@@ -142,6 +144,10 @@ class Carico(Extended):
         self._apply(PodEvent.GONE, pod, node)
 
 
+PAPER_AGENTS = AgentConfig("paper-dual", None, {"settle_s": HALT_S}, aggregator=PairwiseMerge)
+"""The document's chain: dual filter, numbers once a second, the aggregation server's queue of pairwise merges."""
+
+
 class PaperCarico(Extended):
     """Pod-Capacity − Pods reserved (the policy capacity); a reservation ends when its Pod starts (3.6). 1 Hz."""
 
@@ -149,7 +155,7 @@ class PaperCarico(Extended):
 
     def __init__(self, agents: AgentConfig | None = None) -> None:
         super().__init__(
-            agents or AgentConfig(estimator="paper-dual", throttle=None),
+            agents or PAPER_AGENTS,
             Capacity(),
         )
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from carico_agent import settings
-from carico_agent.core.estimators import ESTIMATORS
+from carico_agent.core.estimators import ESTIMATORS, HALT_S
 from carico_agent.lib.declare import field_docs
 from carico_agent.node.settings.node import METHODS
 
@@ -95,5 +95,6 @@ def test_any_table_is_parsed_or_refused(table: dict[str, Any]) -> None:
 def test_every_estimator_can_be_chosen() -> None:
     """The names stand in the settings once more, so that reading a configuration does not load numpy."""
     assert list(get_args(get_type_hints(settings.ModelSettings)["estimator"])) == ["", *ESTIMATORS]
+    assert settings.CARICO_CHURN_S == HALT_S
     by_method = {name: method for method, names in METHODS.items() for name in names}
     assert by_method == {name: one.method for name, one in ESTIMATORS.items()}
