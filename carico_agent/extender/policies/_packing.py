@@ -5,8 +5,8 @@ left differs. It is online best fit: the score of recommend/packing.py decides a
 is opened only when no other has room.
 
 What is scored: on a node that publishes its room, that room and what the Pod's workload takes of it, as measured
-(workload_columns.py); on others requests, where a container that requests nothing counts for 100m and 200Mi, as in
-kube-scheduler.
+(workload_columns.py): CPU, memory, and I/O and network where the node publishes them and the use of them is known. On
+others requests, where a container that requests nothing counts for 100m and 200Mi, as in kube-scheduler.
 
 Why the best node alone gets the highest score: an extender has eleven steps, and kube-scheduler chooses among equals at
 random. With scores merely scaled to 0–10 it would spread Pods over all nodes within a tenth of the best one.
@@ -31,7 +31,11 @@ from carico_agent.extender.nodes import Floats, NodeColumns, PendingPod
 from carico_agent.extender.policies.pod_capacity import PodCapacity, PodCapacitySettings
 from carico_agent.extender.policy import TOP_SCORE
 from carico_agent.extender.workload_costs import requested
+from carico_agent.lib.kube.workloads import RESOURCES
 from carico_agent.plugin_api.declare import Range
+
+BASE = 2
+"""CPU and memory, which every node has."""
 
 
 @dataclass(frozen=True)
@@ -66,13 +70,20 @@ class Packing(PodCapacity):
         return _steps(np.full(len(nodes), -inf))
 
     def preference(self, nodes: NodeColumns, used: Floats, share: Floats) -> Floats:
-        """How much each node is preferred; not finite where its size is unknown."""
-        found: Floats = self.score(used[:, None, :], share)[:, 0]
+        """How much each node is preferred; not finite where its size is unknown. A node is scored by the resources that
+        it publishes: means, deviations and angles over two, three or four of them compare."""
+        found: Floats = np.full(len(nodes), nan)
+        published = np.isfinite(used[:, BASE:])
+        for pattern in np.unique(published, axis=0):
+            rows = np.flatnonzero((published == pattern).all(axis=1))
+            columns = np.flatnonzero(np.concatenate([np.ones(BASE, dtype=bool), pattern]))
+            found[rows] = self.score(used[np.ix_(rows, columns)][:, None, :], share[np.ix_(rows, columns)])[:, 0]
         return found
 
     def shares(self, nodes: NodeColumns, pod: PendingPod) -> tuple[Floats, Floats]:
-        """What is used of each node and what the Pod would take of it, of what may be packed; (N, 2) each, CPU and
-        memory, NaN where the node's size is unknown. Nodes differ in size, so a Pod is another share of each."""
+        """What is used of each node and what the Pod would take of it, of what may be packed; CPU, memory, and a column
+        more for I/O and network if a node publishes it. NaN where the node's size, or its I/O, is unknown. Nodes differ
+        in size, so a Pod is another share of each."""
         most = nodes.memory * self.settings.memory_ceiling
         size = np.stack([nodes.cpu, most], axis=-1)
         used = np.stack([nodes.cpu_requested, nodes.memory_requested], axis=-1) / size
@@ -83,15 +94,24 @@ class Packing(PodCapacity):
             left = np.stack([nodes.left_cpu, nodes.left_memory], axis=-1)
             here = measured[:, None]
             used = np.where(here, np.clip(1.0 - left / room, 0.0, None), used)
-            share = np.where(here, _takes(nodes, pod) / room, share)
+            takes = _takes(nodes, pod)
+            share = np.where(here, takes[:, :BASE] / room, share)
+            for resource in range(BASE, len(RESOURCES)):  # these are shares of the node already
+                free = nodes.left()[resource]
+                known = measured & np.isfinite(free) & np.isfinite(takes[:, resource])
+                if known.any():
+                    used = np.column_stack([used, np.where(known, np.clip(1.0 - free, 0.0, None), nan)])
+                    share = np.column_stack([share, np.where(known, takes[:, resource], nan)])
         return used, share
 
 
 def _takes(nodes: NodeColumns, pod: PendingPod) -> Floats:
-    """CPU and memory that the Pod takes on each node: by what the node has learned, else other nodes, else requests."""
-    own = nodes.cost(pod.workload)[:2]
-    assumed = np.array([pod.elsewhere or (nan, nan, nan, nan), requested(pod.cpu, pod.memory)])[:, :2]
+    """What the Pod takes of each resource on each node: by what the node has learned, else other nodes; of CPU and
+    memory else requests."""
+    asked = (*requested(pod.cpu, pod.memory)[:BASE], nan, nan)
+    assumed = np.array([pod.elsewhere or (nan, nan, nan, nan), asked])
     fallback = np.where(np.isnan(assumed[0]), assumed[1], assumed[0])
+    own = nodes.cost(pod.workload)
     found: Floats = np.where(np.isnan(own), fallback[:, None], own).T
     return found
 

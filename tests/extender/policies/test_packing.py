@@ -134,3 +134,31 @@ def test_what_the_workload_takes_is_as_measured() -> None:
     elsewhere = replace(POD, elsewhere=(1.0, nan, nan, nan))
     assert policy.shares(NodeColumns.of(unknown), elsewhere)[1][0] == pytest.approx([1 / 8, 1 / (16 * 0.85)])
     assert used[1] == pytest.approx([0.5, 1 - 1 / (16 * 0.85)])
+
+
+@pytest.mark.parametrize("resource", [2, 3])
+@pytest.mark.parametrize("name", ["balanced", "most-allocated", "vector-dot", "packed"])
+def test_io_and_network_are_scored_where_they_are_published(resource: int, name: str) -> None:
+    """CPU and memory are alike on both nodes; the Pod takes I/O, or network, of which the second has more left. There
+    it is more even, which `balanced` prefers; the others answer as their formula does for three resources."""
+    cost = [1.0, 2.0 * GIB, nan, nan]
+    states = []
+    for node_name, free in (("a", 0.15), ("b", 0.6)):
+        left = [4.0, 8.0 * GIB, nan, nan]
+        left[resource], cost[resource] = free, 0.1
+        state = measured(node_name, 4.0, 8.0)
+        state.left = tuple(left)
+        state.workloads = NodeWorkloads(state.left, workloads={POD.workload: WorkloadOnNode(tuple(cost))})
+        states.append(state)
+    policy: Any = policies.load(name, {})
+    best = policy.scores(NodeColumns.of(states), POD, 0.0).index(TOP_SCORE)
+    whole = 16 * 0.85
+    by_hand = [[0.5, 1 - 8 / whole, 0.85], [0.5, 1 - 8 / whole, 0.4]]
+    used, share = policy.shares(NodeColumns.of(states), POD)
+    assert used == pytest.approx(np.array(by_hand)) and share[0] == pytest.approx([1 / 8, 2 / whole, 0.1])
+    assert best == int(np.argmax(packing.SCORES[SOURCE[name]](np.array(by_hand), share[0])))
+    assert name != "balanced" or best == 1
+    alike = [measured(state.name, 4.0, 8.0) for state in states]
+    assert policy.shares(NodeColumns.of(alike), POD)[0].shape == (2, 2)
+    mixed = NodeColumns.of([states[1], alike[0], node("c", 0.01, 0.01)])
+    assert np.isfinite(policy.preference(mixed, *policy.shares(mixed, POD))).all()
