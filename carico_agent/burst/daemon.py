@@ -358,6 +358,7 @@ class BurstDaemon:
             not one.kubeconfig,
             one.boot_s,
             one.max_nodes,
+            one.min_nodes,
         )
 
     # ---- HTTP

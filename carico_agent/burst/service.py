@@ -238,8 +238,10 @@ class BurstService:
             elif self.plan.add.get(site.target.name):
                 await self._grow(site, now_s)
             elif (fewer := self._fewer(site, busy, now_s)) is not None:
-                machines = dict(Counter(map(site.machine_of, busy))) if site.machines and fewer else {}
-                await provisioner.ask("scale" if fewer else "delete", fewer, machines)
+                await provisioner.ask("scale" if fewer else "delete", fewer, site.kept_machines(busy) if fewer else {})
+            elif provisioner.report.nodes < site.min_nodes and provisioner.report.state != "failed":
+                await provisioner.ask("scale", site.min_nodes, site.kept_machines(busy))
+                site.ordered_s = now_s
             await self._forget_if_gone(site, now_s)
         except (ProvisionerError, KubeError) as error:
             log.warning("%s: %s", site.target.name, error)
@@ -292,7 +294,7 @@ class BurstService:
             for key, job in self.mover.jobs.items()
         )
         nodes = provisioner.report.nodes if provisioner.report.state == "ready" else 0
-        return site.idle.fewer(now_s, nodes, len(busy), in_flight, self._idle_delete_s)
+        return site.idle.fewer(now_s, nodes, len(busy), in_flight, self._idle_delete_s, site.min_nodes)
 
     async def _replace_refused(self, site: Site) -> None:
         """Pods of our copies that a kubelet refused for room are deleted, so that the Job controller makes new ones

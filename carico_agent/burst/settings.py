@@ -147,6 +147,9 @@ class BurstTargetSettings:
     max_nodes: Annotated[int, Range(0, 10_000)] = 4
     """Nodes the provisioner may be asked for."""
 
+    min_nodes: Annotated[int, Range(0, 10_000)] = 0
+    """Nodes that the provisioner keeps although no Job needs them, so that the first Jobs do not wait for a boot."""
+
     node_cpu: Annotated[float, Range(0.0, 10_000.0)] = 16.0
     """Allocatable CPUs of a new node."""
 

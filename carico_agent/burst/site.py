@@ -1,5 +1,6 @@
 """A target as the planner sees it: what is there, what it costs, how it grows."""
 
+from collections import Counter
 from dataclasses import dataclass, field
 from math import inf
 
@@ -31,6 +32,7 @@ class Site:
     """It has no kubeconfig of its own: its provisioner hands one back."""
     boot_s: float = 300.0
     max_nodes: int = 0
+    min_nodes: int = 0
     ordered_s: float = 0.0
     idle: IdleNodes = field(default_factory=IdleNodes)
     looked_s: float = -inf
@@ -79,6 +81,14 @@ class Site:
         seen = self.view.nodes.get(node)
         said = seen.traits.labels.get(INSTANCE, "") if seen is not None else ""
         return said if said in self.machines else next(iter(self.machines), "")
+
+    def kept_machines(self, busy: set[str]) -> dict[str, int]:
+        """How many nodes of each machine stay when the target shrinks: busy ones, and up to `min_nodes` of the first."""
+        if not self.machines:
+            return {}
+        counts = Counter(map(self.machine_of, busy))
+        counts[next(iter(self.machines))] += max(0, self.min_nodes - len(busy))
+        return {name: count for name, count in counts.items() if count}
 
     def use_kubeconfig(self) -> None:
         """Take the way into the cluster that the provisioner has handed back; raises BadAccess for one that is none."""

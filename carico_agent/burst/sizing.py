@@ -66,15 +66,18 @@ class IdleNodes:
     >>> idle = IdleNodes()
     >>> [idle.fewer(now_s, 3, 1, False, 60.0) for now_s in (0.0, 30.0, 60.0)]
     [None, None, 1]
+    >>> idle.fewer(90.0, 3, 0, False, 60.0, least=2)  # two are kept for Jobs to come
+    2
     """
 
     since_s: float | None = None
 
-    def fewer(self, now_s: float, nodes: int, busy: int, in_flight: bool, idle_s: float) -> int | None:
+    def fewer(self, now_s: float, nodes: int, busy: int, in_flight: bool, idle_s: float, least: int = 0) -> int | None:
         """The number of nodes to shrink to, or None. `busy`: nodes with Jobs; `in_flight`: Jobs are on their way there,
-        so that a node without one may be about to get it."""
-        if busy >= nodes or (in_flight and not busy):
+        so that a node without one may be about to get it; `least`: nodes that stay whether Jobs use them or not."""
+        kept = max(busy, least)
+        if kept >= nodes or (in_flight and not busy):
             self.since_s = None
             return None
         self.since_s = now_s if self.since_s is None else self.since_s
-        return busy if now_s - self.since_s >= idle_s else None
+        return kept if now_s - self.since_s >= idle_s else None

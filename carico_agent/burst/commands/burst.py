@@ -7,8 +7,8 @@ act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which star
 use it only when nothing can run there any more.
 
 A target is a table [burst.targets.NAME] with kubeconfig, context, region, machine, machines, spot, namespaces,
-host_paths, copy, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, node_cpu,
-node_memory_gb and node_pods. One without a kubeconfig is made by its provisioner when Jobs need it.
+host_paths, copy, image_s, data_s_per_gb, autoscales_s, provisioner, deadline_s, boot_s, max_nodes, min_nodes,
+node_cpu, node_memory_gb and node_pods. One without a kubeconfig is made by its provisioner when Jobs need it.
 
 examples:
   carico burst --config /etc/carico/config.toml
