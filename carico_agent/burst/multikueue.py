@@ -5,18 +5,25 @@ dispatcher writes `status.nominatedClusterNames` of a Workload. That is all this
 best first, for Workloads that have their quota and no cluster yet. Kueue's own admission stays in charge, and so does
 its protocol for the Jobs. A nomination is renewed when a better cluster has appeared and Kueue has not chosen.
 
-The fields are those of Kueue's Workload (kueue.x-k8s.io/v1beta1): `status.clusterName`, `status.nominatedClusterNames`
-(at most 10), `status.conditions` QuotaReserved, Admitted, Finished. The targets' names must be those of the
-MultiKueueClusters, and Kueue must be configured with `multiKueue.dispatcherName` of an external dispatcher.
+A Workload for which no cluster has room goes through the same planner as the Jobs of engine `jobs`: nodes, or a whole
+cluster, are ordered of the targets' provisioners, and it is nominated when they are there. Until then Kueue's
+AdmissionCheck of MultiKueue holds it back. Nodes that no Job uses are removed after `idle_delete_s`.
+
+The fields are those of Kueue's Workload, the same in v1beta1 and v1beta2: `status.clusterName`,
+`status.nominatedClusterNames` (at most 10), `status.conditions` QuotaReserved, Admitted, Finished. The targets' names
+must be those of the MultiKueueClusters, and Kueue must be configured with `multiKueue.dispatcherName` of an external
+dispatcher.
 """
 
 import asyncio
 import logging
+from math import inf
 from typing import Any
 
 from carico_agent.burst.choice import POLICIES, JobNeeds, TargetOffer
 from carico_agent.burst.cluster import asked_by, take
-from carico_agent.burst.overflow import Asked, NodeRoom
+from carico_agent.burst.overflow import Asked, NodeRoom, Waiting
+from carico_agent.burst.planner import Candidate
 from carico_agent.burst.service import BurstService
 from carico_agent.lib.kube.client import MERGE, KubeClient, Object
 from carico_agent.lib.kube.errors import KubeError, Refused
@@ -25,7 +32,7 @@ from carico_agent.lib.kube.leader import LeaderLease
 
 log = logging.getLogger(__name__)
 
-WORKLOADS = "/apis/kueue.x-k8s.io/v1beta1/workloads"
+GROUP = "/apis/kueue.x-k8s.io"
 MAX_NAMES = 10
 """Kueue takes no more."""
 
@@ -66,6 +73,30 @@ def nominate(workload: Object, service: BurstService, rooms: dict[str, list[Node
     return names
 
 
+def candidate(workload: Object, service: BurstService) -> Candidate | None:
+    """A Workload that no cluster has room for, as the planner takes Jobs; None: it has no Pods.
+
+    Pods of several kinds count as many of the largest: the planner takes Jobs whose Pods are alike.
+    """
+    meta, pods = workload["metadata"], asked(workload)
+    if not pods:
+        return None
+    largest = max(pods, key=lambda one: (max(one.others.values(), default=0.0), one.cpu, one.memory))
+    waiting = Waiting((str(meta["namespace"]), str(meta["name"])), "", largest, inf, len(pods))
+    return Candidate(waiting, JobNeeds(service.history.duration_s("")))
+
+
+def sent_to(workloads: list[Object]) -> set[str]:
+    """The clusters at which Workloads run, or are about to."""
+    found: set[str] = set()
+    for workload in workloads:
+        status = workload.get("status") or {}
+        ended = any(one["type"] == "Finished" and one["status"] == "True" for one in status.get("conditions") or ())
+        named = {status.get("clusterName") or "", *(status.get("nominatedClusterNames") or ())}
+        found |= set() if ended else named - {""}
+    return found
+
+
 class Dispatcher:
     """`run` for ever, writing only while this process leads."""
 
@@ -73,6 +104,7 @@ class Dispatcher:
         self._client, self._service, self._lease, self._period_s = client, service, lease, period_s
         self.health = Health("Kueue")
         self.nominated = 0
+        self._api = ""
 
     async def run(self) -> None:
         while True:
@@ -85,15 +117,32 @@ class Dispatcher:
             await asyncio.sleep(self._period_s)
 
     async def round(self, now_s: float) -> None:
-        rooms = self._service.rooms()
-        found = await self._client.get(WORKLOADS)
-        for workload in sorted(filter(waits, found.get("items") or ()), key=_age):
-            names = nominate(workload, self._service, rooms, now_s)
+        service = self._service
+        self._api = self._api or f"{GROUP}/{await self._version()}"
+        await service.find_ways(now_s)
+        rooms, waiting = service.rooms(), []
+        found = list((await self._client.get(f"{self._api}/workloads")).get("items") or ())
+        for workload in sorted(filter(waits, found), key=_age):
+            names = nominate(workload, service, rooms, now_s)
+            if not names and (one := candidate(workload, service)) is not None:
+                waiting.append(one)
             if names and names != ((workload.get("status") or {}).get("nominatedClusterNames") or []):
                 await self._write(workload["metadata"], names)
 
+        await service.provision(waiting, sent_to(found), now_s)
+
+    async def _version(self) -> str:
+        """Which version of its API this Kueue prefers."""
+        try:
+            answer = await self._client.get(GROUP)
+        except Refused as refused:
+            if refused.status != 404:
+                raise
+            return "v1beta1"
+        return str((answer.get("preferredVersion") or {}).get("version") or "v1beta1")
+
     async def _write(self, meta: dict[str, Any], names: list[str]) -> None:
-        path = f"/apis/kueue.x-k8s.io/v1beta1/namespaces/{meta['namespace']}/workloads/{meta['name']}/status"
+        path = f"{self._api}/namespaces/{meta['namespace']}/workloads/{meta['name']}/status"
         body = {
             "metadata": {"resourceVersion": meta["resourceVersion"]},
             "status": {"nominatedClusterNames": names},

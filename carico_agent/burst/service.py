@@ -63,12 +63,13 @@ class BurstService:
         self.history, self.arrivals = JobDurations(), Arrivals()
         self.plan = Plan()
         self._known: set[str] = set()
+        self._sent: set[str] = set()
 
     # ---- one round
 
     async def round(self, acts: bool) -> None:
         now_s, wall_s = time.monotonic(), time.time()
-        await self._find_ways(now_s)
+        await self.find_ways(now_s)
         self._count_arrivals(now_s)
         self.plan = self._plan(now_s, wall_s)
         self.mover.reasons.update(self.plan.reasons)
@@ -102,7 +103,7 @@ class BurstService:
             except KubeError as error:  # the next round looks again
                 self.mover.home_health.bad("ordered Jobs", error)
 
-    async def _find_ways(self, now_s: float) -> None:
+    async def find_ways(self, now_s: float) -> None:
         """The kubeconfigs of clusters that are made on demand, out of their Secrets: also while another process leads,
         and when an operator or another leader has rotated one."""
         for site in self.sites.values():
@@ -246,6 +247,15 @@ class BurstService:
         except (ProvisionerError, KubeError) as error:
             log.warning("%s: %s", site.target.name, error)
 
+    async def provision(self, waiting: Sequence[Candidate], sent: set[str], now_s: float) -> None:
+        """For Jobs that another engine sends: order nodes for those that wait, remove nodes that none uses. `sent`: the
+        targets to which it sends some now."""
+        states = [self._state(site, now_s, time.time()) for site in self.sites.values()]
+        self.plan, self._sent = plan(waiting, [], [], states, self.policy, (), []), sent
+        for site in self.sites.values():
+            if site.provisioner is not None:
+                await self._size(site, now_s)
+
     async def _grow(self, site: Site, now_s: float) -> None:
         """Order the nodes of the plan beside those that are there."""
         provisioner, name = site.provisioner, site.target.name
@@ -293,6 +303,7 @@ class BurstService:
             (job.ledger.state in IN_FLIGHT and job.ledger.to == name) or self.mover.wished_target(key) == name
             for key, job in self.mover.jobs.items()
         )
+        in_flight = in_flight or name in self._sent
         nodes = provisioner.report.nodes if provisioner.report.state == "ready" else 0
         return site.idle.fewer(now_s, nodes, len(busy), in_flight, self._idle_delete_s, site.min_nodes)
 

@@ -83,7 +83,7 @@ class Site:
         return said if said in self.machines else next(iter(self.machines), "")
 
     def kept_machines(self, busy: set[str]) -> dict[str, int]:
-        """How many nodes of each machine stay when the target shrinks: busy ones, and up to `min_nodes` of the first."""
+        """How many nodes of each machine stay when the target shrinks: busy ones, and `min_nodes` of the first one."""
         if not self.machines:
             return {}
         counts = Counter(map(self.machine_of, busy))

@@ -11,9 +11,9 @@ cloud are bound by the last arrival (1769 ± 29 s) and mean little for either va
 
 Systems: `home`; `naive`: a cloud worker that is always there, all waiting Jobs moved once a minute; `hcs`: the
 document's system, its nodes as late as its nodes were; `ours`: carico's planner and its rule to shrink, the functions
-that the service calls, with the service's defaults; `standing`: the same with min_nodes = 1 and unschedulable_s = 5, so
-that a worker is there from the first second, as naive's is. Node-seconds count from the moment a node takes Jobs, as the
-document does.
+that the service calls, with the service's defaults; `standing`: the same with min_nodes = 1 and unschedulable_s = 5, a
+worker from the first second on as naive has. Node-seconds count from the moment a node takes Jobs, as the document
+does.
 """
 
 import argparse

@@ -227,3 +227,18 @@ async def test_how_long_pods_ran_is_learned() -> None:
     stage.service.home._pod_changed(True, pod)
     await stage.service.round(acts=False)
     assert stage.service.history.duration_s("default/x") == pytest.approx(100.0, abs=5.0)
+
+
+async def test_nodes_that_shall_always_be_there_are_ordered_and_kept(tmp_path: Path) -> None:
+    fake = Fake(tmp_path)
+    stage = Served(fake)
+    stage.site.min_nodes = 1
+    for _ in range(4):
+        await stage.service.round(acts=True)
+    provisioner = stage.site.provisioner
+    assert provisioner is not None
+    assert (provisioner.order.verb, provisioner.order.nodes) == ("scale", 1)
+    stage.add_node("n")
+    for _ in range(4):
+        await stage.service.round(acts=True)
+    assert (provisioner.order.verb, provisioner.order.nodes) == ("scale", 1)

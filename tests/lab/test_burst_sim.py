@@ -52,6 +52,13 @@ def test_ours_loses_to_naive_as_the_page_says(table: dict[str, Any]) -> None:
     assert ours["turnaround_s"][0] > naive["turnaround_s"][0]
 
 
+def test_with_a_standing_node_ours_beats_naive(table: dict[str, Any]) -> None:
+    standing, naive = table["standing"], table["naive"]
+    assert standing["money_usd"][0] < 0.85 * naive["money_usd"][0]
+    assert standing["turnaround_s"][0] < naive["turnaround_s"][0]
+    assert standing["makespan_s"][0] < naive["makespan_s"][0] + 10
+
+
 @pytest.mark.parametrize("name", burst_sim.SYSTEMS)
 def test_every_job_runs_once_and_no_place_is_taken_twice(name: str) -> None:
     world = burst_sim.simulate(name, 3)
@@ -63,4 +70,4 @@ def test_every_job_runs_once_and_no_place_is_taken_twice(name: str) -> None:
 
 def test_the_command_prints_json(capsys: pytest.CaptureFixture[str]) -> None:
     assert burst_sim.main(["--json", "--seed", "1"]) == 0
-    assert set(json.loads(capsys.readouterr().out)) == {"home", "naive", "hcs", "ours"}
+    assert set(json.loads(capsys.readouterr().out)) == {"home", "naive", "hcs", "ours", "standing"}
