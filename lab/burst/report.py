@@ -12,8 +12,8 @@ deleted. Money counts from the order of a node (a booting node is paid too) and 
 
 **Ours, on demand, loses to naive here in money and turnaround; the makespans differ by less than their spread.** Naive
 has a worker from the first second; ours orders one when Jobs wait, pays for 360 s of boot, and its Jobs wait meanwhile.
-None of 24 settings of ours on demand changes that ([the grid](burst_grid.md), `python -m lab.burst.grid`). A cluster that
-is made on demand pays where most hours need none.
+None of 24 settings of ours on demand changes that ([the grid](burst_grid.md), `python -m lab.burst.grid`). A cluster
+that is made on demand pays where most hours need none.
 
 **With a node that stays (`min_nodes = 1`, `unschedulable_s = 5`: `standing`) ours is cheaper than naive and its Jobs
 wait less**, at the same makespan: it takes the cheaper region, moves a Job after 5 s and not once a minute, and only
