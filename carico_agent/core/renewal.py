@@ -6,6 +6,10 @@ workload whose Pods are alike N is room over cost. The interval is from the 5 % 
 hundred drawn sequences, in each of which the room and the mean cost are off by what is not known about them. Resources
 are counted jointly: N ends where the first of them does.
 
+Pods do not come in any order: rollouts bring many of one workload, rounds bring one of each. So most of the sequences go
+on as the recorded arrivals once did after a Pod like the last one, and the others are drawn by share alone, fewer the
+more arrivals are recorded. In blocks the recorded order counts by its variance (`dispersion`).
+
 Why drawn, and not a formula: the closed forms (Feller, *Probability* II, XI.4: mean room/μ, variance room·σ²/μ³) are
 for one resource and many Pods; with two resources, three workloads and room for five Pods they miss the 5 % point by a
 Pod. Why the same draws each time: an interval that flickers says that something changed. Where many Pods fit, a step is
@@ -29,8 +33,12 @@ STEPS = 32
 
 LOW, HIGH = 0.05, 0.95
 
-DOUBTED_ROWS = 3.0
-"""That Pods come in no order counts as much as this many rows of arrivals."""
+DOUBTED_ROWS, MIN_ORDER, MIN_LIKE = 1.0, 4, 4
+"""That Pods come in no order counts as much as this many rows of arrivals. An order is recorded from so many arrivals
+on, and what followed a Pod like the last one where so many such Pods have come."""
+
+EQUAL_RATIO = 1e-6
+"""Costs that differ by less are equal: what is left of them is rounding, and has no order."""
 
 MAX_RESOURCES = 4
 """Resources that are drawn; the model knows no more (config.KNOWN_RESOURCES)."""
@@ -59,11 +67,12 @@ class Unsure:
 def _tables() -> tuple[np.ndarray, np.ndarray]:
     """Stratified numbers, the same in every process: each row has every stratum once, and one normal of each.
 
-    The first rows are for the steps, the last ones for what is not known about room and costs.
+    The first rows are for the steps, the last ones for where a sequence begins and what is not known about room and
+    costs.
     """
     rng = np.random.default_rng(SEED)
     normals = np.array([NormalDist().inv_cdf(x) for x in _strata()])
-    stratum = np.stack([rng.permutation(DRAWS) for _ in range(STEPS)])
+    stratum = np.stack([rng.permutation(DRAWS) for _ in range(STEPS + 1)])
     normal = np.stack([rng.permutation(normals) for _ in range((MAX_RESOURCES + 1) * STEPS)])
     return stratum, normal
 
@@ -79,15 +88,16 @@ def dispersion(recent: Sequence[float], length: int) -> float:
     believed as far as the `recent` arrivals hold rows of that length, and counts as 1 otherwise.
 
     >>> [round(dispersion(row, 4), 1) for row in ([1.0, 0.1] * 32, ([1.0] * 8 + [0.1] * 8) * 4)]
-    [0.2, 2.7]
+    [0.1, 2.9]
     """
     known = np.array([x for x in recent if x == x])
     length = min(length, len(known) // 4)
     if length < 2:
         return 1.0
-    known -= known.mean()
+    mean = known.mean()
+    known -= mean
     variance = float(known @ known) / len(known)
-    if not variance > 0:
+    if not variance > EQUAL_RATIO**2 * mean * mean:
         return 1.0
     total = np.concatenate(([0.0], np.cumsum(known)))
     rows = total[length:] - total[:-length]
@@ -96,13 +106,11 @@ def dispersion(recent: Sequence[float], length: int) -> float:
     return (weight * seen + DOUBTED_ROWS) / (weight + DOUBTED_ROWS)
 
 
-def count(
-    room: Unsure, arrivals: Sequence[Arrival], mean: Unsure, recent: Sequence[Sequence[float]] = ()
-) -> tuple[float, float]:
+def count(room: Unsure, arrivals: Sequence[Arrival], mean: Unsure, order: Sequence[int] = ()) -> tuple[float, float]:
     """The 5 % and 95 % points of how many of the `arrivals` to come fit into `room`.
 
     `mean` is the cost of the next Pod in the mean, with the standard deviation of what is not known about it; where a
-    workload's own cost is unknown it counts at that. `recent` has the costs of the last arrivals, in their order.
+    workload's own cost is unknown it counts at that. `order` says which of `arrivals` the last Pods were, oldest first.
     Example: room for 2.65 cores, and batch (1 core), web and cache Pods.
 
     >>> mix = [Arrival([1.0], [0.05], 0.52), Arrival([0.1], [0.01], 0.29), Arrival([0.001], [0.0], 0.19)]
@@ -115,10 +123,6 @@ def count(
         return 0.0, inf
     fits = min(max(0.0, room.value[i]) / mean.value[i] for i in able)
     costs, spreads, shares = _mixture(arrivals, mean, able)
-    if recent:
-        in_order = [dispersion([cost[i] for cost in recent], round(fits)) for i in able]
-        middle = (costs @ shares)[:, None]
-        costs = middle + np.sqrt(in_order)[:, None] * (costs - middle)
     variance = _variance(costs, spreads, shares)
     squares = np.array([mean.value[i] for i in able]) ** 2
     # twice what fits in the mean, and three standard deviations of one Pod's cost for few of them
@@ -129,7 +133,10 @@ def count(
     if len(able) > 1:
         short = _short(free, variance, longest)
         costs, spreads, free = costs[short], spreads[short], free[short]
-    taken = _single(costs, spreads, shares, steps) if block == 1 else _blocks(costs, spreads, shares, block, steps)
+    if block == 1:
+        taken = _single(costs, spreads, _workloads(shares, order, fits, steps))
+    else:
+        taken = _blocks(_in_order(costs, shares, order, round(fits)), spreads, shares, block, steps)
     found = np.sort(block * _crossing(taken, free, block))
     return _point(found, LOW), _point(found, HIGH)
 
@@ -160,13 +167,37 @@ def _short(free: np.ndarray, variance: np.ndarray, longest: float) -> np.ndarray
     return short
 
 
-def _single(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray, steps: int) -> list[np.ndarray]:
-    """Per resource what each step takes, a row per step: one Pod of a workload drawn by its share."""
-    stratum, normal = _tables()
-    workloads = np.searchsorted(np.cumsum(shares)[:-1], _strata())  # of each stratum
-    drawn, own = stratum[:steps], normal[:steps]
-    each = zip(costs[:, workloads], spreads[:, workloads], strict=True)
-    return [cost.take(drawn) + spread.take(drawn) * own for cost, spread in each]
+def _workloads(shares: np.ndarray, order: Sequence[int], fits: float, steps: int) -> np.ndarray:
+    """Which workload each step of each sequence is, a row per step."""
+    stratum = _tables()[0]
+    drawn: np.ndarray = np.searchsorted(np.cumsum(shares)[:-1], _strata())[stratum[:steps]]
+    if len(order) < MIN_ORDER or len(shares) < 2:
+        return drawn
+    recorded = np.array(order)
+    like = np.flatnonzero(recorded[:-1] == recorded[-1]) + 1
+    starts = like if len(like) >= MIN_LIKE else np.arange(len(recorded))
+    rows = len(recorded) / max(fits, 1.0)
+    following = int(DRAWS * rows / (rows + DOUBTED_ROWS))
+    turn = stratum[-1]  # the sequences in some order: the first of them follow the recorded arrivals
+    begin = starts[turn * len(starts) // max(following, 1) % len(starts)]
+    found: np.ndarray = np.where(turn < following, recorded[(begin + np.arange(steps)[:, None]) % len(recorded)], drawn)
+    return found
+
+
+def _single(costs: np.ndarray, spreads: np.ndarray, workloads: np.ndarray) -> list[np.ndarray]:
+    """Per resource what each step takes, a row per step: one Pod of its workload."""
+    own = _tables()[1][: len(workloads)]
+    return [cost.take(workloads) + spread.take(workloads) * own for cost, spread in zip(costs, spreads, strict=True)]
+
+
+def _in_order(costs: np.ndarray, shares: np.ndarray, order: Sequence[int], length: int) -> np.ndarray:
+    """Costs drawn together or apart around their mean, so that rows of them vary as the recorded arrivals do."""
+    if not order:
+        return costs
+    middle = (costs @ shares)[:, None]
+    ratios = [dispersion(cost[list(order)].tolist(), length) for cost in costs]
+    found: np.ndarray = middle + np.sqrt(ratios)[:, None] * (costs - middle)
+    return found
 
 
 def _blocks(costs: np.ndarray, spreads: np.ndarray, shares: np.ndarray, block: int, steps: int) -> list[np.ndarray]:

@@ -105,7 +105,7 @@ class Room:
         if not following.arrivals or span.limiting is None:
             return span
         mean = Unsure([max(c, MIN_COST) for c in cost], cost_sd)
-        low, high = count(Unsure(self.free, self.sd), following.arrivals, mean, following.recent)
+        low, high = count(Unsure(self.free, self.sd), following.arrivals, mean, following.order)
         return Span(span.value, min(low, span.value), max(high, span.value), span.limiting)
 
 
@@ -126,8 +126,8 @@ class NextPod:
     """Standard deviation of one such Pod around the mean."""
     arrivals: tuple[Arrival, ...] = ()
     """The workloads it is drawn from; none: one of this cost."""
-    recent: tuple[Sequence[float], ...] = ()
-    """Costs of the last Pods that arrived, in their order."""
+    order: tuple[int, ...] = ()
+    """Which of them the last Pods were, oldest first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,7 +255,9 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     alone = ELSEWHERE_WEIGHT / (1 + seen) ** 2
     parts = [(workload.cost, workload.cost_sd, part / share * (1 - alone)) for workload, part in known]
     parts.append((tuple(cost), tuple(cost_sd), alone))
-    recent = pods.workloads.recent_costs()
+    place = {workload.name: at for at, (workload, _) in enumerate(known)}
+    order = tuple(place[name] for name in pods.workloads.order if name in place)
+    recent = [known[at][0].cost for at in order]
     regular = [dispersion([c[i] for c in recent], len(recent)) for i in range(len(cost))]
     mixed = [_mixed([(c[i], s[i], w) for c, s, w in parts], (1 + seen) / regular[i]) for i in range(len(cost))]
     shares = {workload.name: weight / total for workload, weight in weights}
@@ -272,7 +274,7 @@ def next_pod(pods: MeasuredPods, prior: Prior) -> NextPod:
     arrivals.append(Arrival(cost, cost_sd, alone))
     one_sd = [_one_sd(arrivals, i, c) for i, c in enumerate(mean)]
     trusted = share >= TRUSTED_SHARE
-    return NextPod(mean, mean_sd, slow_cost, min_cost, shares, trusted, one_sd, tuple(arrivals), recent)
+    return NextPod(mean, mean_sd, slow_cost, min_cost, shares, trusted, one_sd, tuple(arrivals), order)
 
 
 def _one_sd(arrivals: Sequence[Arrival], i: int, mean: float) -> float:

@@ -451,11 +451,6 @@ class Workloads:
         total = sum(weight for _, weight in weights)
         return {workload.name: weight / total for workload, weight in weights} if total > 0 else {}
 
-    def recent_costs(self) -> tuple[Sequence[float], ...]:
-        """What Pods cost like the last that arrived, in their order."""
-        found = (self.by_name.get(name) for name in self.order)
-        return tuple(workload.cost for workload in found if workload is not None and workload.shown)
-
     def learn(self, costs: Iterable[WorkloadCost]) -> None:
         """What the cluster knows, replacing what it knew before; at most MAX_WORKLOADS, those that arrive most."""
         most = sorted(costs, key=lambda cost: -cost.arrivals)[:MAX_WORKLOADS]
