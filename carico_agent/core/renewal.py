@@ -6,9 +6,9 @@ workload whose Pods are alike N is room over cost. The interval is from the 5 % 
 hundred drawn sequences, in each of which the room and the mean cost are off by what is not known about them. Resources
 are counted jointly: N ends where the first of them does.
 
-Pods do not come in any order: rollouts bring many of one workload, rounds bring one of each. So most of the sequences go
-on as the recorded arrivals once did after a Pod like the last one, and the others are drawn by share alone, fewer the
-more arrivals are recorded. In blocks the recorded order counts by its variance (`dispersion`).
+Pods do not come in any order: rollouts bring many of one workload, rounds bring one of each. So most sequences go on
+as the recorded arrivals once did after a Pod like the last one. The others are drawn by share alone, fewer the more
+arrivals are recorded. In blocks the recorded order counts by its variance (`dispersion`).
 
 Why drawn, and not a formula: the closed forms (Feller, *Probability* II, XI.4: mean room/μ, variance room·σ²/μ³) are
 for one resource and many Pods; with two resources, three workloads and room for five Pods they miss the 5 % point by a
