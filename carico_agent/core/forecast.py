@@ -8,6 +8,7 @@ amounts that all scale with usage, so nothing depends on the node's size:
 | now | the newest slot |
 | last | peak of the last hours, as many as the horizon has |
 | same | peak of the same hours on each of the last 7 days; the highest, older days drawn towards their mean |
+| either | the larger of `last` and `same` |
 | week_sd | standard deviation over all that is known |
 | hours_sd | standard deviation over the last 2 hours |
 | parts | Σ over workloads of the 99th percentile of the last 24 h (RC-like) |
@@ -39,18 +40,19 @@ MIN_KNOWN_RATIO = 0.5
 HOURS_SLOTS = 24
 """Two hours: `hours_sd`."""
 
-AMOUNTS = ("now", "last", "same", "week_sd", "hours_sd", "parts")
+AMOUNTS = ("now", "last", "same", "either", "week_sd", "hours_sd", "parts")
 FIRST_DAY_AMOUNTS = ("now", "last", "most", "week_sd", "parts")
 """Until the same hours of a day before are known: `most` is the highest slot so far."""
 
 
 @dataclass(frozen=True, slots=True)
 class Amounts:
-    """The amounts above, each per resource; `same` is NaN where no day before is known."""
+    """The amounts above, each per resource; `same` and `either` are NaN where no day before is known."""
 
     now: Array
     last: Array
     same: Array
+    either: Array
     week_sd: Array
     hours_sd: Array
     parts: Array
@@ -74,10 +76,13 @@ class PastWeek:
         self._most = _peak(self._low, self.newest)
 
     def amounts(self, horizon_slots: int) -> Amounts:
+        last = _peak(self._low[:, SLOTS - horizon_slots :], self.newest)
+        same = _same_hours(self._low, self._known, horizon_slots)
         return Amounts(
             now=self.newest,
-            last=_peak(self._low[:, SLOTS - horizon_slots :], self.newest),
-            same=_same_hours(self._low, self._known, horizon_slots),
+            last=last,
+            same=same,
+            either=np.maximum(last, same),
             week_sd=self._week_sd,
             hours_sd=self._hours_sd,
             parts=self._parts,
@@ -172,32 +177,32 @@ def parts_of(last_day: Singles, pods: Array) -> Array:
     return np.where(known.any(0), total, np.nan)
 
 
-# per quantile (.5, .9, .95, .99) and horizon (5 min, 1 h, 6 h, 24 h): now, last, same, week_sd, hours_sd, parts
+# per quantile (.5, .9, .95, .99) and horizon (5 min, 1 h, 6 h, 24 h): now, last, same, either, week_sd, hours_sd, parts
 WEIGHTS: Array = np.array(
     [
         [
-            [0.0, 1.0, 0.0, 0.0, 0.0, 0.0],
-            [0.29, 0.66, 0.05, 0.0, 0.08, 0.0],
-            [0.55, 0.08, 0.26, 0.0, 0.49, 0.12],
-            [0.37, 0.18, 0.28, 0.15, 0.18, 0.18],
+            [0.0, 1.0, 0.0, 0.0, 0.0, 0.0, 0.0],
+            [0.27, 0.7, 0.02, 0.0, 0.0, 0.0, 0.02],
+            [0.5, 0.23, 0.22, 0.0, 0.0, 0.38, 0.05],
+            [0.41, 0.15, 0.0, 0.29, 0.2, 0.12, 0.16],
         ],
         [
-            [0.0, 0.95, 0.08, 0.0, 0.94, 0.0],
-            [0.33, 0.43, 0.14, 0.15, 1.01, 0.09],
-            [0.26, 0.06, 0.49, 0.48, 0.75, 0.16],
-            [0.14, 0.0, 0.77, 0.47, 0.53, 0.11],
+            [0.0, 0.97, 0.02, 0.0, 0.0, 0.86, 0.04],
+            [0.16, 0.51, 0.07, 0.13, 0.11, 0.52, 0.11],
+            [0.13, 0.09, 0.25, 0.39, 0.21, 0.47, 0.13],
+            [0.16, 0.0, 0.0, 0.73, 0.51, 0.31, 0.14],
         ],
         [
-            [0.0, 0.95, 0.08, 0.0, 1.54, 0.0],
-            [0.33, 0.35, 0.21, 0.45, 1.07, 0.09],
-            [0.23, 0.05, 0.54, 0.91, 0.88, 0.15],
-            [0.06, 0.0, 0.94, 0.31, 1.43, 0.04],
+            [0.0, 0.89, 0.01, 0.04, 0.0, 1.28, 0.07],
+            [0.21, 0.31, 0.06, 0.28, 0.23, 0.8, 0.11],
+            [0.07, 0.0, 0.18, 0.6, 0.39, 0.29, 0.14],
+            [0.11, 0.0, 0.0, 0.85, 0.49, 1.23, 0.07],
         ],
         [
-            [0.0, 0.95, 0.06, 0.0, 2.2, 0.02],
-            [0.42, 0.14, 0.23, 1.42, 1.32, 0.15],
-            [0.08, 0.06, 0.59, 1.8, 1.91, 0.19],
-            [0.0, 0.09, 0.97, 0.7, 2.9, 0.06],
+            [0.0, 0.66, 0.0, 0.19, 0.0, 1.54, 0.15],
+            [0.16, 0.09, 0.0, 0.53, 1.1, 0.35, 0.18],
+            [0.0, 0.0, 0.28, 0.52, 1.03, 1.0, 0.17],
+            [0.0, 0.0, 0.0, 0.95, 0.52, 2.86, 0.17],
         ],
     ]
 )
@@ -207,26 +212,26 @@ FIRST_DAY_WEIGHTS: Array = np.array(
         [
             [0.0, 1.0, 0.0, 0.0, 0.0],
             [0.3, 0.67, 0.0, 0.0, 0.04],
-            [0.35, 0.24, 0.11, 0.07, 0.32],
-            [0.24, 0.0, 0.14, 0.96, 0.68],
+            [0.35, 0.0, 0.4, 0.0, 0.28],
+            [0.23, 0.0, 0.14, 1.03, 0.69],
         ],
         [
-            [0.0, 0.82, 0.13, 0.0, 0.05],
-            [0.12, 0.58, 0.0, 0.34, 0.3],
+            [0.0, 0.84, 0.11, 0.04, 0.05],
+            [0.11, 0.58, 0.03, 0.26, 0.29],
             [0.0, 0.0, 0.0, 0.0, 1.0],
-            [0.18, 0.0, 0.0, 2.53, 0.95],
+            [0.17, 0.0, 0.0, 2.49, 0.94],
         ],
         [
-            [0.0, 0.82, 0.09, 0.34, 0.1],
-            [0.07, 0.51, 0.01, 0.5, 0.41],
+            [0.0, 0.81, 0.12, 0.38, 0.08],
+            [0.07, 0.48, 0.07, 0.39, 0.39],
             [0.0, 0.0, 0.0, 0.0, 1.0],
-            [0.0, 0.0, 0.0, 4.92, 1.1],
+            [0.11, 0.0, 0.0, 4.01, 1.03],
         ],
         [
-            [0.0, 0.59, 0.07, 0.87, 0.31],
-            [0.02, 0.37, 0.0, 2.28, 0.56],
-            [0.0, 0.0, 0.0, 5.0, 1.04],
-            [0.0, 0.0, 0.0, 5.0, 2.12],
+            [0.0, 0.6, 0.09, 0.94, 0.29],
+            [0.02, 0.36, 0.0, 2.23, 0.56],
+            [0.0, 0.0, 0.0, 3.75, 0.97],
+            [0.0, 0.0, 0.0, 5.0, 1.85],
         ],
     ]
 )

@@ -154,7 +154,8 @@ def _seconds(spec: NodeSpec, seed: int, with_pods: bool) -> Iterable[tuple[float
         outside = _outside(e, moment.coming)
         score = (min(e.high, 1e4) - e.low + 2 / MISSED_SHARE * outside) / max(2.0, moment.coming)
         covered_truth = _outside(e, moment.truth) <= 1e-9
-        fits = {workload.workload: workload.fits for workload in e.workloads}
+        # cores of before 0.1 had another word for them (`--before`)
+        fits = {workload.workload: workload.fits for workload in getattr(e, "workloads", ())}
         of_workloads = [((fits[name] - x) / max(2.0, x)) ** 2 for name, x in moment.truths.items() if name in fits]
         squared = float(np.mean(of_workloads)) if of_workloads else float("nan")
         error /= max(2.0, moment.truth)
