@@ -16,7 +16,7 @@ try() { # release, mirror, components, end of the package's version, version of 
   cp "$package" "$root/carico.deb"
   mount -t proc proc "$root/proc"
   chroot "$root" env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C bash -euc '
-    files() { find / -xdev -path /proc -prune -o -path /var/lib/dpkg -prune -o -path /var/log -prune -o -path /tmp -prune \
+    files() { find / -xdev -path /proc -prune -o -path /var/lib/dpkg -prune -o -path /var/log -prune -o -path /tmp -prune -o -path /run/systemd -prune \
       -o -path /var/cache -prune -o -print | sort; cat /etc/passwd /etc/group /etc/shadow /etc/gshadow 2>/dev/null | sort; }
     files >/tmp/before
     dpkg -i /carico.deb >/tmp/log 2>&1 || { cat /tmp/log; exit 1; }

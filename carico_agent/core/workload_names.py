@@ -2,7 +2,8 @@
 
 What decides, first match wins: the label `carico.dev/workload`; the labels of the controller that made the Pod
 (`pod-template-hash`, `job-name`, Argo's workflow, the StatefulSet's) which show what of the name is generated; the
-name alone. Outside Kubernetes the image's repository, else the name.
+name alone. Outside Kubernetes the labels of Compose, the image's repository (`shop/web` for `reg.local/shop/web:2`),
+else the name.
 
 Why the owner's name is not used although the extender knows it: the node does not (containerd keeps a Pod's labels,
 not its owner), and both must find the same workload. For the same reason the name alone is parsed as strictly as the
@@ -44,6 +45,7 @@ _WORKFLOW = "workflows.argoproj.io/workflow"
 _TEMPLATE_HASH = "pod-template-hash"
 _REVISION, _GENERATION = "controller-revision-hash", "pod-template-generation"
 _CONTROLLED = (_TEMPLATE_HASH, _REVISION, _WORKFLOW, *_JOB, *_STATEFUL)
+_COMPOSE = ("com.docker.compose.project", "com.docker.compose.service")
 _SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
 
 
@@ -58,10 +60,17 @@ def workload_of(namespace: str, name: str, labels: Mapping[str, str], image: str
     ('shop/report', 'shop/kafka')
     >>> workload_of("default", "a1", {}, image="docker.io/library/nginx:1.25")
     'default/nginx'
+    >>> workload_of("default", "shop-web-1", dict(zip(_COMPOSE, ("shop", "web"), strict=True)))
+    'shop/web'
     """
-    chosen = labels.get(WORKLOAD_LABEL, "")
-    template = chosen or _repository(image) or _template(name, labels, node_name)
-    return _bounded(namespace, template)
+    if chosen := labels.get(WORKLOAD_LABEL, ""):
+        return _bounded(namespace, chosen)
+    if all(labels.get(label) for label in _COMPOSE):
+        return _bounded(labels[_COMPOSE[0]], labels[_COMPOSE[1]])
+    shelf, repository = _repository(image)
+    if repository:
+        return _bounded(shelf or namespace, repository)
+    return _bounded(namespace, _template(name, labels, node_name))
 
 
 def is_per_node(
@@ -174,17 +183,17 @@ def _without_random(name: str) -> str:
     return name[: found.start()] if found and found[1] not in _WORDS else ""
 
 
-def _repository(image: str) -> str:
-    """An image without registry, tag and digest; `library/` is Docker's own shelf.
+def _repository(image: str) -> tuple[str, str]:
+    """Where an image is and its name, without registry, tag and digest; `library/` is Docker's own shelf.
 
     >>> [_repository(image) for image in ("nginx", "reg.local:5000/a/web:2", "docker.io/library/redis@sha256:ab")]
-    ['nginx', 'a.web', 'redis']
+    [('', 'nginx'), ('a', 'web'), ('', 'redis')]
     """
     parts = image.partition("@")[0].split("/")
     if len(parts) > 1 and ("." in parts[0] or ":" in parts[0] or parts[0] == "localhost"):
         del parts[0]
-    parts[-1] = parts[-1].partition(":")[0]
-    return ".".join(part for part in parts if part != "library")
+    *shelf, name = parts
+    return ".".join(part for part in shelf if part not in ("", "library")), name.partition(":")[0]
 
 
 def _bounded(namespace: str, template: str) -> str:

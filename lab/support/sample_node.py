@@ -73,6 +73,7 @@ class SampleNode:
             room=room,
             measured=True,
             sizes={"cpu": 2.0 * CORES, "memory": float(MEMORY)},
+            limits={"cpu": 1.0, "memory": 0.85},
             workloads=tuple(workloads),
             reserved=2,
             available=int(capacity) - 2,

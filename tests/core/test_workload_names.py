@@ -90,14 +90,21 @@ def test_two_versions_of_a_deployment_are_one_workload():
     [
         ("docker.io/library/nginx:1.25", "default/nginx"),
         ("localhost/web", "default/web"),
-        ("registry.local:5000/team/web@sha256:" + "a" * 64, "default/team.web"),
-        ("team/web:2", "default/team.web"),
+        ("registry.local:5000/team/web@sha256:" + "a" * 64, "team/web"),
+        ("team/web:2", "team/web"),
         ("", "default/c"),
         ("@", "default/c"),
     ],
 )
 def test_outside_kubernetes_the_image_decides(image, workload):
     assert workload_of("default", "c-1", {}, image=image) == workload
+
+
+def test_the_labels_of_compose_name_the_workload():
+    labels = {"com.docker.compose.project": "shop", "com.docker.compose.service": "web"}
+    assert workload_of("default", "shop-web-1", labels, image="team/web:2") == "shop/web"
+    assert workload_of("default", "shop-web-1", {**labels, "carico.dev/workload": "mine"}) == "default/mine"
+    assert workload_of("default", "c-1", {**labels, "com.docker.compose.service": ""}, image="team/web") == "team/web"
 
 
 def test_no_namespace():

@@ -47,7 +47,7 @@ def is_live(browser: Any) -> bool:
 
 def complete(browser: Any) -> bool:
     """Every part has its numbers; the Pods' rates come with the second reading."""
-    return is_live(browser) and "CPUs" in text(browser, "#pods tbody td") and "core" in text(browser, "#self")
+    return is_live(browser) and "cores" in text(browser, "#pods tbody td") and "core" in text(browser, "#self")
 
 
 EXPLAINED = """
@@ -82,6 +82,33 @@ def test_a_guess_says_why_it_is_one(
     pods = {"workloads": about, "measured": workloads is not None, "pods": 3}
     sentence = browser.execute_async_script(EXPLAINED, {**status, **pods})
     assert why in sentence.replace("\u202f", " ").replace("\u00a0", " ")
+
+
+STACKED = """
+const [status, done] = arguments;
+const app = document.querySelector("script[type=module]").src;
+import(app.replace("app.js", "room.js")).then((module) => done(module.stack(status, "cpu", [])
+  .filter((part) => part.share > 0).map((part) => [part.name, Math.round(100 * part.share)])));
+"""
+
+
+def test_what_the_sentences_say_is_true(browser: Any, sample: Sample, open_page: OpenPage) -> None:
+    """Issue 36: a Pod at 25 % "took most" beside a host at 56 %, and a CPU without a limit was "kept free"."""
+    sample.start()
+    browser.get(open_page(sample.socket))
+    status = {"mode": "measured", "pod_capacity": 1.0, "limiting": "cpu", "measured": True, "usage": {"cpu": 0.9}}
+    web = {"workload": "shop/web", "pods": 1, "cost": {"cpu": 0.25}, "arrivals": 1.0, "trusted": True}
+    status |= {"workloads": [web], "host": {"cpu": 0.56}, "room": {"cpu": 0.1}, "cost_vector": {"cpu": 0.25}}
+    sentence = browser.execute_async_script(EXPLAINED, status)
+    assert "taken outside of Pods, by the host" in sentence
+    assert "by 1 Pod of shop/web" in browser.execute_async_script(EXPLAINED, {**status, "host": {"cpu": 0.1}})
+    shares = {"host": 56, "other workloads": 25, "free": 10}
+    whole = dict(browser.execute_async_script(STACKED, {**status, "limits": {"cpu": 1.0}}))
+    assert whole == {**shares, "not attributed": 9}
+    assert dict(browser.execute_async_script(STACKED, {**status, "limits": {"cpu": 0.91}})) == {
+        **shares,
+        "kept free": 9,
+    }
 
 
 def test_everything_is_shown(browser: Any, sample: Sample, open_page: OpenPage) -> None:
@@ -192,6 +219,8 @@ def test_without_the_token_it_asks_for_it(browser: Any, sample: Sample, open_pag
     browser.get(base)
     wait(lambda: browser.execute_script("return !document.getElementById('token-form').hidden"))
     assert text(browser, "#capacity") == "–"
+    for name in ("pods-none", "workloads-none"):  # nothing is known yet: not that there are none
+        assert not browser.find_element("id", name).is_displayed()
     field = browser.find_element("id", "token")
     field.send_keys(token + "\n")
     wait(lambda: is_live(browser))

@@ -19,7 +19,7 @@ let status = null, received_ms = -Infinity;
 
 const capacityChart = new Chart(byId("capacity-chart"), {
   name: "Pod-Capacity", least: 1, band: ["low", "high"],
-  format: (value, exact) => (exact || !Number.isInteger(value) ? value.toFixed(1) : String(value)),
+  format: (value, exact) => (exact ? value.toFixed(1) : String(+value.toFixed(2))),
   series: () => [{ name: "more Pods that fit, with interval", of: (point) => point.pod_capacity }],
 });
 const usageChart = new Chart(byId("usage-chart"), {

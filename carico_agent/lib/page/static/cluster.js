@@ -30,7 +30,7 @@ function cells(i) {
     { text: known(fits) ? String(nodes.whole(i)) : "unknown", tone: known(fits) ? "strong" : state },
     String(c.pods[i]),
     String(c.starting?.[i] ?? "unknown"),
-    known(c.left_cpu?.[i]) ? `${c.left_cpu[i].toFixed(1)} CPUs` : "unknown",
+    known(c.left_cpu?.[i]) ? `${c.left_cpu[i].toFixed(1)} cores` : "unknown",
     bytes(c.left_memory?.[i] ?? null),
     c.work_jobs?.[i] ? `${seconds(c.work_s[i])}, ${c.work_jobs[i]} job${c.work_jobs[i] === 1 ? "" : "s"}` : "none",
     known(c.age_s[i]) ? `${seconds(c.age_s[i])} ago` : "never",

@@ -27,7 +27,7 @@ function row(workload) {
     known(workload.fits) ? { text: `${count(workload.fits)} more`, tone: "strong" } : { text: "not measured", title: "No node publishes what one takes: none has run for long enough, or it is of a DaemonSet." },
     known(workload.fits_nodes) ? count(workload.fits_nodes) : "",
     workload.limiting ? resourceName(workload.limiting) : "",
-    workload.cost ? (known(cpu) ? `${cpu.toFixed(2)} CPUs` : "unknown") : "",
+    workload.cost ? (known(cpu) ? `${cpu.toFixed(2)} cores` : "unknown") : "",
     workload.cost ? bytes(memory) : "",
   ];
 }

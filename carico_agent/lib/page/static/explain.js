@@ -30,16 +30,20 @@ function why(status) {
   if (!resource) return "No resource is near its limit.";
   const name = resourceName(resource);
   const cost = status.cost_vector?.[resource];
-  const takes = known(cost) ? `; the next Pod is expected to take ${percent(cost)} (${amount(resource, cost, status.sizes)})` : "";
+  const verb = status.mode === "learning" ? "is assumed to take, on average," : "is expected to take";
+  const takes = known(cost) ? `; the next Pod ${verb} ${percent(cost)} (${amount(resource, cost, status.sizes)})` : "";
   const room = status.room?.[resource];
   if (known(room)) return `The ${name} runs out first: ${percent(Math.max(0, room))} of it is left${takes}.${mostly(status, resource)}`;
   return `The ${name} runs out first: ${percent(status.usage?.[resource])} of it is used${takes}.`;
 }
 
-// Which workload has the most of what runs out.
+// What has the most of what runs out: a workload, or the host beside all Pods.
 function mostly(status, resource) {
   const share = (workload) => workload.pods * (known(workload.cost?.[resource]) ? workload.cost[resource] : 0);
   const first = [...(status.workloads ?? [])].sort((a, b) => share(b) - share(a))[0];
+  const host = status.host?.[resource];
+  if (known(host) && host >= 0.01 && host > (first ? share(first) : 0))
+    return ` Most of what is in use is taken outside of Pods, by the host (${percent(host)}).`;
   if (!first || share(first) < 0.01) return "";
   return ` Most of what is in use is taken by ${first.pods} Pod${first.pods === 1 ? "" : "s"} of ${first.workload} (${percent(share(first))}).`;
 }
@@ -47,7 +51,7 @@ function mostly(status, resource) {
 function mode(status) {
   const wide = known(status.low) && known(status.high) ? `between ${number(status.low)} and ${number(status.high)}` : "unknown";
   if (status.mode === "learning")
-    return `This is a first estimate: ${unseen(status)}, so each Pod is assumed to keep one core busy. The true number may lie anywhere ${wide}.`;
+    return `This is a first estimate: ${unseen(status)}, so each such Pod is assumed to keep one core busy. The true number may lie anywhere ${wide}.`;
   if (status.mode === "predicted")
     return `Containers are starting or ending, so the number is predicted from the usage just before. The 90 % interval lies ${wide}.`;
   return `It is measured from current usage. The 90 % interval lies ${wide}.`;

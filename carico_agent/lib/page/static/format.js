@@ -23,11 +23,11 @@ export function bytes(value) {
   return `${value.toFixed(unit > 0 && Math.abs(value) < 100 ? 1 : 0)} ${units[unit]}`;
 }
 
-// A share of a resource in its own unit: CPUs, bytes, or per cent where the whole has no size.
+// A share of a resource in its own unit: cores, bytes, or per cent where the whole has no size.
 export function amount(resource, share, sizes) {
   if (!known(share)) return "unknown";
   const size = sizes?.[resource];
-  if (resource === "cpu" && known(size)) return `${(share * size).toFixed(2)} CPUs`;
+  if (resource === "cpu" && known(size)) return `${(share * size).toFixed(2)} cores`;
   if (resource === "memory" && known(size)) return bytes(share * size);
   return percent(share);
 }

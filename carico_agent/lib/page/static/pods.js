@@ -61,7 +61,7 @@ export class Pods {
     const advice = this.#advice.get(name);
     return [
       pod.counts ? name : { text: `${name} (not counted)`, title: "Its namespace or name is skipped by the settings." },
-      known(now.cpu) ? { text: `${now.cpu.toFixed(2)} CPUs`, tone: "strong" } : "measuring",
+      known(now.cpu) ? { text: `${now.cpu.toFixed(2)} cores`, tone: "strong" } : "measuring",
       bytes(pod.usage?.memory_current),
       known(throttled) ? { text: percent(throttled), tone: throttled > 0.25 ? "bad" : throttled > 0.05 ? "warn" : "" } : "no limit",
       known(now.waits) ? percent(now.waits) : "unknown",
@@ -75,7 +75,7 @@ export class Pods {
 function most(rows) {
   const [cpu] = [...rows].sort(ORDER.cpu), [memory] = [...rows].sort(ORDER.memory);
   if (!known(cpu?.rate.cpu) || !known(memory?.pod.usage?.memory_current)) return "";
-  const [busy, large] = [`${cpu.rate.cpu.toFixed(2)} CPUs`, bytes(memory.pod.usage.memory_current)];
+  const [busy, large] = [`${cpu.rate.cpu.toFixed(2)} cores`, bytes(memory.pod.usage.memory_current)];
   if (cpu.name === memory.name) return `${cpu.name} takes most of both: ${busy} and ${large}.`;
   return `${cpu.name} takes most CPU (${busy}), ${memory.name} most memory (${large}).`;
 }

@@ -2,6 +2,7 @@
 import { amount, known, percent, resourceName, capital } from "./format.js";
 import { byId, el, fillTable, setText } from "./dom.js";
 
+const KEPT = "kept free";
 const MAX_WORKLOADS = 6; // colours that can be distinguished; what is beyond them is one part
 
 export function showRoom(status) {
@@ -23,7 +24,8 @@ function note(status, stacks) {
   const cpu = known(size) ? `This node has ${+(size / 2).toFixed(1)} cores. Its CPU counts as full when ${+(limit * size).toFixed(1)} are wanted: ${+(2 * limit).toFixed(2)} runnable threads per core. ` : "";
   const measured = status.measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
   const kept = stacks.flatMap(({ resource, parts }) => parts.filter((part) => part.tone === "over" && part.share > 0.02).map((part) =>
-    `${percent(part.share)} of the ${resourceName(resource)} is kept free: it counts as full before its end. `));
+    `${percent(part.share)} of the ${resourceName(resource)} is ${part.name}: ` +
+    (part.name === KEPT ? "it counts as full before its end. " : "it is in use, and no workload or host process is known to take it. ")));
   setText(byId("room-note"), cpu + kept.join("") + measured);
 }
 
@@ -64,7 +66,9 @@ export function stack(status, resource, names) {
   const free = Math.max(0, status.room[resource]);
   parts.push(part("reserved", "reserved", Math.min(held, free)), part("free", "free", free - held));
   const sum = parts.reduce((total, one) => total + one.share, 0);
-  if (sum < 1) parts.push(part("kept free", "over", 1 - sum));
+  const kept = Math.min(1 - sum, 1 - (status.limits?.[resource] ?? 1));
+  if (kept > 0) parts.push(part(KEPT, "over", kept));
+  if (1 - sum - kept > 1e-6) parts.push(part("not attributed", "over", 1 - sum - Math.max(0, kept)));
   return parts;
 }
 
