@@ -53,7 +53,7 @@ def default_path() -> str:
 
 
 def _may_be_ours(folder: str) -> bool:
-    """Whether nobody else can have put a socket there: in the temporary folder anybody may take our name."""
+    """Whether no other user can have put a socket there: in the temporary folder any user may take our name."""
     try:
         found = os.lstat(folder)
     except FileNotFoundError:
@@ -120,7 +120,7 @@ class AgentClient:
         return self.lines("/v1/watch")
 
     def lines(self, path: str, timeout_s: float | None = 60.0) -> Iterator[dict[str, Any]]:
-        """Any streaming path, one object per line; None waits for ever."""
+        """Any streaming path, one object per line; None waits without a limit."""
         connection = _UnixConnection(self.path, timeout_s)
         try:
             response = self._send(connection, "GET", path, None)

@@ -48,7 +48,7 @@ class Intake:
         self.calm = [nan] * len(self._resources)  # smoothed usage before Pods changed
         self.calm_pods = 0
         self.calm_t = -inf  # when that was
-        self.rose = 0  # Pods that came since, whoever else left
+        self.rose = 0  # Pods that came since, whichever others left
         self.jump = [0.0] * len(self._resources)  # how far usage moved while Pods changed, until taken
         self._seen_s = [inf] * len(self._resources)  # how long ago each resource was last known
         self._open(0.0)

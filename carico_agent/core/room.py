@@ -148,7 +148,7 @@ class UsageNow:
     came: int
     """Pods counted more (or less) than then."""
     rose: int
-    """Pods that came since, whoever else left."""
+    """Pods that came since, whichever others left."""
     extra: int
     """Pods counted more (or less) than are measured."""
     resuming: bool = False

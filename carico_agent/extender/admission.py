@@ -1,4 +1,4 @@
-"""The admission webhook: an AdmissionReview of a binding that somebody else makes.
+"""The admission webhook: an AdmissionReview of a binding that another scheduler makes.
 
 With it an unmodified kube-scheduler cannot bind a Pod to a node whose number has just fallen, either: it is decided
 while the API server waits with the binding. See deploy/admission/bindings.yaml.
@@ -22,8 +22,8 @@ class AdmissionWebhook:
         self.refused = 0
 
     async def review(self, asked: Object) -> Object:
-        """AdmissionReview → AdmissionReview. Raises ValueError if it is none of a binding, KubeError if nobody can
-        know."""
+        """AdmissionReview → AdmissionReview. Raises ValueError if it is none of a binding, KubeError if this extender
+        cannot know."""
         try:
             version, request = asked["apiVersion"], asked["request"]
             review_uid, dry_run, binding = request["uid"], request.get("dryRun"), request["object"]
@@ -43,10 +43,10 @@ class AdmissionWebhook:
         return {"apiVersion": version, "kind": "AdmissionReview", "response": response}
 
     async def admit(self, namespace: str, name: str, uid: str, node: str) -> str | None:
-        """Why this binding, which somebody else makes, must not be; None if it may. Asked while the API server waits
+        """Why this binding by another scheduler must not be; None if it may. Asked while the API server waits
         with it. Only Pods that ask for the extended resource are counted, and those that our own bind has just refused:
         of the others' places we know nothing.
-        Raises KubeError when that cannot be known; whoever asks has a rule for that (failurePolicy)."""
+        Raises KubeError when that cannot be known; the API server has a rule for that (failurePolicy)."""
         try:
             async with asyncio.timeout(self._bind_s):
                 why = await self._admit(namespace, name, uid, node)

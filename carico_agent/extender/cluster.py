@@ -67,7 +67,7 @@ class Cluster:
         self.watches = ClusterWatches(client, self, resource, lease_namespace)
 
     async def run(self) -> None:
-        """All watches, for ever."""
+        """All watches, until it is cancelled."""
         await self.watches.run()
 
     @property
@@ -250,10 +250,10 @@ class Cluster:
         return self.ledger.state(uid) in SHOWN or (place is not None and place.node == node)
 
     def expire(self, now_s: float) -> None:
-        """Ten times a second, and a little each time: release places that nobody confirmed, see which workloads are
+        """Ten times a second, and a little each time: release unconfirmed places, see which workloads are
         profiled now. A tenth of the nodes where that may be is looked at, so each once a second.
 
-        Why not all nodes at once: with 27,000 Pods that takes 11 ms, and nobody gets an answer meanwhile.
+        Why not all nodes at once: with 27,000 Pods that takes 11 ms, and no request is answered meanwhile.
         """
         self.ledger.expire(now_s)
         self._refresh_changed(now_s)

@@ -1,6 +1,6 @@
 """The cluster's page: what a daemon knows of all nodes, served to people.
 
-A body is made when somebody asks and the last one is old, and all readers share it: ten browsers cost as much as one,
+A body is made when a browser asks and the last one is old, and all readers share it: ten browsers cost as much as one,
 and none cost nothing. It is made in pieces, between which the daemon answers others.
 """
 

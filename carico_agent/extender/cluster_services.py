@@ -1,4 +1,4 @@
-"""What `carico plane` and `carico burst` say, fetched for the cluster's page while somebody looks at it.
+"""What `carico plane` and `carico burst` say, fetched for the cluster's page while a browser shows it.
 
 Each fails alone and in words: a service that does not answer is a sentence in its panel and not an error of the page.
 """

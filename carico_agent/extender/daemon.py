@@ -198,12 +198,12 @@ class ExtenderServer:
             return await self.extender.webhook.review(asked)
         except ValueError as error:
             raise ApiError(400, str(error)) from error
-        except KubeError as error:  # nobody knows: what then happens is the webhook's failurePolicy
+        except KubeError as error:  # not known: the webhook's failurePolicy then decides
             raise ApiError(503, str(error)) from error
 
     def _for_schedulers(self, handler: Handler) -> Handler:
-        """On loopback without TLS: for root, our own user and those that are configured. Beyond it, whoever configured
-        `allow_plaintext` has decided; with TLS a certificate says who it is."""
+        """On loopback without TLS: for root, our own user and those that are configured. Beyond it, the user who
+        configured `allow_plaintext` has decided; with TLS a certificate says who it is."""
         if self._settings.tls_cert or not is_loopback(split_listen(self._settings.listen)[0]):
             return handler
         allowed = {0, os.geteuid(), *self._settings.bind_users}
@@ -340,7 +340,7 @@ def tls_of(settings: ExtenderSettings) -> ssl.SSLContext | None:
 
 
 def admission_routes(settings: ExtenderSettings, admit: Handler) -> dict[str, dict[str, Handler]]:
-    """Where reviews are answered. ValueError where any client could ask and nobody has chosen that.
+    """Where reviews are answered. ValueError where any client could ask although the settings do not say so.
 
     Why a secret in the path: API servers have no certificate for admission webhooks unless configured, which a managed
     one cannot be. The path stands in the webhook's configuration, which only administrators may read.

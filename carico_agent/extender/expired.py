@@ -1,7 +1,7 @@
 """The extended resource of nodes whose agent is silent, lowered to what their Pods hold.
 
-An extended resource has no TTL: kube-scheduler believes the last number of a killed agent for ever. So the extender
-that leads, which knows who is on the way, takes back what nobody holds once an agent's heartbeats have expired, and
+An extended resource has no TTL: kube-scheduler believes the last number of a killed agent without end. So the extender
+that leads, which knows who is on the way, takes back what no Pod holds once an agent's heartbeats have expired, and
 says so in an event on the Node. The agent writes its number again when it is back.
 
 Careful, because a mistake closes a cluster: nothing is done while our own view may be wrong (a watch is closed or was a
@@ -44,7 +44,7 @@ class ExpiredNodes:
         self.lowered = 0
 
     async def run(self) -> None:
-        """For ever."""
+        """Until it is cancelled."""
         while True:
             await asyncio.sleep(ROUND_S)
             try:
@@ -81,7 +81,7 @@ class ExpiredNodes:
         record = await self._leases.read(name)
         if record.renewed_s + record.ttl_s > time.time() or (state := self._cluster.nodes.get(name)) is None:
             return  # it is back, or gone
-        offered, state.resource = state.resource, state.held  # from now on nobody is placed
+        offered, state.resource = state.resource, state.held  # from now on no Pod is placed
         amount = {self._resource: str(state.held)}
         body = {"status": {"capacity": amount, "allocatable": amount}}
         try:

@@ -5,7 +5,7 @@ here.
 |---|---|---|
 | filter, prioritize, why | `candidates`, filter by way of `second_look` | from memory, about many nodes |
 | bind | `binder` | takes a place (`placement/placer.py`), then makes the Binding |
-| a binding by somebody else | `webhook` | takes a place in the same way |
+| a binding by another scheduler | `webhook` | takes a place in the same way |
 """
 
 import asyncio
@@ -62,7 +62,7 @@ class Extender:
         return {"leader": replicas.leader.run, "acknowledgements": replicas.placed.run, "questions": questions}
 
     async def expire_loop(self) -> None:
-        """For ever: what ends by time."""
+        """Until it is cancelled: what ends by time."""
         while True:
             await asyncio.sleep(EXPIRE_EVERY_S)
             self._placer.expire()

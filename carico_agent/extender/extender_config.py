@@ -8,7 +8,7 @@ class ExtenderConfig:
     """Times in seconds."""
 
     lease_namespace: str = "carico"
-    """Where the placement Leases are; empty: there are none, and nobody else binds."""
+    """Where the placement Leases are; empty: there are none, and no other extender binds."""
     resource: str = ""
     """The extended resource that Pods ask for, if any."""
     bound_within_s: float = 15.0
@@ -18,7 +18,7 @@ class ExtenderConfig:
     max_nodes: int = 100
     """Nodes that filter hands back at most, 0: all."""
     max_nodes_per_pod: int = 3
-    """Nodes that hold a place for one Pod that others bind. Whoever binds tries one node after the other, and
+    """Nodes that hold a place for one Pod that others bind. A scheduler tries one node after the other, and
     kube-scheduler waits a second, then two, then four between two tries."""
     admissions_per_s: float = 100.0
     """Bindings by others to one node that are let in per second. kube-scheduler binds some 300 in the whole cluster."""

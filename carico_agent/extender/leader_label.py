@@ -1,6 +1,6 @@
 """Labels our own Pod while we lead, so that the extenders' Service sends everybody to the leader.
 
-Whoever reaches another replica is answered all the same (schedule/placement/leader_questions.py), only later.
+A client that reaches another replica is answered, too (placement/leader_questions.py), only later.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ class LeaderLabel:
         self._written: bool | None = None  # None: not known, a container that was here before may have written it
 
     async def run(self) -> None:
-        """For ever."""
+        """Until it is cancelled."""
         while True:
             leads, wait_s = self._leads(), LOOK_S
             if leads != self._written:

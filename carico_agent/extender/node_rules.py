@@ -45,7 +45,7 @@ class NodeRules:
 
     def _as_offered(self, state: NodeState, uid: str, lately: Mapping[str, PlacedPod]) -> NodeState:
         """The node with the lower of what its Lease and its Node object say: the Lease falls first. A Pod counts on
-        every node that it was placed on lately, this one aside: nobody knows which of its bindings is made."""
+        every node that it was placed on lately, this one aside: which of its bindings is made is not known."""
         name = state.name
         offer = self._cluster.lease(name).offer(time.time(), state.rise)
         new = [one for other, one in lately.items() if other != uid and not self._cluster.knows(other, name)]

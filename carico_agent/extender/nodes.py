@@ -54,7 +54,7 @@ class PendingPod:
 
 @dataclass(slots=True)
 class NodeState:
-    """One node. Whoever watches the cluster keeps one per node, changes it in place and puts it into the table."""
+    """One node. The `Cluster` keeps one per node, changes it in place and puts it into the table."""
 
     name: str
     places: float = nan
@@ -237,7 +237,7 @@ _numbers = attrgetter(*COLUMNS)
 
 
 class NodeTable:
-    """All nodes, a row each. Whoever changes a NodeState puts it again.
+    """All nodes, a row each. The code that changes a NodeState puts it again.
 
     >>> table, state = NodeTable(), NodeState("a", places=8)
     >>> table.put(NodeState("b", places=4)); table.put(state); table.drop("b")

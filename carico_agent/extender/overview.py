@@ -4,7 +4,7 @@ Nodes are columns and not objects: 5,000 of them are then a third of the bytes, 
 
 Why workloads come one at a time: one takes 2 to 3 ms over 5,000 nodes, and kube-scheduler must not wait for 40 of them.
 Why their costs are not kept as columns as those are which schedulers ask for (workload_columns.py): each column kept
-costs a microsecond for every node that publishes, for ever after somebody has looked at the page once.
+costs a microsecond for every node that publishes, from the first view of the page on.
 """
 
 from collections import Counter
@@ -68,7 +68,7 @@ def workloads(cluster: Cluster, now_s: float) -> Iterator[Body | None]:
             for workload, tally in cluster.ledger.workloads(name).items():
                 pods[workload] += tally.pods
         yield None
-    # those that no node has measured come last: DaemonSets' Pods are among them, which nobody places
+    # those that no node has measured come last: DaemonSets' Pods are among them, which no scheduler places
     listed = sorted(known.keys() | pods.keys(), key=lambda workload: (workload not in known, -pods[workload], workload))
     for workload in listed[:MAX_WORKLOADS]:
         yield {"workload": workload, "pods": pods[workload], "known_on": known.get(workload, 0)} | _fits(

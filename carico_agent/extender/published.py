@@ -1,7 +1,7 @@
 """What a node publishes of itself, read from its Node object and its placement Lease.
 
 The number stands on the Node object, and that its agent is alive in the Lease. Whatever does not read as it should
-was written by somebody else: the node then publishes nothing.
+was written by another client: the node then publishes nothing.
 """
 
 import json
@@ -93,7 +93,7 @@ def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> 
         pod_capacity = float(annotations.get(POD_CAPACITY, nan))
         if not isfinite(places) or not isfinite(said_s):
             raise ValueError
-    except MALFORMED:  # somebody else wrote it
+    except MALFORMED:  # another client wrote it
         return unpublished
     age_s = max(0.0, (time.time() if wall_s is None else wall_s) - published_s)
     return replace(

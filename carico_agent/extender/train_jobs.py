@@ -5,7 +5,7 @@ TrainJob runs as a JobSet of its name, and JobSet labels the Pods with that. So 
 the cores its Pods request there, or one each where they request none.
 
 Why a list now and then and no watch: TrainJobs report about once a minute, and most clusters have no Trainer; a watch
-of a resource that is not there would be tried for ever.
+of a resource that is not there would be tried without end.
 """
 
 import asyncio
@@ -80,7 +80,7 @@ def by_node(train_jobs: Iterable[Object], pods: Iterable[Object], wall_s: float)
 
 
 class TrainJobs:
-    """Looks at them for ever, and passes on what it found."""
+    """Polls them until it is cancelled, and passes on what it found."""
 
     def __init__(self, client: KubeClient, take: Callable[[Mapping[str, TrainWork]], None]) -> None:
         self._client, self._take = client, take

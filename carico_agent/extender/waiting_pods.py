@@ -34,7 +34,7 @@ class WaitingPods:
         self._pods: OrderedDict[str, PendingPod] = OrderedDict()
 
     def get(self, uid: str) -> PendingPod | None:
-        """None: nobody asked about it, or long ago."""
+        """None: no client asked about it, or long ago."""
         return self._pods.get(uid)
 
     def remember(self, pod: Object) -> PendingPod:

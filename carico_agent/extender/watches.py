@@ -31,7 +31,7 @@ class WatchedState(Protocol):
 
 
 class ClusterWatches:
-    """One watch per kind of object; `leases` is None where no namespace of placement Leases is given."""
+    """One watch per resource; `leases` is None where no namespace of placement Leases is given."""
 
     def __init__(self, client: KubeClient, state: WatchedState, resource: str, lease_namespace: str) -> None:
         self.health = Health("Kubernetes", "in step with the API server")
@@ -64,7 +64,7 @@ class ClusterWatches:
             )
 
     async def run(self) -> None:
-        """All watches, for ever."""
+        """All watches, until it is cancelled."""
         async with asyncio.TaskGroup() as group:
             if self.leases is not None:
                 group.create_task(self.leases.run())

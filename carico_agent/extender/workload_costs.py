@@ -1,6 +1,6 @@
 """What Pods take of nodes that publish their room (kube/workloads.py): the places rule, in resources.
 
-    left = room − Σ over kinds of (Pods assigned − Pods that are in `room` already) × what one of the kind takes
+    left = room − Σ over workloads of (Pods assigned − Pods that are in `room` already) × what one of its Pods takes
 
 Room and the Pods that are in it were published together, so neither is a Pod counted twice nor missed, however old they
 are: one that has started since is in neither, one that has ended since gives its room back at once.

@@ -22,7 +22,7 @@ places has its own margins (publish/throttle.py)."""
 
 IDLE_RATIO = 0.8
 """A node with this much of its cpu left takes one Pod of any workload that its memory holds: Pods that would use more
-than a whole node (one thread per task, say) must run somewhere, and share its CPUs with nobody there."""
+than a whole node (one thread per task, say) must run somewhere, and share its CPUs with no other Pod there."""
 
 _TEXTS = ("{:g} of cpu left", "{:g} MB of memory left", "{:g} % of io left", "{:g} % of network left")
 _UNITS = (1.0, 1e6, 0.01, 0.01)
@@ -40,7 +40,7 @@ class WorkloadRoom:
     measured: Mask
     """Nodes that publish room."""
     certain: Mask
-    """Of those, the ones where somebody has measured what the workload takes; elsewhere it is what the Pod requests, or
+    """Of those, the ones where what the workload takes was measured; elsewhere it is what the Pod requests, or
     the prior."""
 
 

@@ -110,7 +110,7 @@ class Aggregator:
         return self.table.partial(message.aggregator).SerializeToString()
 
     def status(self) -> bytes:
-        """The status, at most STATUS_S old: whoever asks often costs nothing."""
+        """The status, at most STATUS_S old: a client that asks often costs nothing."""
         made_s, raw = self._status
         if time.monotonic() - made_s > STATUS_S:
             raw = self.report(max_nodes=1000).SerializeToString()
@@ -173,7 +173,7 @@ class Aggregator:
         self._view = wire.write_view(self.table.sums, self.settings.rank or None, about)
 
     def render_workloads(self) -> None:
-        """Serialise the workloads that are sent to whoever has older ones."""
+        """Serialise the workloads that are sent to nodes with older ones."""
         table = wire_workloads.write_table(
             self.table.workloads, self.table.workloads_sequence, MAX_VIEW_WORKLOADS, VIEW_WORKLOAD_BYTES
         )

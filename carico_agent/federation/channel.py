@@ -1,4 +1,4 @@
-"""A channel to an aggregator: plaintext only where nobody can eavesdrop, mTLS elsewhere."""
+"""A channel to an aggregator: plaintext only where no other machine can eavesdrop, mTLS elsewhere."""
 
 import grpc
 

@@ -1,4 +1,4 @@
-"""The node's side: sends its own local model, receives the cluster's, works on alone when nobody answers.
+"""The node's side: sends its own local model, receives the cluster's, works on alone when no aggregator answers.
 
 grpc and protobuf are imported when `run` begins, so an agent without an aggregator does not pay their 12 MB.
 """
@@ -82,7 +82,7 @@ class FederationClient:
         return max(0, self.view.nodes - 1) if self.view else 0
 
     async def run(self) -> None:
-        """Exchange for ever, with one aggregator after the other; returns only if none is configured."""
+        """Exchange until it is cancelled, with one aggregator after the other; returns only if none is configured."""
         if not self._settings.aggregators:
             return
         await asyncio.to_thread(import_module, "carico_agent.federation.link")  # grpc, beside the event loop
@@ -126,7 +126,7 @@ class FederationClient:
         self._schedule.on_sent(given, time.monotonic())
         self.exchanges += 1
         if not link.pushes and before is not None and self._view is not None:
-            # Nobody pushes: ask again soon while the view is on its way.
+            # No view is pushed: ask again soon while the view is on its way.
             self._view_wanted |= shifted(before.subspace, self._view.subspace, self._settings.tolerance)
 
     async def _leave(self, link: "AggregatorLink") -> None:

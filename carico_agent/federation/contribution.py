@@ -63,16 +63,16 @@ class GlobalView:
     resources: tuple[str, ...]
     subspace: Subspace
     cost: Vector
-    """What one Pod uses of this node, as a share of it; NaN where nobody knows."""
+    """What one Pod uses of this node, as a share of it; NaN where it is not known."""
     precision: Vector
-    """1/variance with which `cost` holds on a node that is not among those it comes from; 0 where nobody knows."""
+    """1/variance with which `cost` holds on a node that is not among those it comes from; 0 where it is not known."""
     nodes: int
     sequence: int
     aggregator: str
     received_s: float
     """Our monotonic time of its arrival [s]."""
     workloads: tuple[WorkloadCost, ...] = ()
-    """What workloads cost, as shares of this node; NaN where nobody knows."""
+    """What workloads cost, as shares of this node; NaN where it is not known."""
 
     def cost_to_learn(self) -> tuple[list[float], list[float]]:
         """Cost and precision as CapacityModel.learn_cost takes them: unknown is 0, 0; at most a whole node."""

@@ -4,9 +4,10 @@ Contributions wait in `_pending` (the newest of each node) until `merge` takes t
 answer to a node free of arithmetic.
 
 Several aggregators: each sends the others its own sums and the nodes it *owns*: "node x contributed here at its own
-time t". The node's own clock decides, so the aggregators' clocks need not agree. Whoever received x earlier gives it
-up; whoever received it later answers with an entry of its own. Entries are numbered, and each peer acknowledges the
-highest number it has seen, so an entry travels once, a lost message costs nothing, and a new peer begins with all.
+time t". The node's own clock decides, so the aggregators' clocks need not agree. The aggregator that received x earlier
+gives it up; the one that received it later answers with an entry of its own. Entries are numbered, and each peer
+acknowledges the highest number it has seen, so an entry travels once, a lost message costs nothing, and a new peer
+begins with all.
 """
 
 import sys
@@ -71,7 +72,8 @@ class ContributionTable:
         self.own_workloads = ClusterWorkloads()
         self.workloads_sequence = 0
         self._workloads_changed = self._peer_workloads_changed = False
-        self._own_sequence = 0  # of the nodes here; the peers' changes must not count as ours, they would echo for ever
+        # Of the nodes here; the peers' changes must not count as ours, they would echo without end
+        self._own_sequence = 0
         self._store = store
         self._max_nodes = max_nodes
         self._pending: dict[str, Contribution] = {}

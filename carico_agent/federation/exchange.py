@@ -58,7 +58,7 @@ class ExchangeSchedule:
         self._sent, self._sent_s = sent, now_s
 
     def restart(self) -> None:
-        """Another connection begins: whoever is there knows nothing yet."""
+        """Another connection begins: the aggregator there knows nothing yet."""
         self._sent = None
 
 

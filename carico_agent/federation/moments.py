@@ -7,12 +7,12 @@ Why there is no running sum: a sum that is added to and subtracted from drifts. 
 array instead, and the view is computed from it afresh, ten times a second at most: 0.8 ms for 10,000 nodes of 4
 resources. Nothing can drift.
 
-Why the square root: the eigenvalues of M are σ², so a direction nobody uses comes out as √ε ≈ 1e-8 instead of 0. The
-R of a QR decomposition of all factors stacked is M's square root (RᵀR = N·M) and keeps σ exact to 1e-15. Several
+Why the square root: the eigenvalues of M are σ², so a direction that no node uses comes out as √ε ≈ 1e-8 instead of 0.
+The R of a QR decomposition of all factors stacked is M's square root (RᵀR = N·M) and keeps σ exact to 1e-15. Several
 aggregators add up in the same way: their R's are stacked.
 
 A resource that a node does not measure: it adds nothing to that row and column, and still counts in N. So M is exactly
-the moment of the concatenated UᵢΣᵢ/√N, positive semidefinite, and nobody weighs more than 1/N. But "not measured" then
+the moment of the concatenated UᵢΣᵢ/√N, positive semidefinite, and no node weighs more than 1/N. But "not measured" then
 reads as "not used", which would make a rare resource look cheap. So the number of nodes that know each resource, N_j,
 travels with M, and who *uses* the view applies `known_by`: D·M·D with D = diag √(N/N_j). It stays semidefinite, and
 each diagonal entry becomes the mean over the nodes that know the resource.
@@ -57,7 +57,7 @@ class Sums:
         return decompose(self.root.T / np.sqrt(max(self.nodes, 1)), rank)
 
     def mean_cost(self) -> tuple[Vector, Vector]:
-        """Cost and the precision with which it holds for one more node; NaN and 0 where nobody knows.
+        """Cost and the precision with which it holds for one more node; NaN and 0 where it is not known.
 
         Random effects: Var = (spread between the nodes) + s²/Σw, wᵢ = 1/(τ² + 1/precisionᵢ).
         """
@@ -80,7 +80,8 @@ def add(parts: Sequence[Sums]) -> Sums:
 
 
 def max_known(parts: Iterable[tuple[tuple[str, ...], Vector]]) -> tuple[str, ...]:
-    """The union of names, sorted; beyond the limit those that fewest nodes know fall out, so junk crowds nobody out."""
+    """The union of names, sorted; beyond the limit those that fewest nodes know fall out, so junk crowds no name
+    out."""
     counts: Counter[str] = Counter()
     for names, known in parts:
         for name, count in zip(names, known.tolist(), strict=True):

@@ -1,8 +1,8 @@
 """The aggregator of *CARICO*, for comparison: one global subspace, merged with each contribution as it comes.
 
 Each incoming subspace is merged with weights (N−1)/N and 1/N (*CARICO*, 4.3). It depends on the order, remembers a
-vanished node for ever and lets a talkative node weigh more; `moments.py` has none of these faults and is the default.
-Numbers of both side by side: `python -m lab.bench.federation --methods`.
+vanished node without end and lets a talkative node weigh more; `moments.py` has none of these faults and is the
+default. Numbers of both side by side: `python -m lab.bench.federation --methods`.
 """
 
 import numpy as np

@@ -91,7 +91,7 @@ def merged(reports: Sequence[Profile], mean: Callable[[Vector, Vector], float]) 
     found = np.full(flat.shape[1], np.nan)
     for column, values in enumerate(flat.T):
         known = values[~np.isnan(values)]
-        needed = 1 if column >= flat.shape[1] - 2 else (len(few) + 1) // 2  # where Pods run for ever, few have ended
+        needed = 1 if column >= flat.shape[1] - 2 else (len(few) + 1) // 2  # where Pods run for weeks, few have ended
         if len(known) >= max(1, needed):
             found[column] = mean(known, np.ones(len(known)))
     ended = int(np.median([one.ended for one in few]))

@@ -3,7 +3,7 @@
 What gRPC's C core enforces (OPTIONS): sizes of messages and headers, calls per connection, number of connections,
 handshakes that never end, idle connections, pings. What is enforced here: calls and messages per peer, streams that
 fall silent, and connections of one address that never get to a call (net/accepted.py). A peer is the name in its
-certificate; without TLS nobody has a name, and each connection counts alone.
+certificate; without TLS no client has a name, and each connection counts alone.
 A stream that sends too fast is read more slowly, so that HTTP/2's flow control holds it back and nothing piles up here.
 """
 
@@ -36,7 +36,7 @@ Answer = Callable[[bytes, str | None], bytes]
 CALLS_PER_CONNECTION = 16
 """A node needs one, and another while it reconnects."""
 AGE_MS = 3_600_000
-"""A connection ends after an hour, give or take a tenth: a withdrawn certificate is not believed for ever."""
+"""A connection ends after an hour, give or take a tenth: a withdrawn certificate is not believed for longer."""
 PINGS_MS = 20_000
 PUSH_SHARE = 0.1
 PUSH_S = 2e-4

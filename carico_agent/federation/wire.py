@@ -1,4 +1,4 @@
-"""Messages ⇄ what they mean. Whatever is read here is checked here; nobody else touches a received number.
+"""Messages ⇄ what they mean. Whatever is read here is checked here; no other module touches a received number.
 
 Workloads have a module of their own, wire_workloads.
 """

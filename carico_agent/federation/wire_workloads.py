@@ -192,7 +192,7 @@ def _table_profile(workload: pb.WorkloadCost, m: int) -> Profile | None:
 
 
 def to_node(cluster: ClusterWorkloads, own: Sequence[str], sizes: Sequence[float] | Vector) -> tuple[WorkloadCost, ...]:
-    """The cluster's workloads as shares of a node, in the order of its resources; NaN where nobody knows. A cost that
+    """The cluster's workloads as shares of a node, in the order of its resources; NaN where not known. A cost that
     no node can have is cut to the largest that the model takes: one report of 1e6 cores must not end the exchange."""
     missing = [name not in cluster.resources for name in own]
     found = []

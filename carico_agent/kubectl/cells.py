@@ -35,7 +35,7 @@ class Cell:
 
 
 def printable(text: str) -> str:
-    """Without control characters: whoever may write an object could move the cursor of whoever looks at it.
+    """Without control characters: a user who may write an object could move the cursor of a user who reads it.
 
     >>> printable("a\\x1b[2Jb")
     'a?[2Jb'

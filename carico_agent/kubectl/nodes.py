@@ -87,7 +87,7 @@ class NodeView:
 
 
 def slim(node: Object) -> Object:
-    """A Node object without what nobody here reads: images, addresses, managed fields."""
+    """A Node object without what is not read here: images, addresses, managed fields."""
     meta, status, spec = node["metadata"], node.get("status") or {}, node.get("spec") or {}
     notes = {key: text for key, text in (meta.get("annotations") or {}).items() if key in ANNOTATIONS}
     return {

@@ -31,7 +31,7 @@ SHOWN = 8
 
 @dataclass
 class WhyAnswer:
-    """About one Pod. `found`: nodes by reason (schedule/explain.py); None: nobody could say."""
+    """About one Pod. `found`: nodes by reason (schedule/explain.py); None: not known."""
 
     namespace: str
     name: str

@@ -38,7 +38,7 @@ async def _examine_right(client: KubeClient, right: Right) -> tuple[str, str, st
 
 
 async def _examine_lease(client: KubeClient, settings: KubernetesSettings) -> list[tuple[str, str, str]]:
-    """No remedy: without extenders nobody misses it."""
+    """No remedy: without extenders it is not needed."""
     missing = [
         right
         for right in lease_rights(settings.lease_namespace)

@@ -54,7 +54,7 @@ def take_over(old: Settings, new: Settings) -> tuple[Settings, list[str], list[s
 
 
 class Configuration:
-    """The settings in force; whoever must act on a change says so with `on_change`."""
+    """The settings in force; a part that must act on a change registers with `on_change`."""
 
     def __init__(self, settings: Settings, load: Callable[[], Settings] | None, disk: Workers) -> None:
         """`load` reads them again, in a thread of `disk`; None: there is no file."""

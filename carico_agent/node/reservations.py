@@ -1,8 +1,8 @@
 """Room held for Pods that are on their way: available = slots − Pods − reserved.
 
-Room is counted in places of the next Pod to arrive. A reservation may name the kind of its Pods: one that is twice as
-heavy takes two places. Limits per client count Pods, not reservations, and one client never holds all room: a group of
-clients shares a node, and the first of them must not be able to close it for the others.
+Room is counted in places of the next Pod to arrive. A reservation may name the workload of its Pods: one that is twice
+as heavy takes two places. Limits per client count Pods, not reservations, and one client never holds all room: a group
+of clients shares a node, and the first of them must not be able to close it for the others.
 
 A reservation ends when it is released, when its time is up, or when the Pod it names starts (from then on the Pod
 itself is counted). Plain data, no clock of its own: times are wall clock, so that they survive a restart.

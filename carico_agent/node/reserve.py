@@ -141,7 +141,7 @@ class ReservationApi:
         return answer({**self._body(made), "available": self.available(self._room()), "durable": durable}, 201)
 
     def _each(self, wanted: dict[str, Any], room: float | None) -> float:
-        """Places that one of the wanted Pods takes: of a kind of which half as many fit, two."""
+        """Places that one of the wanted Pods takes: of a workload of which half as many fit, two."""
         workload = wanted.get("workload", "")
         if not isinstance(workload, str) or not workload or not room:
             return 1.0

@@ -149,7 +149,7 @@ def held_up(window: Window) -> str:
 def levels(window: Window) -> dict[str, int]:
     """Seats per priority level that requests can take, as the API server applies them now; the newer name first.
 
-    Not of our own level: nobody can take those, and 1.20 goes on showing them after the level is deleted."""
+    Not of our own level: no request can take those, and 1.20 goes on showing them after the level is deleted."""
     for family in ("apiserver_flowcontrol_nominal_limit_seats", "apiserver_flowcontrol_request_concurrency_limit"):
         if found := window.gauges.get(family):
             return {level: round(seats) for (level,), seats in found.items() if level != RESERVE and seats > 0}

@@ -33,7 +33,7 @@ STEP_RATIO = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """`write` with shares, `remove`, `hold` (leave as it is) or `yield` (somebody else's from now on)."""
+    """`write` with shares, `remove`, `hold` (leave as it is) or `yield` (another client's from now on)."""
 
     action: Literal["write", "remove", "hold", "yield"]
     shares: int = 0

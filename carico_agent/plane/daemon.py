@@ -105,10 +105,10 @@ class PlaneServer:
             await asyncio.sleep(max(0.1, self._settings.plane.period_s - (time.monotonic() - started_s)))
 
     async def _period(self) -> None:
-        look = await self.observer.observe()
-        self.observed = look
-        self.missed = 0 if look.fresh else self.missed + 1
-        await self.keeper.keep(look, self.missed)
+        observed = await self.observer.observe()
+        self.observed = observed
+        self.missed = 0 if observed.fresh else self.missed + 1
+        await self.keeper.keep(observed, self.missed)
         if time.monotonic() - self._saved_s > SAVE_S:
             self._save()
 

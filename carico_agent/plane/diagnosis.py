@@ -13,7 +13,7 @@ from carico_agent.plane.window import Window
 MAX_ROWS = 5
 NOTHING = "nothing to do"
 LIST_SHARE = 0.5
-"""One kind of LIST that takes more of the server's time than this is worth a word."""
+"""A LIST of one resource that takes more of the server's time than this is worth a word."""
 MIN_PEAK_RATIO = 0.5
 """A peak of the curve below this share of the cores is not the server's limit. Requests that wait for a slow webhook
 make a flat curve, too: 20 of them use as little CPU as 10."""
@@ -248,10 +248,10 @@ def describe(seen: PlaneDiagnosis) -> str:
     if isinstance(seen.recommendation, str):
         lines.append(f"\nno seats recommended: {seen.recommendation}")
     else:
-        wish = seen.recommendation
+        advice = seen.recommendation
         lines.append(
-            f"\nrecommended: {wish['seats']} seats, queue {wish['queue']} (queueLengthLimit "
-            f"{queue_length_limit(wish['queue'])} with handSize {HANDS}), {wish['wait_ms']:.1f} ms per request"
+            f"\nrecommended: {advice['seats']} seats, queue {advice['queue']} (queueLengthLimit "
+            f"{queue_length_limit(advice['queue'])} with handSize {HANDS}), {advice['wait_ms']:.1f} ms per request"
         )
     lines += [f"warning: {warning}" for warning in seen.warnings]
     return "\n".join([*lines, f"remedy: {seen.remedy}"])

@@ -21,13 +21,13 @@ def families(seen: PlaneDiagnosis | None, reserve_shares: int, missed: int, requ
     for row in seen.components if seen else ():
         for field, family in gauges.items():
             family.add(getattr(row, field), component=row.name)
-    wish = seen.recommendation if seen else ""
+    advice = seen.recommendation if seen else ""
     executing = _gauge("executing_requests", "Requests executing at once, mean of the window.")
     recommended = _gauge("recommended_seats", "Seats recommended for all levels together.")
     return [
         *gauges.values(),
         executing.add(seen.executing if seen else None),
-        recommended.add(wish["seats"] if isinstance(wish, dict) else None),
+        recommended.add(advice["seats"] if isinstance(advice, dict) else None),
         _gauge("reserve_shares", "Shares of carico-reserve; 0 when there is none.").add(reserve_shares),
         _gauge("missed_periods", "Periods without metrics of the API server.").add(missed),
         Family("carico_plane_requests_total", "counter", "Requests sent to the API server.").add(requests),

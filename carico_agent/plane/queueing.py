@@ -78,7 +78,7 @@ class Chain:
         """min(c*, f(f*)): cores in use when all seats are taken."""
         # (1) μ_n = min(c*, f(min(n, f*)))·μ; r_n = λ/μ_n = (c/Δt) / min(c*, f(n))
         used = np.minimum(cores, curve.upto(seats))
-        # (12) ln a_n for n = 0 … f*: a state that nobody leaves downwards (μ_n = 0) makes all below it transient
+        # (12) ln a_n for n = 0 … f*: a state that is not left downwards (μ_n = 0) makes all below it transient
         stuck = np.flatnonzero(used <= 0)
         self._first = int(stuck[-1]) + 1 if len(stuck) else 0
         steps = math.log(load.cores) - np.log(used[self._first :])

@@ -98,7 +98,7 @@ class SeatKeeper:
             log.info("%s", await self._reserve.remove())
             self._note.remove()
 
-    async def keep(self, look: Observation, missed: int) -> None:
+    async def keep(self, seen: Observation, missed: int) -> None:
         """One period; raises KubeError."""
         mode = self._settings.plane.seats
         if mode == "off" and self._looked and not self._note.exists():
@@ -106,32 +106,32 @@ class SeatKeeper:
             return
         self.levels = await self._reserve.levels()
         self._looked = True
-        if look.seats and self._stable in (None, self.levels.all_shares):
-            self.server.see(look.seats, self.levels.all_shares)
+        if seen.seats and self._stable in (None, self.levels.all_shares):
+            self.server.see(seen.seats, self.levels.all_shares)
         self._stable = self.levels.all_shares
         leads = await self._leads() if mode == "write" or self.levels.ours else True
-        self._calm = self._calm + 1 if isinstance(look.recommendation, str) else 0
-        step = decide(self._situation(look, missed, leads))
-        self._cooling = COOLING if step.action == "remove" and look.held_up else max(0, self._cooling - 1)
+        self._calm = self._calm + 1 if isinstance(seen.recommendation, str) else 0
+        step = decide(self._situation(seen, missed, leads))
+        self._cooling = COOLING if step.action == "remove" and seen.held_up else max(0, self._cooling - 1)
         await self._carry_out(step, leads)
         if step != self.step and step.why:
             log.info("seats: %s %s", step.action, step.why)
         self.step = step
 
-    def _situation(self, look: Observation, missed: int, leads: bool) -> ServerState:
+    def _situation(self, seen: Observation, missed: int, leads: bool) -> ServerState:
         return ServerState(
             self._settings.plane.seats,
             self.levels,
             self.server.value,
-            look.recommendation,
+            seen.recommendation,
             missed,
             leads,
             self.shares if leads else 0,
             self._yielded,
             self._calm,
-            look.held_up,
+            seen.held_up,
             self._cooling,
-            look.widths,
+            seen.widths,
         )
 
     async def _carry_out(self, step: Step, leads: bool) -> None:

@@ -1,8 +1,8 @@
 """Seats held back: one PriorityLevelConfiguration that no FlowSchema names, and nothing else is touched.
 
 The object is its own record: an annotation says which shares we gave it. A spec that says something else was edited by
-somebody, and is theirs from then on: we neither change nor delete it. Deletions name the version that was read, so
-that an edit that comes between is not lost.
+another client, and is theirs from then on: we neither change nor delete it. Deletions name the version that was read,
+so that an edit that comes between is not lost.
 
 Source: *MerKury* appendix A.3, where the level is called merkury-empty. It also shortens the queues of Kubernetes' own
 levels; we leave those alone.
@@ -40,7 +40,7 @@ class ReserveObject:
     version: str
     shares: int
     edited: str = ""
-    """What somebody else did to it; empty: it is as we wrote it."""
+    """What another client did to it; empty: it is as we wrote it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ def key_of(version: str) -> str:
 
 
 def spec_of(version: str, shares: int) -> Object:
-    """A level that lends and borrows nothing, and rejects whoever should come to it."""
+    """A level that lends and borrows nothing, and rejects every request that comes to it."""
     limited: Object = {key_of(version): shares, "limitResponse": {"type": "Reject"}}
     if version not in ASSURED:
         limited |= {"lendablePercent": 0, "borrowingLimitPercent": 0}
@@ -177,7 +177,7 @@ class Reserve:
         return await self.version() != version
 
     async def write(self, shares: int, known: ReserveObject | None) -> bool:
-        """Give it so many shares; False when somebody was faster: look again."""
+        """Give it so many shares; False when another client was faster: read it again."""
         version = await self.version()
         meta: Object = {"name": NAME, "annotations": {SHARES: str(shares)}}
         if self.owners:

@@ -22,16 +22,16 @@ class ServerReading:
 
     reading: Scrape
     window: Window | None
-    look: int
-    """In which look that was."""
+    round: int
+    """In which round of readings that was."""
 
 
 class ApiServers:
-    """Reads whichever server answers; knows the others from earlier looks."""
+    """Reads whichever server answers; knows the others from earlier rounds."""
 
     def __init__(self) -> None:
         self._servers: dict[float, ServerReading] = {}
-        self._look = 0
+        self._round = 0
 
     @property
     def known(self) -> bool:
@@ -44,7 +44,7 @@ class ApiServers:
     async def read(self, client: KubeClient, missing: dict[str, str]) -> ServerReading | None:
         """One look; None, and why in `missing`, when no server answers. A server that was never seen has no window, and
         the next connection may reach another one: so that the second look has a window, whichever answers."""
-        self._look += 1
+        self._round += 1
         found: ServerReading | None = None
         for _ in range(MAX_TRIES):
             try:
@@ -55,7 +55,7 @@ class ApiServers:
                 break
             finally:
                 await client.close()  # a connection that is kept would ask the same server every time
-            if found.window is not None or self._look == 1:
+            if found.window is not None or self._round == 1:
                 break
         return found
 
@@ -63,16 +63,16 @@ class ApiServers:
         """Remember a reading, and forget servers that are gone."""
         started_s = reading.start_s or 0.0
         old = self._servers.get(started_s)
-        new = ServerReading(reading, between(old.reading, reading) if old else None, self._look)
+        new = ServerReading(reading, between(old.reading, reading) if old else None, self._round)
         self._servers = {
-            **{key: one for key, one in self._servers.items() if self._look - one.look <= MAX_AGE},
+            **{key: one for key, one in self._servers.items() if self._round - one.round <= MAX_AGE},
             started_s: new,
         }
         return new
 
     def worst(self, fresh: ServerReading | None) -> Window | None:
         """The window of the server that used most cores, of those that answered lately."""
-        lately = [one.window for one in self._servers.values() if one.window and self._look - one.look < RECENT]
+        lately = [one.window for one in self._servers.values() if one.window and self._round - one.round < RECENT]
         loads = {at: load_of(API, window) for at, window in enumerate(lately)}
         busy = {at: load.cores for at, load in loads.items() if load is not None}
         if fresh is None or fresh.window is None or not busy:

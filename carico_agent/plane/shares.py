@@ -123,5 +123,5 @@ class ServerSeats:
 
     @property
     def value(self) -> int:
-        """The default if it may be that, else the smallest: with it nobody gets fewer seats than computed."""
+        """The default if it may be that, else the smallest: with it no level gets fewer seats than computed."""
         return DEFAULT_SERVER_SEATS if self.low <= DEFAULT_SERVER_SEATS <= self.high else self.low

@@ -152,7 +152,7 @@ class View:
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A wish: this file of this cgroup (and no other that may come to stand under the same path) gets this value."""
+    """A request: this file of this cgroup (and no other that may come to stand under the same path) gets this value."""
 
     cgroup: str
     inode: int
@@ -166,7 +166,7 @@ State = Literal["written", "dry-run", "unchanged", "held", "refused", "gone", "f
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of a wish. `old` is what stood there, `detail` says why in one line."""
+    """What became of a request. `old` is what stood there, `detail` says why in one line."""
 
     change: Change
     state: State
@@ -180,11 +180,11 @@ class Writer(Protocol):
     dry_run: bool
 
     def write(self, changes: Sequence[Change]) -> list[Outcome]:
-        """Carry out wishes that belong together, in the order the kernel needs; one outcome per wish, same order."""
+        """Carry out requests that belong together, in the order the kernel needs; one outcome each, same order."""
         ...
 
     def undo(self, cgroup: str, inode: int, key: str, reason: str) -> Outcome:
-        """Put the original value back at once, unless somebody else has changed it since."""
+        """Put the original value back at once, unless another program has changed it since."""
         ...
 
     def original(self, cgroup: str, inode: int, key: str) -> str | None:

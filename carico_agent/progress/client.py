@@ -268,7 +268,7 @@ def flush() -> None:
 
 def track(iterable: Iterable[T], total: float | None = None) -> Iterator[T]:
     """Go through `iterable` and report after each item. `total`: its length, where `len` does not know it; nothing is
-    reported when nobody knows.
+    reported when it is not known.
 
     >>> sum(track(range(5)))
     10

@@ -162,7 +162,7 @@ class _ResourceAdvice:
         self.most = None if largest is None else largest.cores if cpu else largest.memory_bytes
         self.guaranteed = options.guaranteed or (current.guaranteed and not options.drops_a_limit)
         self.rule = options.cpu_limit if cpu else options.memory_limit
-        self.least, self.most_allowed = options.range_of(resource, container)
+        self.least, self.max_allowed = options.range_of(resource, container)
         self.why: list[str] = []
         self.value = 0.0
 
@@ -279,12 +279,12 @@ class _ResourceAdvice:
 
     def _allowed(self) -> None:
         self._raise(self.least, f"the least allowed for this container, {amount(self.resource, self.least)}")
-        if self.value > self.most_allowed:
-            cut = amount(self.resource, self.most_allowed)
+        if self.value > self.max_allowed:
+            cut = amount(self.resource, self.max_allowed)
             self.why.append(
                 f"cut from {amount(self.resource, self.value)} to the most allowed for this container, {cut}"
             )
-            self.value = self.most_allowed
+            self.value = self.max_allowed
 
     def _whole(self) -> None:
         if not self.guaranteed:

@@ -35,7 +35,7 @@ class ServiceOptions:
     tuning: bool = False
     containerd: bool = False
     loopback_only: bool = False
-    """Its configuration names nobody beyond this machine: then it cannot reach anybody either."""
+    """Its configuration names no other machine: then it cannot reach one either."""
     lasting: bool = True
     """For this machine, not for an image elsewhere: then its environment must last."""
 
@@ -44,37 +44,37 @@ def template(name: str) -> str:
     return files("carico_units").joinpath(name).read_text()
 
 
-def plan(wish: ServiceOptions) -> dict[Path, str]:
+def plan(options: ServiceOptions) -> dict[Path, str]:
     """Every file of the installation with its content, but the configuration.
 
     >>> sorted(path.stem for path in plan(ServiceOptions(Path("/opt/carico/bin/carico"))))
     ['carico', 'carico-agent', 'carico-aggregator', 'carico-extender', 'carico-plane']
     """
-    prefix = wish.carico.parent.parent
+    prefix = options.carico.parent.parent
     at_home = any(prefix.is_relative_to(folder) for folder in HOMES)
-    if wish.lasting and any(prefix.is_relative_to(folder) for folder in FLEETING):
+    if options.lasting and any(prefix.is_relative_to(folder) for folder in FLEETING):
         raise CannotInstall(
             f"{prefix} does not last, and services have a /tmp of their own: install carico elsewhere, "
             "as with `python3 -m venv /opt/carico && /opt/carico/bin/pip install .` in carico's source tree"
         )
-    if at_home and (wish.tuning or wish.containerd):
+    if at_home and (options.tuning or options.containerd):
         raise CannotInstall(
             f"{prefix} is in a user's home folder: a user who may write there would be as good as root in a service "
             "with --tuning or --containerd. Install carico elsewhere, as with `python3 -m venv /opt/carico`"
         )
     wanted = {SYSUSERS: "sysusers.conf", **{UNITS / name: name for name in SERVICES}}
-    if wish.tuning:
+    if options.tuning:
         wanted[DROP_INS / "tuning.conf"] = "tuning.conf"
-    if wish.containerd:
+    if options.containerd:
         wanted[DROP_INS / "containerd.conf"] = "containerd.conf"
-    elif wish.tuning:
+    elif options.tuning:
         wanted[DROP_INS / "sockets.conf"] = "sockets.conf"
-    if wish.loopback_only:
+    if options.loopback_only:
         wanted[DROP_INS / "loopback.conf"] = "loopback.conf"
     if at_home:
         for service in SERVICES:
             wanted[UNITS / f"{service}.d/home.conf"] = "home.conf"
-    return {path: _filled(template(name), wish.carico, prefix) for path, name in wanted.items()}
+    return {path: _filled(template(name), options.carico, prefix) for path, name in wanted.items()}
 
 
 def _filled(text: str, carico: Path, prefix: Path) -> str:

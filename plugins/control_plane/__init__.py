@@ -1,7 +1,7 @@
 """control_plane: cpu.weight for the components of a control plane, more for those that are held up.
 
-Weights share CPUs only while CPUs are short: nobody is kept from an idle one, as a quota would. Needs cgroup v2 with
-the cpu controller. Dry-run unless the agent is configured to write.
+Weights share CPUs only while CPUs are short: no process is kept from an idle one, as a quota would. Needs cgroup v2
+with the cpu controller. Dry-run unless the agent is configured to write.
 """
 
 import os

@@ -70,7 +70,7 @@ class Plugin(plugin_api.Plugin):
             if not any(fnmatchcase(pod.full_name if "/" in one else pod.name, one) for one in self.settings.pods):
                 continue
             for member in pod.containers or (ContainerView(pod.uid, pod.name, pod.cgroup, pod.inode),):
-                change = self._look(view, pod, member, live)
+                change = self._inspect(view, pod, member, live)
                 changes += [change] if change else []
         self._watched = live
         for outcome in writer.write(changes):
@@ -80,7 +80,7 @@ class Plugin(plugin_api.Plugin):
             else:
                 watched.note = f"{BURST}: {outcome.state}: {outcome.detail}"
 
-    def _look(
+    def _inspect(
         self, view: View, pod: PodView, member: ContainerView, live: dict[int, _BurstyContainer]
     ) -> Change | None:
         """What this container should have, if it is time to decide."""

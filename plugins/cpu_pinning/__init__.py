@@ -1,4 +1,4 @@
-"""cpu_pinning: CPUs of their own for chosen containers, a shared pool for all others, reserved CPUs for nobody.
+"""cpu_pinning: CPUs of their own for chosen containers, a shared pool for all others, reserved CPUs for none.
 
 Only leaf groups are written: narrowing a parent makes containers fail to start. Isolation ends where Pods end:
 processes outside Pods still run on every CPU (*Analyse von Verfahren zur Optimierung des Container-Schedulings in
@@ -44,7 +44,7 @@ class CpuPinningSettings:
 
     max_asked: int = 0
     """CPUs that Pods may take by asking for them (annotation or label carico.dev/cpus), all together. 0: none, for
-    whoever may create a Pod may write that annotation."""
+    a user who may create a Pod may write that annotation."""
 
     whole_cores: bool = False
     """Give out whole cores only, so that no two Pods share one (full-pcpus-only)."""
@@ -58,7 +58,7 @@ class _Member:
     container: ContainerView
     wanted: int = 0
     why: str = ""
-    asks: bool = False
+    asked: bool = False
     """It asks for itself; no rule and no limit gives it these CPUs."""
     own: frozenset[int] = frozenset()
     """The CPUs it had been confined to before us; empty = no such confinement."""
@@ -122,10 +122,10 @@ class Plugin(plugin_api.Plugin):
                 if "cpuset" in (view.read(container.cgroup, "cgroup.subtree_control") or ""):
                     self._say(pod, container, "", "left alone: it has groups of its own below it")
                     continue
-                wanted, why, asks = self._wanted(view, pod, container)
+                wanted, why, asked = self._wanted(view, pod, container)
                 original = writer.original(container.cgroup, container.inode, "cpuset.cpus")
                 own = view.read(container.cgroup, "cpuset.cpus") if original is None else original
-                yield _Member(pod, container, wanted, why, asks, parse_cpus(own or ""))
+                yield _Member(pod, container, wanted, why, asked, parse_cpus(own or ""))
 
     def _wanted(self, view: View, pod: PodView, container: ContainerView) -> tuple[int, str, bool]:
         """How many CPUs, why, and whether the Pod itself asks for them."""
@@ -158,7 +158,7 @@ class Plugin(plugin_api.Plugin):
 
     def _give(self, view: View, member: _Member) -> None:
         asked = sum(len(self._given[inode]) for inode in self._asked)
-        if member.asks and asked + member.wanted > self.settings.max_asked:
+        if member.asked and asked + member.wanted > self.settings.max_asked:
             member.why += f", but all that ask may have {self.settings.max_asked} (max_asked): shared"
             return
         taken = frozenset().union(*self._given.values())
@@ -174,7 +174,7 @@ class Plugin(plugin_api.Plugin):
             )
             return
         self._given[member.container.inode] = cpus
-        if member.asks:
+        if member.asked:
             self._asked.add(member.container.inode)
         member.why += f": {shape(view.node.topology, cpus)}"
 
@@ -182,12 +182,12 @@ class Plugin(plugin_api.Plugin):
 
     def _write(self, pinned: list[_Member], rest: list[_Member], writer: Writer) -> None:
         """Both kinds in one batch: the writer grows first and shrinks afterwards."""
-        wishes = [(m, format_cpus(self._given[m.container.inode])) for m in pinned]
-        wishes += list(self._pool(rest)) if pinned else []
+        changes = [(m, format_cpus(self._given[m.container.inode])) for m in pinned]
+        changes += list(self._pool(rest)) if pinned else []
         outcomes = writer.write(
-            [Change(m.container.cgroup, m.container.inode, "cpuset.cpus", cpus, m.why) for m, cpus in wishes]
+            [Change(m.container.cgroup, m.container.inode, "cpuset.cpus", cpus, m.why) for m, cpus in changes]
         )
-        for (member, cpus), outcome in zip(wishes, outcomes, strict=True):
+        for (member, cpus), outcome in zip(changes, outcomes, strict=True):
             if outcome.state == "refused" and member.container.inode in self._given:  # the next tick frees its CPUs
                 del self._given[member.container.inode]
                 self._spurned[member.container.inode] = f"could not be pinned: {outcome.detail}"
@@ -198,7 +198,7 @@ class Plugin(plugin_api.Plugin):
                 member.why,
                 f"{outcome.state}{': ' + outcome.detail if outcome.state in ('refused', 'failed') else ''}",
             )
-        for member in [] if pinned else rest:  # nobody is pinned any more: everything as it was
+        for member in [] if pinned else rest:  # no container is pinned any more: everything as it was
             if writer.original(member.container.cgroup, member.container.inode, "cpuset.cpus") is not None:
                 undone = writer.undo(
                     member.container.cgroup, member.container.inode, "cpuset.cpus", "no container is pinned"

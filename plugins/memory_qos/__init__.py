@@ -1,6 +1,6 @@
 """memory_qos: memory.high between request and limit (KEP-2570), taken back at once when it hurts.
 
-The kubelet's own MemoryQoS knows requests; this one also works where there is no kubelet, or where nobody wrote
+The kubelet's own MemoryQoS knows requests; this one also works where there is no kubelet, or where no user wrote
 requests: then the observed working set stands in for them. Opt-in by class, dry-run unless configured.
 """
 
@@ -126,7 +126,7 @@ class Plugin(plugin_api.Plugin):
         for pod in chosen:
             watched = self._watched[pod.inode]
             if not self._harmed(view, pod, watched, writer):
-                changes += self._wishes(view, pod, watched, self._stat(view, pod, watched))
+                changes += self._changes(view, pod, watched, self._stat(view, pod, watched))
         protecting = [change for change in changes if change.key in PROTECTION]
         for outcome in writer.write([*changes, *self._protect_above(protecting, view, writer)]):
             self._on_outcome(outcome, writer)
@@ -157,7 +157,7 @@ class Plugin(plugin_api.Plugin):
 
     # -- what to set -------------------------------------------------------------------------------------------------
 
-    def _wishes(self, view: View, pod: PodView, watched: _GuardedPod, stat: Mapping[str, int]) -> list[Change]:
+    def _changes(self, view: View, pod: PodView, watched: _GuardedPod, stat: Mapping[str, int]) -> list[Change]:
         watched.notes = []
         watched.sizes = sizes = self._sizes(view, pod, watched)
         if sizes is None:

@@ -48,7 +48,7 @@ class Plugin(plugin_api.Plugin):
         self._large = {pod.full_name: pod.usage.memory_current or 0 for pod in large}
         if not self.settings.reclaim_bytes:
             return
-        # 5. All wishes that belong together in one call; the writer orders them, keeps the journal, and may say no.
+        # 5. All requests that belong together in one call; the writer orders them, keeps the journal, and may say no.
         outcomes = writer.write(
             [
                 Change(

@@ -33,7 +33,7 @@ def serial_ms(cpu_ms: float, quota_ms: float | None, period_ms: float = 100.0, r
 
     Figure 5.15: two requests of 500 ms under 50/100 ms. One after the other the last one is hardly later than both are
     side by side, and the first one much sooner: with several threads the quota is spent early in each period, and
-    nobody works in the rest of it.
+    no thread works in the rest of it.
 
     >>> serial_ms(500, 50), response_ms(500, 50, parallel=2)
     ([950.0, 1950.0], 1925.0)

@@ -16,7 +16,7 @@ class WindowUsage:
     throttled_s: float
     used_cores: float
     waiting_ratio: float
-    """Share of the time in which somebody in the group waited for a CPU (PSI `some`); a quota is waiting, too."""
+    """Share of the time in which a thread of the group waited for a CPU (PSI `some`); a quota is waiting, too."""
 
     @property
     def throttled_ratio(self) -> float:

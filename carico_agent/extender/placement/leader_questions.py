@@ -1,8 +1,8 @@
 """How an extender that does not lead has a Pod placed: it asks the leader, in a Lease that all extenders watch.
 
-Slower than being the leader, by two writes for all who ask at the same time. So whoever can should talk to the leader
-(its Pod carries a label for that, deploy/base/30-extender.yaml); but extenders on loopback, each beside its own
-kube-scheduler, cannot reach each other, and a Service sends a few requests to the old leader after a change.
+Slower than being the leader, by two writes for all who ask at the same time. So clients should talk to the leader where
+they can (its Pod carries a label for that, deploy/base/30-extender.yaml); but extenders on loopback, each beside its
+own kube-scheduler, cannot reach each other, and a Service sends a few requests to the old leader after a change.
 
 The Lease has an annotation per asking extender with its open questions, and one of the leader's with the answers to
 them. An answer stays as long as its question.
@@ -30,7 +30,7 @@ MAX_QUESTIONS = 500
 """Questions of one extender that are looked at: a Lease may have some 250 kB."""
 AGAIN_S = 0.5
 DECIDE_S = 2.0
-"""For one decision [s]: whoever asks gives up after 4 s."""
+"""For one decision [s]: the extender that asks gives up after 4 s."""
 OLD_S = 10.0
 """A question that we have seen for longer is of an extender that is gone, or gave up [s]."""
 

@@ -84,7 +84,7 @@ class Ledger:
             self.apply(PodEvent.SEEN_RUNNING if running else PodEvent.SEEN_BOUND, uid, now_s, place)
 
     def expire(self, now_s: float) -> None:
-        """Release places that nobody confirmed in time, forget who ended long ago."""
+        """Release places that were not confirmed in time, forget Pods that ended long ago."""
         assumed = [uid for uid in self._since_s[PodState.ASSUMED] if self._places[uid].until_s < now_s]
         for uid in assumed:
             self.apply(PodEvent.RELEASE, uid, now_s)

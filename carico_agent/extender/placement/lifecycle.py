@@ -1,4 +1,4 @@
-"""The states of a Pod as a scheduler sees it, and every transition between them. Nobody else decides about states.
+"""The states of a Pod as a scheduler sees it, and every transition between them. No other module decides about states.
 
            ASSUME          ACCEPT             SEEN_BOUND        SEEN_RUNNING          GONE
     (new) ───────► ASSUMED ───────► ACCEPTED ───────────► BOUND ─────────────► RUNNING ─────► ENDED
@@ -17,7 +17,7 @@ class PodState(Enum):
     """Where a Pod is on its way."""
 
     ASSUMED = "assumed"
-    """Somebody is about to bind it; the place expires unless that is confirmed."""
+    """A scheduler is about to bind it; the place expires unless that is confirmed."""
     ACCEPTED = "accepted"
     """The API server has accepted our binding; the watch has not shown it yet."""
     BOUND = "bound"

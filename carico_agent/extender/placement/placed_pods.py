@@ -77,7 +77,7 @@ class PlacedPods:
         return self._seen.now.holder not in ("", self.leader.identity) and not self.leader.leads
 
     def why_not(self) -> str | None:
-        """Why nobody may be placed by us now."""
+        """Why this extender may place no Pod now."""
         leader = self.leader
         if not leader.leads:
             return f"extender {leader.holder} leads" if self.another_leads else "no extender leads yet"
@@ -88,7 +88,7 @@ class PlacedPods:
         return None
 
     def fit_to_lead(self) -> bool:
-        """Not while the watch of Leases hangs: agents would wait for an answer, whoever could give it."""
+        """Not while the watch of Leases hangs: agents would wait for an answer that another extender could give."""
         if self.leader.leads and boottime_s() - max(self._seen.seen_s, self.leader.since_s) > SILENT_S:
             self._hangs = True
         return not self._hangs
@@ -158,7 +158,7 @@ class PlacedPods:
     # ---- acknowledging
 
     async def run(self) -> None:
-        """For ever."""
+        """Until it is cancelled."""
         while True:
             await self._wakeup.wait()
             self._wakeup.clear()
@@ -169,7 +169,7 @@ class PlacedPods:
                 self._wakeup.set()
 
     async def acknowledge(self) -> None:
-        """Answer all agents that wait, some at a time. Whoever cannot be answered goes on waiting."""
+        """Answer all agents that wait, some at a time. An agent that cannot be answered goes on waiting."""
         batch = list(self._waiting.items())[:AT_ONCE]
         results = await asyncio.gather(*(self._acknowledge(node, token) for node, token in batch))
         self._trouble = next((why for why in results if why), "")

@@ -33,7 +33,7 @@ class Placer:
         self._max_nodes_per_pod = config.max_nodes_per_pod
 
     async def take(self, asked: Question, pod: PendingPod) -> str | None:
-        """Take a place for `pod`; returns why there is none. Raises KubeError while nobody may give one."""
+        """Take a place for `pod`; returns why there is none. Raises KubeError while no extender may give one."""
         replicas = self._replicas
         if replicas is None:
             return await self._take_soon(asked, pod)
@@ -52,7 +52,7 @@ class Placer:
             self._replicas.placed.remove(node, uid)
 
     def must_see(self) -> None:
-        """Raises KubeError while nobody can know what others bound."""
+        """Raises KubeError while bindings of other schedulers are unknown."""
         if not self._cluster.synced:
             raise KubeError("nodes and Pods are not known yet")
         if self._cluster.blind_s() > self._bound_within_s / 2:

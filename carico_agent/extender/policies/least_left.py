@@ -66,13 +66,13 @@ class LeastLeft(PodCapacity):
 def work_left(nodes: NodeColumns) -> Floats:
     """Work that a newcomer would share with those on each node, per core [s], with the Pods of which nothing is known.
     Cores count only where all nodes say theirs."""
-    jobs, most_s = nodes.work_jobs, newcomer_s(nodes)
+    jobs, max_s = nodes.work_jobs, newcomer_s(nodes)
     known, known_s = (jobs + nodes.train_pods).sum(), (nodes.work_s + nodes.train_s).sum()
-    mean_s = min(known_s / known if known and known_s > 0 else 1.0, most_s)
+    mean_s = min(known_s / known if known and known_s > 0 else 1.0, max_s)
     silent = np.maximum(0.0, nodes.assigned - jobs)
     trained = np.minimum(silent, nodes.train_pods)  # a Pod that reports to its node as well is counted there
     train_s = np.divide(nodes.train_s, nodes.train_pods, out=np.zeros(len(nodes)), where=nodes.train_pods > 0)
-    all_s = shared_s(nodes, most_s) + trained * np.minimum(train_s, most_s) + (silent - trained) * mean_s
+    all_s = shared_s(nodes, max_s) + trained * np.minimum(train_s, max_s) + (silent - trained) * mean_s
     cores = nodes.cpu if np.isfinite(nodes.cpu).all() else np.ones(len(nodes))
     left: Floats = all_s / cores
     return left
@@ -86,13 +86,13 @@ def newcomer_s(nodes: NodeColumns) -> float:
     return float(NEWCOMER * np.average(nodes.run_s[known], weights=nodes.work_jobs[known]))
 
 
-def shared_s(nodes: NodeColumns, most_s: float) -> Floats:
-    """Σ min(l, most_s) of the jobs of each node; those that are not published one by one count with their mean."""
-    if most_s == inf:
+def shared_s(nodes: NodeColumns, max_s: float) -> Floats:
+    """Σ min(l, max_s) of the jobs of each node; those that are not published one by one count with their mean."""
+    if max_s == inf:
         return nodes.work_s
     found = np.zeros(len(nodes))
     for at, lefts in enumerate(nodes.lefts_s()):
         others = max(0.0, nodes.work_jobs[at] - len(lefts))
         rest_s = max(0.0, nodes.work_s[at] - sum(lefts)) / others if others else 0.0
-        found[at] = sum(min(one, most_s) for one in lefts) + others * min(rest_s, most_s)
+        found[at] = sum(min(one, max_s) for one in lefts) + others * min(rest_s, max_s)
     return found

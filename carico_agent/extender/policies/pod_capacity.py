@@ -1,13 +1,13 @@
 """pod-capacity: nodes with room for one more Pod, the one with most room first.
 
 Why `places − assigned` and not the dissertation's `Pod-Capacity − reserved` (*CARICO*, section 3.6): there a
-reservation ends when the Pod starts, but the node's number is older than that by then, so for a second nobody counts
+reservation ends when the Pod starts, but the node's number is older than that by then, so for a second no number counts
 the Pod, and nodes overfill. Places (the node's slots: Pods counted + Pod-Capacity, both of one instant) hardly move
 when Pods come and go, so they may be old.
 
 Why only a part of the places may be starting at once: Pods that start together end together, and then the node idles
-while the next ones start. And Pods that have not started are Pods nobody has measured. On 1000 pi-2000 Pods, which it
-was not chosen on, it lowers the job's time by 5 % and the Pods' by 10 % (lab/REPORT.md, "Waves").
+while the next ones start. And Pods that have not started are Pods that no node has measured. On 1000 pi-2000 Pods,
+which it was not chosen on, it lowers the job's time by 5 % and the Pods' by 10 % (lab/REPORT.md, "Waves").
 
 Why that part follows the node's own Pods: by Little's law a full node whose Pods start for S and run for R seconds has
 S/(S+R) of them starting at any time. A fixed part of 0.4 held back Pods that start for longer than they run (a job
@@ -21,14 +21,14 @@ Why fewer still after a surprise: a template whose Pods suddenly take twice as m
 inputs) is priced by what it was. Between the binding of the first such Pod and its being seen further ones are let in.
 So until the price has settled on all nodes, each takes in few at a time.
 
-Why two Pods of a workload that nobody has measured, per node: all Pods of a job are placed within seconds, on the prior
+Why two Pods of an unmeasured workload per node: all Pods of a job are placed within seconds, on the prior
 of one core each, and nothing that is placed can be taken back. Over six jobs without a prehistory (the jobs of
 lab/experiments/probes.py, seed 11) the worst of JCT and mean PCT, as a multiple of the best setting's, was 3.2 without
 a limit, 1.17 with one Pod, 1.16 with two and 2.0 with four. It costs 4 % of the job's time where the prior is right.
 
-On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload somebody has
+On nodes that publish their room (kube/workloads.py) none of that is needed for a Pod whose workload some node has
 measured: it fits as often as what is left (workload_costs.py) holds what it takes, which may be more or less often than
-places say, for these are made for the next Pod to arrive. A Pod of a workload that nobody knows counts with its
+places say, for these are made for the next Pod to arrive. A Pod of a workload that no node knows counts with its
 requests, or else one core, and gets no place that the node does not have.
 """
 

@@ -76,7 +76,8 @@ def _load_pair(context: ssl.SSLContext, certificate: bytes, key: bytes) -> None:
 
 def access_to(kubeconfig: str, context: str = "", environ: Mapping[str, str] = os.environ) -> Access:
     """The way a kubeconfig shows, or without one that of the Pod we run in; raises BadAccess. For everything that runs
-    by itself: in a Pod no credential plugin is run at all, for whoever may write the Pod's ConfigMap could name one."""
+    by itself: in a Pod no credential plugin is run at all, for a user who may write the Pod's ConfigMap could name
+    one."""
     if not kubeconfig:
         return in_cluster(environ=environ)
     access = from_kubeconfig_of_service(kubeconfig, context)

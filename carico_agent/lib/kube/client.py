@@ -122,7 +122,7 @@ class KubeClient:
                     for line in lines:
                         yield json.loads(line)
             except (aiohttp.ClientError, TimeoutError, ValueError):
-                return  # broken off; whoever follows resumes where it was
+                return  # broken off; the watch resumes where it was
 
     async def items(self, path: str, params: Texts, take: Callable[[Object], None]) -> Object:
         """A list: `take` is called with every item as it arrives. Returns the list's metadata; raises KubeError."""

@@ -102,7 +102,7 @@ async def _run(plugin: Exec) -> dict[str, Any]:
 
 
 def _left_s(timestamp: Any) -> float:
-    """How long a plugin's credential may be used; for ever when it names no end."""
+    """How long a plugin's credential may be used; without end when it names none."""
     if not timestamp:
         return float("inf")
     try:

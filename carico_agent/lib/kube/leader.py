@@ -2,7 +2,7 @@
 
 A Lease that was not renewed for its duration may be taken. Its age is measured with our own clock, from when we first
 saw that renewal: clocks of other machines are not compared. `leaseTransitions` counts the terms: it grows whenever
-somebody takes the Lease, also if that is the last holder again after it came too late to renew it.
+a replica takes the Lease, also if that is the last holder again after it came too late to renew it.
 
 The clock is CLOCK_BOOTTIME. With time.monotonic, which stands still while a machine is suspended, a leader that woke up
 took itself for the leader although another one had its Lease by then.
@@ -133,7 +133,7 @@ class LeaderLease:
         return boottime_s() < self._renewed_s + self._duration_s
 
     async def run(self) -> None:
-        """Take it whenever that is possible, and keep it: for ever."""
+        """Take it whenever that is possible, and keep it, until it is cancelled."""
         while True:
             try:
                 if self._fit():
@@ -157,7 +157,7 @@ class LeaderLease:
         return await self._write(found, found.term if in_time else found.term + 1, now_s)
 
     async def release(self) -> None:
-        """Nobody holds it any more, if we did."""
+        """It has no holder any more, if we were it."""
         if self.holder != self.identity:
             return
         found = await read_leader(self._client, f"{self._path}/{self._name}")

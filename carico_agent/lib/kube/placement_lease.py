@@ -9,11 +9,12 @@ An agent that lowers its number first writes the lower offer here, with a token,
 token and names the Pods that it has placed lately and that may still come. Only then the agent publishes the lower
 number, and not below who is here or on the way.
 
-Why nobody is bound beyond the number: every placement was decided on some offer that the leader had seen. If a lower
+Why no Pod is bound beyond the number: every placement was decided on some offer that the leader had seen. If a lower
 one had been written by then, it was not acknowledged yet, hence not published, and the acknowledgement, written later,
 names the Pod. An acknowledgement counts only if the leader's Lease, read after it, still has that leader's term: the
-next leader reads all offers after it has taken its Lease, and places nobody until nothing that the last one placed
-can be under way any more. Where no leader is alive nobody places Pods: the agent waits as long as a new leader would.
+next leader reads all offers after it has taken its Lease, and places no Pod until nothing that the last one placed
+can be under way any more. Where no leader is alive no extender places Pods: the agent waits as long as a new leader
+would.
 
 For that the Lease may never offer more than the node publishes. It is lowered before the Node object. It is also raised
 before it, but conditionally: a **rise** has an id, and holds for a leader as soon as that leader sees the Node object
@@ -114,7 +115,7 @@ NO_OFFER = Offer()
 
 @dataclass(frozen=True, slots=True)
 class Rise:
-    """A higher offer, for whoever sees the Node object with this id. Empty: there is none."""
+    """A higher offer, for extenders that see the Node object with this id. Empty: there is none."""
 
     id: str = ""
     offer: Offer = NO_OFFER
@@ -168,7 +169,7 @@ class LeaseRecord:
     rise: Rise = NO_RISE
 
     def offer(self, now_s: float, node_rise: str = "") -> Offer:
-        """What is offered at `now_s` (wall clock) to whoever sees the Node object with the id `node_rise`."""
+        """What is offered at `now_s` (wall clock) to an extender that sees the Node object with the id `node_rise`."""
         if now_s >= self.until_s:
             return NO_OFFER
         return self.rise.offer if self.rise.id and self.rise.id == node_rise else self.offered
@@ -260,8 +261,8 @@ class PlacementLeases:
         token: str = "",
         rise: Rise = NO_RISE,
     ) -> LeaseRecord:
-        """Write what the node offers from now on, and that its agent, `holder`, is alive, whoever else is writing. The
-        Lease is deleted with its `owner`."""
+        """Write what the node offers from now on, and that its agent, `holder`, is alive, whatever other client writes.
+        The Lease is deleted with its `owner`."""
         offered: Object = {**_numbers(offer), "time": rfc3339(), "ttl_s": ttl_s}
         if token:
             offered["token"] = token

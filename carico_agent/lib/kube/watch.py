@@ -1,4 +1,4 @@
-"""LIST, then WATCH for ever: the state of one kind of object, kept up to date.
+"""LIST, then WATCH without end: the state of one resource, kept up to date.
 
 Resumes where it was after an interruption; lists again only when the server has forgotten that point (410). Objects
 are reduced by `pick` as they arrive, so that a list of 5,000 nodes does not stay in memory as such.
@@ -95,7 +95,7 @@ class ResourceWatch(Generic[T]):
         return 0.0 if self._lost_s is None else boottime_s() - self._lost_s
 
     async def run(self) -> None:
-        """For ever. Failures are reported to `health` and tried again."""
+        """Until it is cancelled. Failures are reported to `health` and tried again."""
         failures = 0
         while True:
             try:

@@ -108,7 +108,7 @@ def excess(connections: Iterable[Accepted], most: int) -> list[Accepted]:
 
 
 def shut_down(connections: Collection[Accepted]) -> int:
-    """End these connections of this process; how many. Whoever owns the socket sees that its peer has gone."""
+    """End these connections of this process; how many. The owner of the socket sees that its peer has gone."""
     wanted = {f"socket:[{one.inode}]": one for one in connections}
     ended = 0
     for name in os.listdir("/proc/self/fd"):

@@ -63,7 +63,7 @@ def is_private(address: str) -> bool:
 
 
 def check(address: str, encrypted: bool, allow_plaintext: bool) -> None:
-    """Raises BadAddress for what is no address, and for plaintext where somebody else could listen in."""
+    """Raises BadAddress for what is no address, and for plaintext where another machine could listen in."""
     if address.startswith("unix:"):
         if not 0 < len(address) - 5 <= MAX_PATH_CHARS:
             raise BadAddress(f"{address!r}: a unix socket's path has 1 to {MAX_PATH_CHARS} characters")

@@ -3,10 +3,10 @@
 Every listener of every daemon counts a connection from accept to its end, by where it comes from (its *origin*: the
 user id on a unix socket, the address on TCP), before a handshake or a transport costs anything.
 
-Why a share and not only a limit for all: whoever opens the last allowed connection would lock everybody out. When the
-server is full, the origin that holds most gives up its oldest connection, unless the newcomer would then hold as many.
-Why new connections wait for a second before they are refused: an API server opens hundreds at once when many Pods are
-bound, and none of them is an attack. A waiting connection is a descriptor, no buffers.
+Why a share and not only a limit for all: the client that opens the last allowed connection would lock all others out.
+When the server is full, the origin that holds most gives up its oldest connection, unless the newcomer would then hold
+as many. Why new connections wait for a second before they are refused: an API server opens hundreds at once when many
+Pods are bound, and none of them is an attack. A waiting connection is a descriptor, no buffers.
 """
 
 from collections import Counter, OrderedDict

@@ -39,7 +39,7 @@ what stood there) or "{path}", which also matches several segments (`request_tai
 MAX_BODY_BYTES = 64 * 1024
 WRITE_DEADLINE_S = 30.0
 FIRST_REQUEST_S = 30.0
-"""Whoever has connected and asks nothing within this is disconnected [s]."""
+"""A client that has connected and asks nothing within this is disconnected [s]."""
 
 
 class ApiError(Exception):
@@ -117,7 +117,7 @@ class _Connection(RequestHandler):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        if self.owner.closed:  # accepted in the very moment of the stop: nobody would ever end it
+        if self.owner.closed:  # accepted in the very moment of the stop: no other code would end it
             transport.close()
             return
         self.peer = peer_with_certificate(self.held.origin, transport)
@@ -213,7 +213,7 @@ class HttpServer:
         self._routes.update(routes)
 
     def readable(self) -> dict[str, Handler]:
-        """Path → handler of all that may be read by whoever can connect."""
+        """Path → handler of all that may be read by every client that can connect."""
         found = {path: methods["GET"] for path, methods in self._routes.items() if "GET" in methods}
         return {path: handler for path, handler in found.items() if described(handler).needs == "read"}
 

@@ -19,7 +19,8 @@ class Operation:
     """What one method of one path takes and gives; its summary is the handler's docstring."""
 
     needs: Right = "read"
-    """read: whoever may connect; reserve: not from TCP without a certificate; root: root and the agent's own user."""
+    """read: every client that may connect; reserve: not from TCP without a certificate; root: root and the agent's own
+    user."""
     gives: int = 200
     content: str = JSON
     body: Mapping[str, Any] | None = None

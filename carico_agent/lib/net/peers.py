@@ -34,7 +34,7 @@ def peer_pidfd(connection: socket.socket) -> int | None:
 
 
 def peer_of(connection: socket.socket) -> Peer:
-    """The kernel's word, not the client's. On TCP nobody is trusted. OSError if the connection is gone already."""
+    """The kernel's word, not the client's. On TCP no client is trusted. OSError if the connection is gone already."""
     if connection.family == socket.AF_UNIX:
         _, uid, _ = _UCRED.unpack(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _UCRED.size))
         return Peer(f"uid {uid}", trusted=uid in (0, os.geteuid()))

@@ -47,10 +47,10 @@ def _cannot_listen(path: Path, error: OSError) -> OSError:
 
 
 def _check_folder(folder: Path) -> None:
-    """Clients believe whoever listens there, so nobody else may put a socket in its place. In the temporary folder
-    somebody may have made ours before us."""
+    """Clients believe the process that listens there, so no other user may put a socket in its place. In the temporary
+    folder another user may have made ours before us."""
     found = folder.stat()
-    for owner in (folder.lstat().st_uid, found.st_uid):  # of a link, too: whoever made it may lead it elsewhere
+    for owner in (folder.lstat().st_uid, found.st_uid):  # of a link, too: its owner may lead it elsewhere
         if owner not in (0, os.geteuid()):
             raise PermissionError(f"{folder} belongs to user {owner}, not to this one; choose another --socket")
     if found.st_mode & stat.S_IWOTH and not found.st_mode & stat.S_ISVTX:
@@ -58,8 +58,8 @@ def _check_folder(folder: Path) -> None:
 
 
 def clear_stale(path: Path) -> None:
-    """Remove a socket nobody listens on, and a link to nothing; raises FileExistsError for a living one and for other
-    files. Never waits: a living one may have a full queue."""
+    """Remove a socket on which no process listens, and a link to nothing; raises FileExistsError for a living one and
+    for other files. Never waits: a living one may have a full queue."""
     try:
         if not stat.S_ISSOCK(path.stat().st_mode):
             raise FileExistsError(f"{path} exists and is not a socket; remove it or choose another path")

@@ -1,7 +1,7 @@
 """The page's files and headers, and its first document, which has the numbers as a table for browsers without scripts.
 
 All files are read once, when the server starts; together they are below 100 kB. A strict Content-Security-Policy holds
-for every answer: nothing is loaded from elsewhere, no inline script or style runs, nobody may frame the page.
+for every answer: nothing is loaded from elsewhere, no inline script or style runs, no other page may frame it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

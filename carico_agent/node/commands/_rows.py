@@ -163,14 +163,14 @@ def sorted_workloads(status: Status, sort: str) -> list[WorkloadStatus]:
     return sorted(workloads, key=WORKLOAD_ORDER[sort])
 
 
-def _most_of(resource: str) -> Callable[[WorkloadStatus], Any]:
+def _largest_first(resource: str) -> Callable[[WorkloadStatus], Any]:
     """What all Pods of the workload take together."""
     return lambda one: -(one.cost.get(resource) or 0.0) * one.pods
 
 
 WORKLOAD_ORDER: Mapping[str, Callable[[WorkloadStatus], Any]] = {
-    "c": _most_of(SORTS["c"]),
-    "m": _most_of(SORTS["m"]),
+    "c": _largest_first(SORTS["c"]),
+    "m": _largest_first(SORTS["m"]),
     "n": lambda one: one.workload,
     "f": lambda one: (not one.trusted, one.fits if one.fits is not None else float("inf")),
     "p": lambda one: (-one.pods, one.workload),

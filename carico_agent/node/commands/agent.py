@@ -53,7 +53,7 @@ def flags_over(settings: Settings, given: argparse.Namespace) -> Settings:
 @contextmanager
 def no_certificates() -> Iterator[None]:
     """aiohttp reads the system's CA certificates while it is imported and keeps them: 2 MB. We serve a unix socket;
-    whoever speaks TLS in here makes a context of its own, and aiohttp's default one then trusts no server."""
+    every part that speaks TLS makes a context of its own, and aiohttp's default one then trusts no server."""
     before = {name: os.environ.get(name) for name in ("SSL_CERT_FILE", "SSL_CERT_DIR")}
     os.environ.update(dict.fromkeys(before, os.devnull))
     try:

@@ -124,7 +124,7 @@ class Others:
 
     def sample(self) -> None:
         runnable = procs_running(self._stat.read_bytes())
-        self._seen.append(max(0, runnable - 1 - self._loops.running))  # 1: whoever reads this runs, too
+        self._seen.append(max(0, runnable - 1 - self._loops.running))  # 1: the thread that reads this runs, too
 
     @property
     def mean(self) -> float:

@@ -67,7 +67,7 @@ def _import(name: str, path: Path) -> ModuleType:
 
 
 def unsafe(path: Path) -> str | None:
-    """Why code under `path` must not be run by us, or None. Whoever may rename a folder above may replace what is in
+    """Why code under `path` must not be run by us, or None. A user who may rename a folder above may replace what is in
     it, so all of them count; only a sticky one (the temporary folder) may be everybody's."""
     path = path.absolute()
     for item in (*path.parents, path, *path.rglob("*")):

@@ -1,4 +1,4 @@
-"""What became of plugins' wishes: counted for /metrics, the last ones kept for /v1/plugins."""
+"""What became of plugins' requests: counted for /metrics, the last ones kept for /v1/plugins."""
 
 from collections import Counter, deque
 

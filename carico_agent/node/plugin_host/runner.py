@@ -121,7 +121,7 @@ class Runner:
         self.state, self.detail = state, detail
 
     def stop(self, wait_s: float) -> None:
-        """Ask the thread to end. One that hangs is left behind: the writer takes no more wishes from it."""
+        """Ask the thread to end. One that hangs is left behind: the writer takes no more requests from it."""
         self._stop.set()
         if self._thread is not None:
             self._thread.join(wait_s)

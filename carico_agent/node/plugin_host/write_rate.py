@@ -1,4 +1,4 @@
-"""How often, and by how small steps, cgroup files are written: gently, whatever a plugin wishes."""
+"""How often, and by how small steps, cgroup files are written: gently, whatever a plugin asks for."""
 
 import time
 from collections import deque

@@ -1,8 +1,8 @@
 """The only code that writes to a cgroup: journal first, then write, then read back.
 
-Each wish is checked at first (is the file ours to write, is it the same cgroup, is the value new, is it too soon), then
-those left are carried out in two passes, so that no group is ever outside its parent: what grows, parents first; then
-what shrinks, children first. cpu.max.burst shrinks before cpu.max (koordinator #2778).
+Each request is checked at first (is the file ours to write, is it the same cgroup, is the value new, is it too soon),
+then those left are carried out in two passes, so that no group is ever outside its parent: what grows, parents first;
+then what shrinks, children first. cpu.max.burst shrinks before cpu.max (koordinator #2778).
 
 What remains: a foreign write in the microseconds between our read and our write is overwritten, as with every agent;
 the kernel offers no compare-and-set.
@@ -31,7 +31,7 @@ MAX_HANGING = 4
 
 @dataclass(slots=True)
 class _Step:
-    """A wish that passed every check, on its way into the kernel."""
+    """A request that passed every check, on its way into the kernel."""
 
     change: Change
     knob: Knob
@@ -46,7 +46,7 @@ class _Step:
 
 
 class CgroupWriter:
-    """Carries out the wishes of all plugins; one batch at a time.
+    """Carries out the requests of all plugins; one batch at a time.
 
     `journal` None means there is none (dry-run, or no place to keep it): then nothing is ever written.
     `owner_of(key)` names who else rules a file, or is None.
@@ -71,7 +71,7 @@ class CgroupWriter:
         self._abandoned: set[Knob] = set()
         self._stopped = False
 
-    # -- wishes ------------------------------------------------------------------------------------------------------
+    # -- requests ----------------------------------------------------------------------------------------------------
 
     def write(self, plugin: str, changes: Sequence[Change]) -> list[Outcome]:
         with self._lock:

@@ -1,9 +1,9 @@
 """Where a container lives in the cgroup tree: v2, v1 and hybrid; systemd and cgroupfs drivers; nested paths.
 
-The way in is a pid: /proc/PID/cgroup names the group in every hierarchy, whoever made it. From there we climb to the
-directory that stands for the whole Pod (`…pod<uid>…`, which the kubelet makes around the containers) or for the
-whole container (a name with its id: a systemd inside moves its processes further down). A directory is identified
-by its inode, because a group that died and came back under the same name is another one.
+The way in is a pid: /proc/PID/cgroup names the group in every hierarchy, whichever program made it. From there we climb
+to the directory that stands for the whole Pod (`…pod<uid>…`, which the kubelet makes around the containers) or for the
+whole container (a name with its id: a systemd inside moves its processes further down). A directory is identified by
+its inode, because a group that died and came back under the same name is another one.
 """
 
 import os

@@ -2,9 +2,9 @@
 
 What a process says about itself is not asked for. Three ways of passing for another Pod are closed:
 
-- A group of one's own with another Pod's name. Whoever may make cgroups (a user's systemd, a container with a writable
-  tree) can call one `pod<uid>`. So names are not read at all: a group belongs to a Pod when its path is that of a Pod
-  we know, or below, and the directory has that Pod's inode. Of nested ones the outermost counts.
+- A group of one's own with another Pod's name. A user who may make cgroups (a user's systemd, a container with a
+  writable tree) can call one `pod<uid>`. So names are not read at all: a group belongs to a Pod when its path is that
+  of a Pod we know, or below, and the directory has that Pod's inode. Of nested ones the outermost counts.
 - A pid that was used again. /proc/PID is opened once, and its start time is the same before and after its group was
   read; a connection remembers it. Between connect and accept the kernel's SO_PEERPIDFD (Linux 6.5) shows whether that
   process still lives.

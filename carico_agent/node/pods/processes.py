@@ -204,7 +204,8 @@ class ProcessRuntime:
             yield known or self._pod(pid, stat.started, f"{stat.command}-{pid}", workload)
 
     def _update(self, now_s: float, news: bool) -> None:
-        """Publish what is known; whoever came or went is an event, and churn unless we only just began to look."""
+        """Publish what is known; a process that came or went is an event, and churn unless we only just began to
+        look."""
         before, now = self.pods, {**self._by_unit, **self._by_command, **self._registered}
         if before.keys() == now.keys() and all(before[key].inode == pod.inode for key, pod in now.items()):
             return

@@ -97,7 +97,7 @@ def find_socket(settings: Settings) -> str:
 
 
 class RuntimeWatch:
-    """The Runtime: one table, filled by whoever knows best."""
+    """The Runtime: one table, filled by the best source that answers."""
 
     def __init__(self, settings: Settings, backoff: Backoff, sleep: Sleep = asyncio.sleep) -> None:
         self.count = 0

@@ -67,7 +67,7 @@ class NodeMirror:
         self.incarnation = 0
         """Grows when the node is deleted and when it comes (back)."""
         self.wakeup = asyncio.Event()
-        """Set when something has changed; whoever waits for it clears it."""
+        """Set when something has changed; the task that waits for it clears it."""
         self._name, self._health, self._on_bound = name, health, on_bound
         self._watch_node = ResourceWatch(
             client,

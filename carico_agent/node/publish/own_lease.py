@@ -135,7 +135,7 @@ class OwnLease:
         else:
             expires = self._clock() - self._written_s >= EXPIRES_RATIO * self._ttl_s  # then others believe the Node
             if self._content.must_ask(offer) or expires:
-                await self._write(self._content.asks(offer, secrets.token_hex(8)), owner)
+                await self._write(self._content.ask(offer, secrets.token_hex(8)), owner)
             if self._content.waits and not await self._acknowledged():
                 return None
         valid = self._expiry.valid(self._placed, self._clock())
@@ -192,8 +192,9 @@ class OwnLease:
         return kept
 
     async def announce(self, offer: Offer, owner: list[Object]) -> str:
-        """Before `offer` is published, and after it was agreed on: whoever sees the Node object with the id that this
-        returns may take all of it. Empty: the Lease offers that without a condition, or cannot be written."""
+        """Before `offer` is published, and after it was agreed on: an extender that sees the Node object with the id
+        that this returns may give all of it away. Empty: the Lease offers that without a condition, or cannot be
+        written."""
         if self._content.must_announce(offer):
             await self._write(self._content.announces(offer, secrets.token_hex(4)), owner)
         return self._content.rise.id

@@ -80,7 +80,7 @@ LEASE_TRANSITIONS: dict[tuple[LeaseState, LeaseEvent], LeaseState] = {
 class LeaseContent:
     """The Lease as the agent wrote it last; while it is UNKNOWN, it counts as one that offers nothing.
 
-    >>> asked = LeaseContent().asks(Offer(2, 2), "t")
+    >>> asked = LeaseContent().ask(Offer(2, 2), "t")
     >>> asked.state.name, asked.offered, asked.after(LeaseEvent.ACKNOWLEDGED).announces(Offer(8, 8), "r").rise.offer
     ('ASKED', Offer(places=0, resource=0), Offer(places=8, resource=8))
     """
@@ -104,7 +104,7 @@ class LeaseContent:
             return LeaseContent(state, self.offered)
         return replace(self, state=state)
 
-    def asks(self, offer: Offer, token: str) -> "LeaseContent":
+    def ask(self, offer: Offer, token: str) -> "LeaseContent":
         """The lower one of `offer` and what is offered, for the leading extender to acknowledge."""
         state = LEASE_TRANSITIONS[self.state, LeaseEvent.ASKS]
         return LeaseContent(state, self.offered.least(offer), token=token)

@@ -23,7 +23,7 @@ from carico_agent.settings import Settings
 
 
 class Publisher(Protocol):
-    """Carries the status to one kind of consumer."""
+    """Carries the status to one consumer."""
 
     name: str
 

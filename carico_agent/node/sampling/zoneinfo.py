@@ -1,8 +1,8 @@
 """/proc/zoneinfo: free pages that lie in the CPUs' own lists, which no line of /proc/meminfo counts.
 
 Since Linux 6.7 these lists grow with use: after 2.3 GB were freed on the development machine (2 cores, 24 GB),
-MemAvailable rose by 0.9 GB, and by 16 MB a second from then on; the rest was here. Whoever allocates gets them at once,
-so they are available.
+MemAvailable rose by 0.9 GB, and by 16 MB a second from then on; the rest was here. A process that allocates gets them
+at once, so they are available.
 
 Read once a second: the text grows with the number of CPUs (5 KB and 32 µs here).
 """

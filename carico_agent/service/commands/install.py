@@ -85,10 +85,10 @@ def run(given: argparse.Namespace) -> int:
     if settings is None:
         return 1
     try:
-        wish = ServiceOptions(
+        options = ServiceOptions(
             own_command(), given.tuning, given.containerd, alone(settings), lasting=given.root == Path("/")
         )
-        written: dict[Path, str | bytes] = dict(plan(wish))
+        written: dict[Path, str | bytes] = dict(plan(options))
     except CannotInstall as error:
         complain(str(error))
         return 1
@@ -99,15 +99,15 @@ def run(given: argparse.Namespace) -> int:
     if refused and not given.dry_run:
         complain(f"{refused}. Nothing was written")
         return 1
-    for chosen, rights in ((wish.tuning, TUNING_IS_ROOT), (wish.containerd, CONTAINERD_IS_ROOT)):
+    for chosen, rights in ((options.tuning, TUNING_IS_ROOT), (options.containerd, CONTAINERD_IS_ROOT)):
         if chosen:
             print(rights)
     if fresh:
         written[CONFIG] = example()
-    if wish.tuning:
+    if options.tuning:
         written[RESTORE] = zipapp()
     stale = [path for path in installed(given.root) if path.parent == DROP_INS and path not in written]
-    stale += [path for path in installed(given.root) if path == RESTORE and not wish.tuning]
+    stale += [path for path in installed(given.root) if path == RESTORE and not options.tuning]
     new_user = not has_user()
     try:
         before = put_down(given.root, written, stale, given.dry_run)
@@ -125,9 +125,9 @@ def run(given: argparse.Namespace) -> int:
     if code:
         undo(before, new_user)
         return code
-    if wish.loopback_only:
+    if options.loopback_only:
         print("systemd denies traffic beyond loopback: the configuration needs none; install again when it does")
-    print(f"done: try `{wish.carico} status` as root, or as a member of the group carico")
+    print(f"done: try `{options.carico} status` as root, or as a member of the group carico")
     return 0
 
 

@@ -27,7 +27,7 @@ def test_a_write_without_an_answer_and_another_node_leave_nothing_known(state: L
 @pytest.mark.parametrize("state", LeaseState)
 def test_a_question_lowers_the_offer_and_takes_back_a_rise(state: LeaseState) -> None:
     content = CONTENTS[state]
-    asked = content.asks(TWO, "t")
+    asked = content.ask(TWO, "t")
     assert (asked.state, asked.offered) == (LeaseState.ASKED, content.offered.least(TWO))
     assert (asked.rise, asked.token, asked.waits) == (NO_RISE, "t", True)
 

@@ -1,4 +1,4 @@
-"""One line per update for whoever started the agent in a terminal."""
+"""One line per update for the user who started the agent in a terminal."""
 
 from collections.abc import Callable, Mapping
 
