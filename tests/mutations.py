@@ -223,8 +223,8 @@ MUTATIONS = (
     ),
     Mutation(
         "carico_agent/service/units.py",
-        "if at_home and (wish.tuning or wish.containerd):",
-        "if at_home and wish.tuning and wish.containerd:",
+        "if at_home and (options.tuning or options.containerd):",
+        "if at_home and options.tuning and options.containerd:",
         "whoever owns a home folder is as good as root",
         "tests/commands/test_install.py",
     ),
