@@ -8,13 +8,11 @@ says `absent`: the cluster exists, whatever is closed.
 """
 
 import argparse
-import asyncio
-import json
 import sys
 
+from carico_agent.burst.provisioner_command import speak
 from carico_agent.lib.kube.access import from_kubeconfig
 from carico_agent.lib.kube.client import KubeClient, Object
-from carico_agent.lib.kube.errors import KubeError
 
 
 def changes(nodes: dict[str, bool], wanted: int, busy: set[str]) -> dict[str, bool]:
@@ -61,16 +59,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--context", default="", help="context of that kubeconfig")
     parser.add_argument("--label", required=True, metavar="KEY=VALUE", help="of the nodes to open and close")
     given = parser.parse_args(argv)
-    try:
-        request = json.load(sys.stdin)
-        if request["verb"] not in ("scale", "delete", "status"):
-            raise ValueError(f"verb {request['verb']!r}")
-        report = asyncio.run(answer(given.kubeconfig, given.context, given.label, request))
-    except (KubeError, ValueError, KeyError, TypeError) as error:
-        sys.stderr.write(f"carico cordon: {error}\n")
-        return 1
-    sys.stdout.write(json.dumps(report) + "\n")
-    return 0
+    return speak("cordon", lambda request: answer(given.kubeconfig, given.context, given.label, request))
 
 
 if __name__ == "__main__":

@@ -11,12 +11,12 @@ import json
 import os
 import subprocess
 from pathlib import Path
-from typing import Any
 
 from carico_agent.lib.kube.client import Object
 from lab.support.burst_planes import BurstPlane
 from lab.support.kube_admin import AdminError
 from lab.support.kube_versions import part
+from lab.support.module_files import module_folder
 from lab.support.waiting import free_port, wait_for
 
 API = "kueue.x-k8s.io/v1beta2"
@@ -29,13 +29,6 @@ def missing() -> str:
     return "" if os.access(program, os.X_OK) else f"no {program}: python -m lab.support.kube_build kueue"
 
 
-def module_folder() -> Path:
-    """The sources of the pinned version, as Go keeps them."""
-    command = ["go", "mod", "download", "-json", part("kueue").pin]
-    where: Any = json.loads(subprocess.run(command, capture_output=True, check=True, cwd="/").stdout)
-    return Path(where["Dir"])
-
-
 class Kueue:
     """One manager. `dispatcher`: which controller nominates clusters, for the manager of MultiKueue.
 
@@ -45,7 +38,7 @@ class Kueue:
     def __init__(self, plane: BurstPlane, folder: Path, dispatcher: str = "") -> None:
         folder.mkdir()
         self.log, self._plane = folder / "kueue.log", plane
-        plane.apply(*sorted((module_folder() / "config/components/crd/bases").glob("*.yaml")))
+        plane.apply(*sorted((module_folder("kueue") / "config/components/crd/bases").glob("*.yaml")))
         wait_for(self._served, "Kueue's definitions are served")
         certificates = folder / "etc/kueue/metrics/certs"
         certificates.mkdir(parents=True)
