@@ -17,7 +17,8 @@ that is made on demand pays where most hours need none.
 
 **With a node that stays (`min_nodes = 1`, `unschedulable_s = 5`: `standing`) ours is cheaper than naive and its Jobs
 wait less**, at a makespan that is not longer. It moves a Job after 5 s and not once a minute, and only where the Job
-starts sooner: that is the turnaround. It takes the cheaper region: that is the money; at one price both cost the same. Ours on demand is cheaper than the document's system, at a turnaround that is longer.
+starts sooner: that is the turnaround. It takes the cheaper region: that is the money; at one price both cost the same.
+Ours on demand is cheaper than the document's system, at a turnaround that is longer.
 
 The workload: the document says that trainings arrive at regular and inferences at random intervals (chapter 5, figures
 5.2 and 5.3). The number of Jobs, the periods and the durations are ours, fitted to its three run times.
