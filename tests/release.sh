@@ -11,7 +11,7 @@ trap 'umount -l "$work"/*/proc 2>/dev/null || true; rm -rf "$work"' EXIT
 try() { # release, mirror, components, end of the package's version, version of Python
   local name=$1 mirror=$2 components=$3 root=$work/$1 package
   package=$(ls "$dist"/carico-agent_*~"$4"_amd64.deb)
-  mmdebstrap -q --variant=apt --include="python$5,libstdc++6,systemd" "$name" "$root" \
+  mmdebstrap -q --variant=apt --include="python$5,libstdc++6,passwd,systemd" "$name" "$root" \
     "deb [trusted=yes] $mirror $name $components" "deb [trusted=yes] $mirror $name-updates $components" 2>/dev/null
   cp "$package" "$root/carico.deb"
   mount -t proc proc "$root/proc"

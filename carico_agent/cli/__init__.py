@@ -9,6 +9,7 @@ import argparse
 import importlib
 import pkgutil
 import sys
+from difflib import get_close_matches
 from pathlib import Path
 
 import carico_agent
@@ -75,6 +76,10 @@ def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
     words = sys.argv[1:] if argv is None else argv
     name = words[0].replace("-", "_") if words else ""
+    if words and not words[0].startswith("-") and name not in COMMANDS:
+        near = get_close_matches(words[0], [one.replace("_", "-") for one in COMMANDS], 1)
+        meant = f", did you mean {near[0]}?" if near else "."
+        parser(()).error(f"there is no command {words[0]!r}{meant} `carico --help` lists all")
     # a daemon does not keep the other thirty commands in memory
     given, unknown = parser((name,) if name in COMMANDS else COMMANDS).parse_known_args(words)
     if unknown:  # with the usage of the command, not of all

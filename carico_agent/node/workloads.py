@@ -40,7 +40,7 @@ class WorkloadRoutes:
         workloads = [asdict(workload) for workload in status.workloads]
         return answer(
             {
-                "measured": status.measured,
+                "pods_measured": status.pods_measured,
                 "sizes": dict(status.sizes),
                 "room": dict(status.room),
                 "workloads": workloads,

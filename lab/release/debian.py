@@ -40,7 +40,7 @@ Version: {version}
 Architecture: amd64
 Maintainer: the carico authors <carico@localhost>
 Installed-Size: {size_kib}
-Depends: python{python}, libstdc++6, systemd
+Depends: python{python}, libstdc++6, passwd, systemd
 Section: admin
 Priority: optional
 Description: How many more Pods can this node take, right now?
@@ -74,8 +74,8 @@ set -e
 [ ! -d /run/systemd/system ] || systemctl daemon-reload
 [ "$1" = purge ] || exit 0
 rm -rf {CONFIG.parent} {" ".join(map(str, (*LEARNED, *PRIVATE)))} /run/carico
-if getent passwd carico >/dev/null; then userdel carico; fi
-if getent group carico >/dev/null; then groupdel carico; fi
+if getent passwd carico >/dev/null; then userdel carico || true; fi
+if getent group carico >/dev/null; then groupdel carico || true; fi
 """
 
 

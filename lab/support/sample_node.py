@@ -71,7 +71,7 @@ class SampleNode:
             usage={name: round(value, 4) for name, value in used.items()},
             host=host,
             room=room,
-            measured=True,
+            pods_measured=True,
             sizes={"cpu": 2.0 * CORES, "memory": float(MEMORY)},
             limits={"cpu": 1.0, "memory": 0.85},
             workloads=tuple(workloads),

@@ -298,6 +298,17 @@ def test_status_and_doctor_find_the_agent_of_a_configuration(
     assert f"{process.socket}, left by an agent that has ended" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize(("word", "says"), [("stattus", "did you mean status?"), ("zzz", "`carico --help` lists all")])
+def test_a_wrong_command_names_a_near_one(word: str, says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    """It showed all thirty."""
+    with pytest.raises(SystemExit) as ended:
+        main([word])
+    assert ended.value.code == 2
+    said = capsys.readouterr().err
+    assert says in said
+    assert len(said.splitlines()) <= 3
+
+
 def test_a_wrong_flag_shows_the_usage_of_its_command(capsys: pytest.CaptureFixture[str]) -> None:
     """It showed thirty commands."""
     with pytest.raises(SystemExit) as ended:

@@ -65,7 +65,7 @@ MEASURED = replace(
     usage={"cpu": 0.5, "memory": 0.25},
     sizes={"cpu": 4.0, "memory": 4.0 * 2**30},
     host={"cpu": 0.05, "memory": 0.125},
-    measured=True,
+    pods_measured=True,
     workloads=(
         workload("shop/cache", 1, 0.02, 24.3, arrivals=0.1),
         workload("shop/web", 2, 0.1, 5.3, arrivals=0.9),
@@ -117,7 +117,7 @@ def test_a_node_on_which_max_pods_only_slept_says_so() -> None:
     assert "learning 60% of recent arrivals have not been busy yet, so each is assumed to need one core" in result
     assert "no busy Pod" not in result
     assert "learning the agent does not measure Pods one by one" in describe(
-        replace(learns, measured=False, workloads=()), 0.5
+        replace(learns, pods_measured=False, workloads=()), 0.5
     )
 
 

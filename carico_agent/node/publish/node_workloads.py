@@ -85,7 +85,7 @@ def pods_by_workload(bound: Iterable[PodFacts], running: Mapping[str, bool]) -> 
 
 def node_workloads(status: Status, pods: Mapping[str, int]) -> NodeWorkloads | None:
     """None until Pods are measured one by one: then there is no room to speak of. `pods`: see `pods_by_workload`."""
-    if not status.measured or not status.room:
+    if not status.pods_measured or not status.room:
         return None
     together = max(1, sum(pods.values()))
 

@@ -133,7 +133,7 @@ class Status:
     """Usage that is no Pod's, per resource; empty until Pods are measured one by one."""
     room: Amounts = field(default_factory=dict)
     """What is left per resource; empty until Pods are measured one by one."""
-    measured: bool = False
+    pods_measured: bool = False
     """Every Pod is measured one by one."""
     pod_capacity_held: float | None = None
     """How many more Pods fit and still have room in `horizon_s` from now; None: unknown."""
@@ -235,7 +235,7 @@ def status_of(
         method="carico" if e.direction else "measured",
         direction=by_name(resources, e.direction) if e.direction else {},
         signals={key: known(value) for key, value in detail.items()},
-        measured=e.measured,
+        pods_measured=e.measured,
         host=by_name(resources, e.host) if e.measured else {},
         room=by_name(resources, e.room) if e.measured else {},
         sizes=facts.sizes,

@@ -111,7 +111,7 @@ def why_learning(status: Status) -> str:
     assumed = "the number assumes that one Pod keeps one core busy"
     if unknown := [name for name, value in status.usage.items() if value is None]:
         return f"the agent cannot read {', '.join(unknown)} now: {assumed}"
-    if status.pods and not status.measured:
+    if status.pods and not status.pods_measured:
         return f"the agent does not measure Pods one by one here, and cannot tell what one takes: {assumed}"
     workloads = next_workloads(status)
     asleep = sum(workload.arrivals for workload in workloads if not workload.trusted)

@@ -79,7 +79,7 @@ def test_a_guess_says_why_it_is_one(
     about = [
         {"workload": name, "arrivals": share, "trusted": trusted, "pods": 1} for name, share, trusted in workloads or ()
     ]
-    pods = {"workloads": about, "measured": workloads is not None, "pods": 3}
+    pods = {"workloads": about, "pods_measured": workloads is not None, "pods": 3}
     sentence = browser.execute_async_script(EXPLAINED, {**status, **pods})
     assert why in sentence.replace("\u202f", " ").replace("\u00a0", " ")
 
@@ -96,7 +96,7 @@ def test_what_the_sentences_say_is_true(browser: Any, sample: Sample, open_page:
     """Issue 36: a Pod at 25 % "took most" beside a host at 56 %, and a CPU without a limit was "kept free"."""
     sample.start()
     browser.get(open_page(sample.socket))
-    status = {"mode": "measured", "pod_capacity": 1.0, "limiting": "cpu", "measured": True, "usage": {"cpu": 0.9}}
+    status = {"mode": "measured", "pod_capacity": 1.0, "limiting": "cpu", "pods_measured": True, "usage": {"cpu": 0.9}}
     web = {"workload": "shop/web", "pods": 1, "cost": {"cpu": 0.25}, "arrivals": 1.0, "trusted": True}
     status |= {"workloads": [web], "host": {"cpu": 0.56}, "room": {"cpu": 0.1}, "cost_vector": {"cpu": 0.25}}
     sentence = browser.execute_async_script(EXPLAINED, status)

@@ -24,7 +24,7 @@ def workload(name: str, cpu: float = 0.1, **more: object) -> WorkloadStatus:
 
 def status(*workloads: WorkloadStatus, **more: object) -> Status:
     room, next_cost = {"cpu": 0.65, "memory": 0.4}, {"cpu": 0.125, "memory": 0.06}
-    given = {"measured": True, "room": room, "cost_vector": next_cost, "sizes": SIZES, "pod_capacity": 5.2}
+    given = {"pods_measured": True, "room": room, "cost_vector": next_cost, "sizes": SIZES, "pod_capacity": 5.2}
     return Status(workloads=workloads, slots=8.2, pods=3, **(given | more))  # type: ignore[arg-type]
 
 
@@ -56,7 +56,7 @@ def test_those_that_arrive_or_run_max_are_listed() -> None:
 
 
 def test_without_measured_pods_there_is_no_room_to_speak_of() -> None:
-    assert node_workloads(status(workload("a"), measured=False), {}) is None
+    assert node_workloads(status(workload("a"), pods_measured=False), {}) is None
 
 
 def test_a_reservation_is_offered_to_nobody_else() -> None:

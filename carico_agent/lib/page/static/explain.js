@@ -61,7 +61,7 @@ function mode(status) {
 function unseen(status) {
   const unknown = Object.keys(status.usage ?? {}).filter((name) => !known(status.usage[name]));
   if (unknown.length) return `the agent cannot read ${unknown.map(resourceName).join(", ")} now`;
-  if (status.pods && !status.measured) return "the agent does not measure Pods one by one here, and cannot tell what one takes";
+  if (status.pods && !status.pods_measured) return "the agent does not measure Pods one by one here, and cannot tell what one takes";
   const workloads = (status.workloads ?? []).filter((workload) => !workload.per_node);
   const asleep = workloads.filter((workload) => !workload.trusted).reduce((sum, workload) => sum + workload.arrivals, 0);
   if (asleep && workloads.some((workload) => workload.trusted)) return `${percent(asleep)} of recent arrivals have not been busy yet`;

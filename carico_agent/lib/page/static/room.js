@@ -22,7 +22,7 @@ function note(status, stacks) {
   const size = status.sizes?.cpu;
   const limit = status.limits?.cpu ?? 1;
   const cpu = known(size) ? `This node has ${+(size / 2).toFixed(1)} cores. Its CPU counts as full when ${+(limit * size).toFixed(1)} are wanted: ${+(2 * limit).toFixed(2)} runnable threads per core. ` : "";
-  const measured = status.measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
+  const measured = status.pods_measured ? "" : "Pods are not measured one by one yet, so all use is one part.";
   const kept = stacks.flatMap(({ resource, parts }) => parts.filter((part) => part.tone === "over" && part.share > 0.02).map((part) =>
     `${percent(part.share)} of the ${resourceName(resource)} is ${part.name}: ` +
     (part.name === KEPT ? "it counts as full before its end. " : "it is in use, and no workload or host process is known to take it. ")));
@@ -48,7 +48,7 @@ export function stack(status, resource, names) {
   const cost = status.cost_vector?.[resource];
   const part = (name, tone, share) => ({ name, tone, share: Math.max(0, known(share) ? share : 0) });
   const held = status.reserved && known(cost) ? status.reserved * cost : 0;
-  if (!status.measured || !known(status.room?.[resource])) {
+  if (!status.pods_measured || !known(status.room?.[resource])) {
     const used = status.usage?.[resource] ?? 0;
     const free = Math.max(0, 1 - used);
     return [part("used", "used", used), part("reserved", "reserved", Math.min(held, free)), part("free", "free", free - held)];

@@ -308,7 +308,7 @@ async def test_room_goes_with_the_published_number() -> None:
                 mode="measured",
                 low=0.0,
                 limiting="cpu",
-                measured=True,
+                pods_measured=True,
                 room={"cpu": capacity / 10},
                 cost_vector={"cpu": 0.1},
                 sizes={"cpu": 10.0},
