@@ -25,6 +25,7 @@ from lab.experiments.common import REPORTED_SEEDS, TRAINING_SEEDS, ReportClaim, 
 from lab.support.code_hash import code_hash, files_of
 
 HERE = Path(__file__).parent
+PAGE = HERE.parent / "docs/paper.md"
 ALL = (
     "calibration",
     "headline",
@@ -180,6 +181,13 @@ def write(sections: list[Section], missing: list[str]) -> None:
     (HERE / "REPORT.md").write_text(text)
 
 
+def write_page(section: Section) -> None:
+    """docs/paper.md: the section on the document's method, between its marks."""
+    begin, end = "<!-- begin lab/results/paper.json -->\n", "<!-- end -->"
+    before, _, rest = PAGE.read_text().partition(begin)
+    PAGE.write_text(before + begin + "\n".join([*section.text, ""]).strip() + "\n" + end + rest.partition(end)[2])
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--quick", action="store_true", help="headline claims only, writes nothing")
@@ -196,6 +204,8 @@ def main() -> int:
     if not given.quick:
         sections = {name: found for name in ALL if (found := sections.get(name) or saved(name))}
         write(list(sections.values()), [name for name in ALL if name not in sections])
+        if "paper" in sections:
+            write_page(sections["paper"])
     claims = [claim for section in sections.values() for claim in section.claims]
     failed = [claim for claim in claims if claim.headline and not claim.holds]
     short = [claim for claim in claims if not claim.headline and not claim.holds]

@@ -33,6 +33,7 @@ from carico_agent.node.pods.meter import Open, open_cgroups
 from carico_agent.node.pods.pods import Pod, PodChange, PodTable, Selector
 from carico_agent.node.pods.processes import ProcessRuntime
 from carico_agent.node.pods.tree import Scanner
+from carico_agent.node.pods.tree_alarm import TreeAlarm
 from carico_agent.node.pods.usage import PodUsage, UsageReader
 from carico_agent.settings import Settings
 
@@ -76,9 +77,10 @@ class Runtime(Protocol):
     def container_reader(self) -> ContainerReader: ...
 
 
-def discover(settings: Settings, backoff: Backoff | None = None, sleep: Sleep = asyncio.sleep) -> Runtime:
+def discover(settings: Settings, backoff: Backoff | None = None, sleep: Sleep | None = None) -> Runtime:
     """The runtime of this node: processes where some are configured to be Pods, else containers; which of those there
-    are it finds out by itself, when run. `sleep` passes a second between two looks at the cgroup tree."""
+    are it finds out by itself, when run. `sleep` passes the time between two scans of the cgroup tree; None: until it
+    changes, at most a second."""
     if settings.processes.units or settings.processes.commands:
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
         wanted, root = settings.processes, Path(settings.node.root)
@@ -99,14 +101,15 @@ def find_socket(settings: Settings) -> str:
 class RuntimeWatch:
     """The Runtime: one table, filled by the best source that answers."""
 
-    def __init__(self, settings: Settings, backoff: Backoff, sleep: Sleep = asyncio.sleep) -> None:
+    def __init__(self, settings: Settings, backoff: Backoff, sleep: Sleep | None = None) -> None:
         self.count = 0
         self.churn_until_s = 0.0
         self.source = "none"
         self.condition = "starting"
         self.pods: Mapping[str, Pod] = {}
         self.log = EventLog()
-        self._settings, self._backoff, self._sleep = settings, backoff, sleep
+        self._settings, self._backoff, self._alarm = settings, backoff, TreeAlarm()
+        self._sleep = sleep or self._alarm.sleep
         selector = Selector(settings.pods.skip_namespaces, settings.pods.skip_names)
         node_name = settings.node.name or os.environ.get("NODE_NAME") or socket.gethostname()
         self._table = PodTable(selector, node_name)
@@ -258,7 +261,7 @@ class RuntimeWatch:
             self._scan_tree(trouble)
             left_s = until_s - time.monotonic()
             if left_s < SCAN_PERIOD_S / 2:  # then comes the next try
-                return await asyncio.sleep(left_s)
+                return await self._sleep(left_s)
             await self._sleep(EMPTY_PERIOD_S if self.source == "none" else SCAN_PERIOD_S)
             if until_s - time.monotonic() < SCAN_PERIOD_S / 2:
                 return None
@@ -274,6 +277,8 @@ class RuntimeWatch:
             self._set_condition("containerd", "containerd: reconnecting", why)
             return
         found = self._scanner.scan()
+        if self._alarm.watch(self._scanner.entered):
+            found = self._scanner.scan()
         before = self.pods
         if found.pods != before:  # else the same table stays: others look through a new one
             self._show(found.pods, sum(pod.counts for pod in found.pods.values()))

@@ -1,5 +1,7 @@
+import errno
 import math
 import os
+import socket
 import sys
 import time
 from pathlib import Path
@@ -7,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.node.sampling import NodeReader, Root, cgroup_mode, derive
+from carico_agent.node.sampling import link as link_module
 from carico_agent.node.sampling import pressure as pressure_module
 from carico_agent.node.sampling.root import Absent, KernelFile, absence
 
@@ -30,6 +33,21 @@ def test_default_reads_neither_disks_nor_links(fake):
     reader = NodeReader(fake(without=("sys", "proc/diskstats", "proc/pressure/io")))
     assert reader.resources == ("cpu", "memory") and reader.absent == {}
     assert reader.read(0.0).disks is None
+
+
+def test_where_a_sandbox_forbids_netlink_sysfs_names_the_links(monkeypatch):
+    """As the shipped unit does (RestrictAddressFamilies): the network signal is there all the same."""
+    real = socket.socket
+
+    class Sandboxed(real):
+        def __init__(self, family=-1, *rest, **more):
+            if family == socket.AF_NETLINK:
+                raise OSError(errno.EAFNOSUPPORT, os.strerror(errno.EAFNOSUPPORT))
+            super().__init__(family, *rest, **more)
+
+    assert "lo" in link_module.netlink_names()
+    monkeypatch.setattr(socket, "socket", Sandboxed)
+    assert link_module.netlink_names() == []
 
 
 def test_pyroute2_is_loaded_only_for_the_network():
