@@ -8,7 +8,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-crowded lab-full proto tools lock dist release test-release site clean
+.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-resize lab-crowded lab-full proto tools lock dist release test-release site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -145,6 +145,9 @@ lab-quick: $(VENV)/.dev ## the headline claims only, two minutes; fails if one n
 lab-node: $(VENV)/.dev tools ## real containers on this machine: Pod-Capacity against the truth (needs root)
 	@$(BIN)/python -m lab.node
 	@$(BIN)/python -m lab.node.mixed --out lab/results/node
+
+lab-resize: kube ## real containers, measured by the agent and resized by `carico recommend apply`: reserved and used before and after (root, 4 minutes)
+	@CARICO_LOOP_REPORT=lab/results/recommend_loop.md $(BIN)/python -m pytest -q -rs tests/kube/test_closed_loop.py
 
 lab-crowded: $(VENV)/.dev tools ## what Pods cost beside busy neighbours, against what they use alone (root, a quiet machine; 25 minutes)
 	@$(BIN)/python -m lab.crowded

@@ -1,12 +1,13 @@
 """Placement by work left with real jobs: containers that train, two workers of one core each, the real agent.
 
-    python -m lab.progress.real [--pair N … | --half-way N …] [--json FILE]
+    python -m lab.progress.real [--pair N … | --kube-pair N … | --half-way N …] [--json FILE]
 
-A pair is one run with `least-left` and one with random placement, the same twelve jobs at the same times; every second
-pair begins with the other one (ABBA). `--half-way` puts two jobs on one core and compares what was estimated when each
-of them was half done with what came true, beside the original's formula. Without either: five pairs and three times
-half way, ten minutes. Results are kept in lab/results/progress_real.json, one entry per run; `python -m
-lab.progress.report` makes the page of them. Needs root and a containerd; everything it starts is gone at the end.
+A pair is one run with `least-left` and one with random placement, the same twelve jobs at the same times; every
+second pair begins with the other one (ABBA). `--kube-pair` is a pair with a real kube-scheduler instead of lots.
+`--half-way` puts two jobs on one core and compares what was estimated when each of them was half done with what came
+true, beside the original's formula. Without either: five pairs and three times half way, ten minutes. Results are
+kept in lab/results/progress_real.json, one entry per run; `python -m lab.progress.report` makes the page of them.
+Needs root and a containerd; everything it starts is gone at the end.
 """
 
 import argparse
@@ -20,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from math import nan
 from pathlib import Path
 from random import Random
 from statistics import mean
@@ -28,8 +30,10 @@ from typing import Any
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
 from carico_agent.extender.nodes import NodeColumns, NodeState, PendingPod
 from carico_agent.extender.policies.least_left import LeastLeft
+from lab.progress.real_scheduler import KubeScheduler, control_plane
 from lab.progress.train import steps_per_s
 from lab.support.containerd import PrivateContainerd, missing
+from lab.support.control_plane import Plane
 from lab.support.python_container import mounts, prepare
 
 RESULTS = Path(__file__).parents[1] / "results/progress_real.json"
@@ -43,6 +47,7 @@ CPU_S = {
 }
 """Of each kind of job; the longest is six times the shortest."""
 HALF_WAY_S = 10.0
+KUBE = "kube-scheduler"
 RUN_LIMIT_S = 240.0
 CONFIG = """\
 [node]
@@ -127,12 +132,14 @@ class WorkerNode:
         """The workers as the extender would see them."""
         running = [name for name in self._where if not self.marks(name)]
         left = {name: job["left_cpu_s"] for name, job in self.reports().items() if job["left_cpu_s"] is not None}
+        run_s = self._client.status()["work"].get("run_s") or nan
         found = []
         for worker in range(WORKERS):
             here = [name for name in running if self._where[name] == worker]
             known = [left[name] for name in here if name in left]
             state = NodeState(str(worker), 100.0, 0.0, 60.0, assigned=len(here), cpu=1.0)
-            state.work_jobs, state.work_s = len(known), sum(known)
+            state.work_jobs, state.work_s, state.lefts_s = len(known), sum(known), tuple(known)
+            state.run_s = run_s
             found.append(state)
         return found
 
@@ -173,7 +180,8 @@ def place_all(workers: WorkerNode, jobs: Sequence[ArrivingJob], place: Place) ->
     return {"mean_s": round(mean(took), 2), "makespan_s": round(max(ends), 2), "workers": chosen}
 
 
-def pair(workers: WorkerNode, number: int, speeds: dict[str, float]) -> dict[str, Any]:
+def pair(workers: WorkerNode, number: int, speeds: dict[str, float], plane: Plane | None = None) -> dict[str, Any]:
+    """`plane`: against its kube-scheduler instead of random placement."""
     rng = Random(FIRST_SEED + number)
     times, workloads = sorted(rng.uniform(0.0, WITHIN_S) for _ in range(JOBS)), list(CPU_S)
     drawn = [rng.choice(workloads) for _ in range(JOBS)]
@@ -182,11 +190,15 @@ def pair(workers: WorkerNode, number: int, speeds: dict[str, float]) -> dict[str
         for at, workload in zip(times, drawn, strict=True)
     ]
     arms: dict[str, Place] = {"least-left": by_work_left, "random": lambda states: rng.randrange(WORKERS)}
+    if plane is not None:
+        plane.admin.clear()
+        arms = {"least-left": by_work_left, KUBE: KubeScheduler(plane, WORKERS, lambda n: bool(workers.marks(n))).place}
+    other = list(arms)[1]
     order = list(arms) if number % 2 == 0 else list(reversed(arms))
     found: dict[str, Any] = {"load_before": round(os.getloadavg()[0], 1), "order": order}
     for name in order:
         found[name] = place_all(workers, jobs, arms[name])
-    found["ratio"] = round(found["least-left"]["mean_s"] / found["random"]["mean_s"], 3)
+    found["ratio"] = round(found["least-left"]["mean_s"] / found[other]["mean_s"], 3)
     return found
 
 
@@ -233,13 +245,14 @@ def _compared(
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--pair", type=int, nargs="+", metavar="N", help="only these pairs")
+    parser.add_argument("--kube-pair", type=int, nargs="+", metavar="N", help="pairs with kube-scheduler (`make kube`)")
     parser.add_argument("--half-way", type=int, nargs="+", metavar="N", help="two jobs on one core, as these entries")
     parser.add_argument("--json", type=Path, default=RESULTS, metavar="FILE", help="where results are kept")
     given = parser.parse_args()
     if reason := missing():
         parser.error(reason)
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that containers and cgroups are removed then, too
-    everything = not (given.pair or given.half_way)
+    everything = not (given.pair or given.half_way or given.kube_pair)
     results: dict[str, Any] = json.loads(given.json.read_text()) if given.json.exists() else {}
     with PrivateContainerd(Path(tempfile.mkdtemp(prefix="carico-"))) as containerd:
         prepare(containerd)
@@ -252,6 +265,11 @@ def main() -> int:
         for number in range(5) if everything else given.pair or ():
             results[f"pair {number}"] = pair(workers, number, speeds)
             print(json.dumps(results[f"pair {number}"]), flush=True)
+            given.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+        for number in given.kube_pair or ():
+            with control_plane() as plane:
+                results[f"kube pair {number}"] = pair(workers, number, speeds, plane)
+            print(json.dumps(results[f"kube pair {number}"]), flush=True)
             given.json.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     return 0
 
