@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from carico_agent.burst.cluster_api import DELETE_FIRST, wanted_replicas
+from carico_agent.burst.registry import open_registry
 from carico_agent.burst.steps import jobs_path
 from lab.support.burst_planes import BurstPlane, Kubelets, PodRun, ended, job_body
 from lab.support.burst_process import BurstProcess
@@ -178,32 +179,77 @@ def test_no_class_shrinks_below_its_busy_nodes() -> None:
     assert wanted_replicas(request, machines) == {"big": 2, "gpu": 0}
 
 
-async def test_jobs_run_in_a_cluster_of_cluster_api(
+class DataStory:
+    """What can be seen from outside, in its order; the service is killed as soon as each is there."""
+
+    def __init__(self, home: BurstPlane, cloud: BurstPlane, controllers: Controllers) -> None:
+        self._home, self._cloud, self._controllers = home, cloud, controllers
+        self.left = [self.cluster, self.kubeconfig, self.copied, self.away]
+        self.urls: set[str] = set()
+
+    def over(self, service: BurstProcess) -> bool:
+        self._controllers.act()
+        self._look()
+        if made := [step for step in self.left if step()]:
+            self.left = [step for step in self.left if step not in made]
+            service.kill()
+            service.start()
+        jobs = self._home.admin.get(jobs_path("default"))["items"]
+        return all(ended(job) for job in jobs) and bool(self._controllers.deleted) and not self.cluster()
+
+    def _look(self) -> None:
+        """Where the copy of the Job with data reads its model."""
+        for copy in self._cloud.admin.get(jobs_path("default"))["items"]:
+            env = copy["spec"]["template"]["spec"]["containers"][0].get("env") or ()
+            self.urls |= {one["value"] for one in env if one["name"] == "CARICO_DATA_ARPU_URL"}
+
+    def cluster(self) -> bool:
+        return bool(self._home.admin.get(f"{BASE}/clusters")["items"])
+
+    def kubeconfig(self) -> bool:
+        secret = self._home.admin.get("/api/v1/namespaces/carico-burst/secrets/carico-burst-cloud-kubeconfig")
+        return bool((secret.get("data") or {}).get("kubeconfig"))
+
+    def copied(self) -> bool:
+        return bool(self._cloud.admin.get(jobs_path("default"))["items"])
+
+    def away(self) -> bool:
+        jobs = self._home.admin.get(jobs_path("default"))["items"]
+        return any('"away"' in str(job["metadata"].get("annotations")) for job in jobs)
+
+
+async def test_no_cluster_then_jobs_one_with_data_then_none_again(
     planes: tuple[BurstPlane, BurstPlane], controllers: Controllers, tmp_path: Path
 ) -> None:
+    """Started without a target; the service is killed at every step; each Job runs once."""
     home, cloud = planes
+    (tmp_path / "store").mkdir()
+    (tmp_path / "weights").write_text("w")
+    registry = open_registry(f"file://{tmp_path}/store", "default")
+    record = registry.publish("arpu", tmp_path / "weights", "train", tmp_path)
     target = {"provisioner": command(home), "machines": ["big"], "boot_s": 5.0, "max_nodes": 2}
+    target["host_paths"] = [str(tmp_path)]
     service = BurstProcess(tmp_path, home, None, target, catalogue=CATALOGUE, idle_delete_s=2.0, keep_logs=False)
+    table = f'registry = {{ url = "{registry.store.url}" }}'
+    service.config.write_text(service.config.read_text().replace("[burst]\n", f"[burst]\n{table}\n", 1))
     forget_orders(home)
     runs: list[PodRun] = []
-
-    def over() -> bool:
-        controllers.act()
-        jobs = home.admin.get(jobs_path("default"))["items"]
-        clusters = home.admin.get(f"{BASE}/clusters")["items"]
-        return all(ended(job) for job in jobs) and bool(controllers.deleted) and not clusters
-
+    story = DataStory(home, cloud, controllers)
     async with Kubelets("home", home, runs, nodes=1, places=1), Kubelets("cloud", cloud, runs, nodes=0):
         home.admin.merge("/api/v1/nodes/home-0", {"spec": {"unschedulable": True}})
-        for number in range(3):
-            home.admin.post(jobs_path("default"), job_body(f"job-{number}", 2.0))
+        bodies = [job_body(f"job-{number}", 3.0) for number in range(3)]
+        bodies[0]["metadata"]["annotations"] = {"carico.dev/data": "model=arpu@latest"}
+        for body in bodies:
+            home.admin.post(jobs_path("default"), body)
         try:
             service.start()
-            await asyncio.to_thread(wait_for, over, "all have ended and the cluster is deleted", 180, 0.3)
+            await asyncio.to_thread(wait_for, lambda: story.over(service), "all is over", 240, 0.2)
         finally:
             service.kill()
             print(service.log.read_text()[-3000:])
         jobs = home.admin.get(jobs_path("default"))["items"]
+    assert not story.left
     assert [ended(job) for job in jobs] == ["Complete"] * 3
     assert sorted(run.cluster for run in runs) == ["cloud"] * 3
+    assert story.urls == {record.url}
     forget_orders(home)
