@@ -198,7 +198,7 @@ class DocumentMethod(Steering):
         if self._queue_before is None:
             queuing = self.lab.plane.admin.get(path)["spec"]["limited"]["limitResponse"]["queuing"]
             self._queue_before = int(queuing[QUEUE])
-        self.lab.plane.admin.merge(path, _queue_of(length))
+        self.lab.plane.admin.merge(path, _queue_of(length, "false"))
 
     def stop(self) -> None:
         super().stop()
@@ -206,14 +206,19 @@ class DocumentMethod(Steering):
         with suppress(AdminError):  # it never came to that
             admin.delete(f"{LEVELS}/{RESERVE}")
         if self._queue_before is not None:
-            admin.merge(f"{LEVELS}/{GREEDY_LEVEL}", _queue_of(self._queue_before))
+            admin.merge(f"{LEVELS}/{GREEDY_LEVEL}", _queue_of(self._queue_before, "true"))
 
 
 QUEUE = "queueLengthLimit"
 
 
-def _queue_of(length: int) -> dict[str, Any]:
-    return {"spec": {"limited": {"limitResponse": {"queuing": {QUEUE: length}}}}}
+KEPT_BY_THE_SERVER = "apf.kubernetes.io/autoupdate-spec"
+"""While this annotation is "true", kube-apiserver writes its own levels back as they were, within a minute."""
+
+
+def _queue_of(length: int, kept: str) -> dict[str, Any]:
+    meta = {"annotations": {KEPT_BY_THE_SERVER: kept}}
+    return {"metadata": meta, "spec": {"limited": {"limitResponse": {"queuing": {QUEUE: length}}}}}
 
 
 def readings(lab: ArmLab) -> dict[str, Scrape]:

@@ -44,6 +44,7 @@ class FakeLab:
         self.groups = self.admin = self
         self.curve: list[tuple[float, float]] = []
         self.quotas: dict[str, float | None] = {}
+        self.kept = "true"
         self.levels: dict[str, Any] = {LOW: {"limited": {"limitResponse": {"queuing": {"queueLengthLimit": 50}}}}}
 
     def metrics(self, part: str) -> str:
@@ -65,6 +66,8 @@ class FakeLab:
 
     def merge(self, path: str, body: Any) -> None:
         self.levels[path] = body["spec"]
+        if path == LOW:
+            self.kept = body["metadata"]["annotations"]["apf.kubernetes.io/autoupdate-spec"]
 
     def delete(self, path: str) -> None:
         if self.levels.pop(path, None) is None:
@@ -95,9 +98,12 @@ def test_each_part_gets_its_own_cores_and_only_the_document_sizes_the_server(
     assert lab.quotas == {name: one.cores for name, one in GIVEN.items()} and set(lab.quotas) == set(PARTS)
     assert (f"{LEVELS}/{RESERVE}" in lab.levels) is sized
     assert lab.queue == (queue_length_limit(100) if sized else 50)
+    assert lab.kept == ("false" if sized else "true"), "or the API server writes its own length back"
     loop.apply(order)
     loop.stop()
-    assert f"{LEVELS}/{RESERVE}" not in lab.levels and lab.queue == 50, "what was there before is there again"
+    assert f"{LEVELS}/{RESERVE}" not in lab.levels and (lab.queue, lab.kept) == (50, "true"), (
+        "what was there before is there again"
+    )
 
 
 def test_nothing_competes_changes_nothing() -> None:
