@@ -128,7 +128,8 @@ def test_pods_that_wait(cluster: Plane) -> None:
     wrong = [name for name, node in bound.items() if bool(node) != name.startswith("fits")]
     assert wrong == [], [(name, read(cluster, name)["spec"], cluster.admin.node(name)["status"]) for name in wrong[:1]]
     used = [one["spec"] for one in pods]
-    assert sum("resources" in spec for spec in used) > 10
+    # Pod-level resources are alpha before 1.34: the server drops them.
+    assert (sum("resources" in spec for spec in used) > 10) == (cluster.version >= (1, 34))
     assert sum("overhead" in spec for spec in used) > 10
 
 

@@ -8,7 +8,7 @@ back-off, a refused filter up to five minutes.
 import asyncio
 import signal
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from statistics import median
@@ -17,7 +17,8 @@ import pytest
 
 from carico_agent.extender.second_look import LOOK_AGAIN_S
 from carico_agent.lib.kube.access import from_kubeconfig
-from carico_agent.lib.kube.client import KubeClient
+from carico_agent.lib.kube.client import KubeClient, Object
+from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.net.buckets import TokenBucket
 from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
@@ -49,19 +50,21 @@ def webhook(cluster: Plane, tmp_path: Path) -> Iterator[Webhook]:
 class Rises:
     """When each node's number rose, and when a Pod was bound to it, as one client sees both."""
 
-    def __init__(self, plane: Plane, by: str) -> None:
+    def __init__(self, client: KubeClient, by: str) -> None:
         """`by`: "resource" or "places" of the annotation."""
-        self._by = by
-        self._client = KubeClient(from_kubeconfig(plane.kubeconfig("admin-token")), TokenBucket(per_s=100.0, burst=100))
+        self._by, self._client = by, client
         self.rose_s: dict[str, list[float]] = {}
         self.bound_s: dict[str, list[float]] = {}
-        self._numbers: dict[str, int] = {}
+        self.numbers: dict[str, int] = {}
         self._seen: set[str] = set()
 
-    def node(self, name: str, number: int) -> None:
-        if number > self._numbers.get(name, number):
+    def node(self, name: str, number: int | None) -> None:
+        """None: it has not published any yet."""
+        if number is None:
+            return
+        if number > self.numbers.get(name, number):
             self.rose_s.setdefault(name, []).append(time.monotonic())
-        self._numbers[name] = number
+        self.numbers[name] = number
 
     def pod(self, uid: str, node: str) -> None:
         if node and uid not in self._seen:
@@ -71,7 +74,7 @@ class Rises:
     async def follow(self) -> None:
         async def nodes() -> None:
             async for line in self._lines("nodes"):
-                self.node(line["object"]["metadata"]["name"], number_of(line["object"], self._by) or 0)
+                self.node(line["object"]["metadata"]["name"], number_of(line["object"], self._by))
 
         async def pods() -> None:
             async for line in self._lines("pods"):
@@ -82,10 +85,21 @@ class Rises:
             group.create_task(pods())
 
     async def _lines(self, what: str) -> AsyncIterator[dict]:  # type: ignore[type-arg]
+        """What is there, then what changes: the first change of a node that has published already is a rise."""
         start = await self._client.get(f"/api/v1/{what}")
+        for item in start["items"]:
+            yield {"type": "ADDED", "object": item}
         params = {"watch": "1", "resourceVersion": start["metadata"]["resourceVersion"], "timeoutSeconds": "600"}
         async for line in self._client.lines(f"/api/v1/{what}", params, lambda: None):
             yield line
+
+    def __str__(self) -> str:
+        began_s = min((all_s[0] for all_s in self.rose_s.values()), default=0.0)
+        return "; ".join(
+            f"{name} is {self.numbers.get(name)}, rose at {[round(one_s - began_s, 2) for one_s in all_s]}, "
+            f"bound at {[round(one_s - began_s, 2) for one_s in self.bound_s.get(name, ())]}"
+            for name, all_s in self.rose_s.items()
+        )
 
     def waited_s(self) -> list[float]:
         """From each rise until the next binding to that node."""
@@ -101,7 +115,8 @@ async def full_nodes(plane: Plane, by: str) -> AsyncIterator[tuple[list[FakeNode
     """Nodes with one place each, published and taken by a Pod that runs."""
     access = from_kubeconfig(plane.kubeconfig("agent-token"))
     nodes = [FakeNode(f"node-{number}", access, 1.4) for number in range(NODES)]
-    rises, tasks = Rises(plane, by), []
+    client = KubeClient(from_kubeconfig(plane.kubeconfig("admin-token")), TokenBucket(per_s=100.0, burst=100))
+    rises, tasks = Rises(client, by), []
     for node in nodes:
         await asyncio.to_thread(plane.admin.add_node, node.name)
         node.publish()
@@ -115,7 +130,7 @@ async def full_nodes(plane: Plane, by: str) -> AsyncIterator[tuple[list[FakeNode
         await asyncio.gather(*tasks, return_exceptions=True)
         for node in nodes:
             await node.client.close()
-        await rises._client.close()
+        await client.close()
 
 
 async def _republish(nodes: list[FakeNode]) -> None:
@@ -132,20 +147,39 @@ async def raise_step_by_step(plane: Plane, places: int) -> Rises:
     async with full_nodes(plane, "resource" if places else "places") as (nodes, rises):
         for number in range(NODES * (RISES + SPARE)):
             await asyncio.to_thread(plane.admin.add_pod, f"waits-{number:02d}", places)
-        await until(lambda: all(len(node.publisher.mirror.pods) == 1 for node in nodes))
-        for step in range(RISES):
+
+        def pods() -> list[int]:
+            return [len(node.publisher.mirror.pods) for node in nodes]
+
+        await until(
+            lambda: pods() == [1] * NODES and list(rises.numbers.values()) == [1] * NODES,
+            say=lambda: f"{pods()} Pods on the nodes, numbers {rises.numbers}; one each is expected",
+        )
+        for step in range(2, 2 + RISES):
             for node in nodes:
                 await asyncio.sleep(0.4)
                 node.slots += 1
-            await until(lambda step=step: all(len(node.publisher.mirror.pods) == 2 + step for node in nodes))  # type: ignore[misc]
-        await until(lambda: len(rises.waited_s()) == NODES * RISES and max(rises.waited_s()) < NEVER_S)
+            await until(
+                lambda step=step: pods() == [step] * NODES,  # type: ignore[misc]
+                say=lambda step=step: f"{pods()} Pods on the nodes, {step} each are expected; {rises}",  # type: ignore[misc]
+            )
+        await until(
+            lambda: len(rises.waited_s()) == NODES * RISES and max(rises.waited_s()) < NEVER_S,
+            say=lambda: f"{NODES * RISES} rises are expected, each with a binding: {rises}",
+        )
         return rises
 
 
-async def until(done: Callable[[], bool], timeout_s: float = 60.0) -> None:
-    async with asyncio.timeout(timeout_s):
-        while not done():
-            await asyncio.sleep(0.02)
+async def until(
+    done: Callable[[], bool], timeout_s: float = 60.0, say: Callable[[], object] = lambda: "it never came true"
+) -> None:
+    """`say`: what is the case when the time is up."""
+    try:
+        async with asyncio.timeout(timeout_s):
+            while not done():
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        pytest.fail(f"after {timeout_s} s: {say()}")
 
 
 def check(name: str, rises: Rises, refused: float) -> None:
@@ -159,6 +193,33 @@ def check(name: str, rises: Rises, refused: float) -> None:
 def counted(extender: ExtenderProcess, name: str) -> float:
     rows = dict(line.rsplit(" ", 1) for line in extender.metrics().splitlines())
     return float(rows[f"carico_extender_{name}"])
+
+
+class Published(KubeClient):
+    """An API server with a node that had published 1 before the client asked; then it publishes 2."""
+
+    def __init__(self) -> None:
+        pass
+
+    async def get(self, path: str, params: Mapping[str, str] | None = None) -> Object:
+        items = [self._node(1)] if path.endswith("nodes") else []
+        return {"metadata": {"resourceVersion": "7"}, "items": items}
+
+    async def lines(
+        self, path: str, params: Mapping[str, str], opened: Callable[[], None]
+    ) -> AsyncGenerator[Object, None]:
+        if path.endswith("nodes"):
+            yield {"type": "MODIFIED", "object": self._node(2)}
+
+    def _node(self, places: int) -> Object:
+        return {"metadata": {"name": "a"}, "status": {"allocatable": {RESOURCE: str(places)}}}
+
+
+async def test_the_first_rise_counts_of_a_node_that_published_before_the_watch() -> None:
+    """Else one rise of all is missing now and then, and a test waits for it until its time is up."""
+    rises = Rises(Published(), "resource")
+    await rises.follow()
+    assert len(rises.rose_s["a"]) == 1
 
 
 async def test_the_extender_binds_right_after_a_rise(cluster: Plane, start_extender: StartExtender) -> None:
