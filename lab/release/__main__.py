@@ -11,6 +11,7 @@ import os
 import subprocess
 import sys
 import tarfile
+import tempfile
 from pathlib import Path
 
 from lab.release import ROOT, chart, debian, image
@@ -41,8 +42,7 @@ def release(dist: Path, parts: list[str] | tuple[str, ...]) -> None:
     for old in dist.iterdir():
         old.unlink()
     epoch = commit_time()
-    wheel = build_wheel(dist, epoch)
-    build_sdist(dist, epoch)
+    wheel = build_wheel(dist, epoch, build_sdist(dist, epoch))
     bill_of_materials(dist)
     if "chart" in parts:
         chart.package(dist, epoch)
@@ -64,9 +64,14 @@ def commit_time() -> int:
     )
 
 
-def build_wheel(dist: Path, epoch: int, source: Path = ROOT) -> Path:
-    command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", str(dist), "."]
-    subprocess.run(command, cwd=source, check=True, env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch)})
+def build_wheel(dist: Path, epoch: int, sdist: Path) -> Path:
+    """From the unpacked sdist: setuptools would take modules that were deleted since from a tree's `build` folder."""
+    with tempfile.TemporaryDirectory() as name, tarfile.open(sdist) as files:
+        files.extractall(name, filter="data")
+        (source,) = Path(name).iterdir()
+        command = [sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w"]
+        environment = {**os.environ, "SOURCE_DATE_EPOCH": str(epoch)}
+        subprocess.run([*command, str(dist.resolve()), "."], cwd=source, check=True, env=environment)
     (wheel,) = dist.glob("*.whl")
     return wheel
 
