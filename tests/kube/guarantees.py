@@ -46,6 +46,13 @@ LATE = "a binding under way may be late; the kubelet refuses it"
 EACH = "each Pod at every change of a Node"
 UNSAFE = "**no**: it ignores refusals, and the extender says so"
 
+IGNORABLE = (
+    "test_ignorable.py::test_with_the_webhook_a_refused_binding_stays_refused",
+    "test_ignorable.py::test_with_the_webhook_a_rise_is_used_at_once",
+    "test_gangs.py::test_all_members_or_none",
+    "test_prompt.py::test_two_hundred_waiting_pods_do_not_hold_up_the_scheduler",
+)
+
 COMBINATIONS = (
     Combination(
         YES,
@@ -71,11 +78,12 @@ COMBINATIONS = (
         YES,
         YES,
         YES,
-        UNTRIED,
+        YES,
         "none",
         (
             "test_burst.py::test_an_unmodified_scheduler_and_the_webhook",
             "test_prompt.py::test_the_webhook_admits_right_after_a_rise",
+            "test_gangs.py::test_all_members_or_none",
         ),
     ),
     Combination(
@@ -102,10 +110,10 @@ COMBINATIONS = (
         "true",
         YES,
         YES,
-        UNTRIED,
-        UNTRIED,
+        YES,
+        YES,
         "none",
-        ("test_ignorable.py::test_with_the_webhook_a_refused_binding_stays_refused",),
+        IGNORABLE,
     ),
     Combination(
         NO,
@@ -133,10 +141,10 @@ COMBINATIONS = (
         "true",
         YES,
         YES,
-        UNTRIED,
-        UNTRIED,
+        YES,
+        YES,
         EACH,
-        ("test_ignorable.py::test_with_the_webhook_a_refused_binding_stays_refused",),
+        IGNORABLE,
     ),
     Combination(
         "either",

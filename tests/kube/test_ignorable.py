@@ -20,7 +20,7 @@ from lab.support.webhook import Webhook
 from tests.kube.fleet import Fleet
 from tests.kube.judge import Recorder, Verdict
 from tests.kube.test_burst import CHANGING, all_finish, burst, extended
-from tests.kube.test_prompt import counted
+from tests.kube.test_prompt import check, counted, raise_step_by_step
 
 PODS = 120
 
@@ -88,3 +88,11 @@ async def test_with_the_webhook_a_refused_binding_stays_refused(cluster: Plane, 
     assert webhook.counted("overruled_binds_total") == 0
     if not places:  # refused by bind, and again by the webhook
         assert min(webhook.counted(name) for name in ("refused_binds_total", "refused_admissions_total")) > 0
+
+
+@pytest.mark.parametrize("places", [0, 1], ids=["no resource", "resource"])
+async def test_with_the_webhook_a_rise_is_used_at_once(cluster: Plane, webhook: Webhook, places: int) -> None:
+    cluster.start_scheduler(ignorable(by_tls(cluster, webhook)))
+    rises = await raise_step_by_step(cluster, places)
+    # Without the resource two Pods may pass filter for one place.
+    check("webhook and extender", rises, webhook.counted("refused_admissions_total") if places else 0.0)
