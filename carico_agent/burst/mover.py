@@ -277,8 +277,10 @@ class Mover:
         self.reasons[key] = why
         self._wishes.pop(key, None)
 
-    async def obstacle(self, job: HomeJob, target: Target, route: Route) -> str:
-        """Why this Job may not go there, or what the target lacks that it names, or nothing."""
+    async def obstacle(self, job: HomeJob, target: Target, route: Route | None = None) -> str:
+        """Why this Job may not go there, or what the target lacks that it names, or nothing. `route`: with the place
+        of its data; None: it reads none."""
+        route = route or target.route
         if why := route.obstacle(job):
             return why
         now_s = time.monotonic()
