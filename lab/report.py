@@ -161,9 +161,10 @@ def saved(name: str) -> Section | None:
     return section
 
 
-def save(name: str, section: Section) -> None:
+def save(name: str, section: Section, code: str) -> None:
+    """`code`: the hash of what made it, taken before the run; the tree may have changed since."""
     (HERE / "results").mkdir(exist_ok=True)
-    body = {"code": made_with(name), **asdict(section)}
+    body = {"code": code, **asdict(section)}
     (HERE / "results" / f"{name}.json").write_text(json.dumps(body, indent=1, ensure_ascii=False) + "\n")
 
 
@@ -196,11 +197,11 @@ def main() -> int:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="sections at a time")
     given = parser.parse_args()
     chosen = () if given.write else given.only or (QUICK if given.quick else ALL)
-    sections = {}
+    sections, codes = {}, {name: made_with(name) for name in chosen}
     for name, section in experiments(chosen, given.quick, given.jobs) if chosen else ():
         sections[name] = section
         if not given.quick:
-            save(name, section)  # at once: a run that is stopped keeps what it has
+            save(name, section, codes[name])  # at once: a run that is stopped keeps what it has
     if not given.quick:
         sections = {name: found for name in ALL if (found := sections.get(name) or saved(name))}
         write(list(sections.values()), [name for name in ALL if name not in sections])

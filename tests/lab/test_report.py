@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from lab.experiments.common import Section
-from lab.report import ALL, ALONE, QUICK, experiments, save, saved
+from lab.report import ALL, ALONE, QUICK, experiments, made_with, save, saved
 from lab.support.code_hash import code_hash, files_of
 
 TABLES = """
@@ -57,7 +57,7 @@ def test_a_section_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_
     monkeypatch.setattr("lab.report.HERE", tmp_path)
     section = Section("one", ["text"])
     section.claim("it holds", True)
-    save("scenarios", section)
+    save("scenarios", section, made_with("scenarios"))
     assert saved("scenarios") == section
     path = tmp_path / "results/scenarios.json"
     for other in ('"code": "0123456789ab"', '"older": ""'):
@@ -65,7 +65,7 @@ def test_a_section_of_other_code_is_marked(monkeypatch: pytest.MonkeyPatch, tmp_
         marked = saved("scenarios")
         assert marked is not None and "made with other code" in marked.text[0] and marked.text[-1] == "text"
         assert [claim.text for claim in marked.claims] == ["it holds (made with other code)"]
-        save("scenarios", section)
+        save("scenarios", section, made_with("scenarios"))
 
 
 def test_comments_and_docstrings_do_not_void_results(tmp_path: Path) -> None:
