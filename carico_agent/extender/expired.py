@@ -53,7 +53,7 @@ class ExpiredNodes:
             except KubeError as error:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
-                    log.warning("the resource of silent nodes is not lowered: %s", error)
+                    log.warning("cannot lower the resource of nodes without heartbeats: %s", error)
 
     async def round(self, now_s: float) -> None:
         if not self._cluster.watches.open() or abs(self._client.clock_skew_s) > MAX_SKEW_S:

@@ -37,7 +37,7 @@ class LeaderLabel:
                     self._written = leads
                 except KubeError as error:
                     log.warning(
-                        "our Pod's label %s is not written, so a Service may not find the leader: %s", LABEL, error
+                        "cannot write the label %s of this Pod, so a Service may not find the leader: %s", LABEL, error
                     )
                     wait_s = RETRY_S
             await asyncio.sleep(wait_s)

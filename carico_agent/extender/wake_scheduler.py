@@ -100,7 +100,7 @@ class WakeScheduler:
             except KubeError as error:
                 if str(error) != self._trouble:
                     self._trouble = str(error)
-                    log.warning("kube-scheduler is not told that a waiting Pod has room: %s", error)
+                    log.warning("cannot tell kube-scheduler that a waiting Pod has room: %s", error)
 
     async def round(self, now_s: float) -> None:
         """One write at most: it makes kube-scheduler ask about all Pods that wait for an extender."""

@@ -98,6 +98,6 @@ class Configuration:
         try:
             await self.reload()
         except BadSettings as bad:
-            log.error("configuration not read again, the old one stays: %s", "; ".join(bad.errors))
+            log.error("the new configuration was not read; the old one stays in force: %s", "; ".join(bad.errors))
         except (WorkersBusy, TimeoutError):
-            log.error("configuration not read again, the old one stays: the disk does not answer")
+            log.error("the new configuration was not read; the old one stays in force: the disk does not answer")

@@ -121,7 +121,7 @@ class StateFiles:
             async with asyncio.timeout(SAVE_WITHIN_S):
                 await self.save(self._files)
         except TimeoutError:
-            log.warning("what was learned since the last minute is lost: the disk does not answer")
+            log.warning("the last minute of learning was not saved: the disk does not answer")
 
 
 def set_aside(path: Path, why: str) -> None:

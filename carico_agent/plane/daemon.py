@@ -91,7 +91,9 @@ class PlaneServer:
                 await self.keeper.end()
         except (KubeError, TimeoutError) as error:
             if self.note.exists():
-                log.error("seats could not be given back (%s); `carico restore` will, or the next start", error)
+                log.error(
+                    "could not remove the reserve (%s); the next start or `carico restore` does", error
+                )
 
     async def _periods(self) -> None:
         while True:

@@ -145,7 +145,7 @@ class LeaderQuestions:
                 await self._put(annotations)
                 self._changed.difference_update(name for name, text in annotations.items() if text == self._text(name))
             except KubeError as error:
-                log.warning("questions between extenders are not written: %s", error)
+                log.warning("this extender cannot write its questions to the leader: %s", error)
                 await asyncio.sleep(AGAIN_S)
             if self._changed:
                 self._wakeup.set()

@@ -147,7 +147,7 @@ def procs_running(stat: bytes) -> int:
     """
     _, found, rest = stat.partition(b"\nprocs_running ")
     if not found:
-        raise ValueError("/proc/stat has no procs_running: this is no Linux kernel as carico knows it")
+        raise ValueError("/proc/stat has no procs_running; carico needs a Linux kernel")
     return int(rest.split(maxsplit=1)[0])
 
 

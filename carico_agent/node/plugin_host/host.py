@@ -113,7 +113,7 @@ class PluginHost:
             self._journal = Journal(self._path)
             restore_zipapp.write(self._path.parent)
         except (OSError, JournalBusy) as error:
-            log.error("plugins: no journal, nothing will be written: %s", error)
+            log.error("plugins: the journal cannot be opened, so plugins write nothing: %s", error)
             return []
         restored = restore_all(self._journal, CgroupFiles())
         for item in restored:

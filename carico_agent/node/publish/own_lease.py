@@ -233,4 +233,7 @@ class OwnLease:
         self._retry_at_s = self._clock() + RETRY_DELAYS.delay_s(self._refusals)
         if self._refusals > 1 and str(why) != self._logged:
             self._logged = str(why)
-            log.info("no placement Lease: bindings in flight are not known when the number is lowered: %s", why)
+            log.info(
+                "the placement Lease cannot be written, so bindings in flight are unknown when the number falls: %s",
+                why,
+            )

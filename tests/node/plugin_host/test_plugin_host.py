@@ -251,7 +251,7 @@ def test_without_a_place_for_the_journal_nothing_is_written(tmp_path, pod, caplo
     made.start()
     eventually(lambda: made.overview()["recent"])
     assert made.overview()["dry_run"] is True and value_of(pod, "memory.high") == "max"
-    assert "no journal, nothing will be written" in caplog.text
+    assert "the journal cannot be opened, so plugins write nothing" in caplog.text
     made.stop()
 
 
