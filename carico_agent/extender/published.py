@@ -47,7 +47,6 @@ class PublishedNode:
     places: float = nan
     age_s: float = inf
     ttl_s: float = 0.0
-    pod_capacity: float = nan
     cores: float = inf
     resource: int | None = None
     cpu: float = nan
@@ -59,6 +58,7 @@ class PublishedNode:
     """Its room and what workloads take of it."""
     rise: str = ""
     """Under which id its placement Lease offers this (kube/placement_lease.py)."""
+    pod_capacity: float = nan
 
 
 def read_node(node: Object, wall_s: float | None = None, resource: str = "") -> PublishedNode:

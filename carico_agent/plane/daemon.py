@@ -91,9 +91,7 @@ class PlaneServer:
                 await self.keeper.end()
         except (KubeError, TimeoutError) as error:
             if self.note.exists():
-                log.error(
-                    "could not remove the reserve (%s); the next start or `carico restore` does", error
-                )
+                log.error("could not remove the reserve (%s); the next start or `carico restore` does", error)
 
     async def _periods(self) -> None:
         while True:

@@ -176,9 +176,7 @@ class PeerPods:
         if pod is not None:
             return pod
         if any(POD_DIRECTORY.search(part) for part in process.cgroup.split("/")):
-            raise NotYet(
-                f"process {process.pid} is in no Pod that the agent knows yet; it scans every few seconds"
-            )
+            raise NotYet(f"process {process.pid} is in no Pod that the agent knows yet; it scans every few seconds")
         raise NotInPod(f"process {process.pid} is in no Pod of this node (its cgroup: {process.cgroup or 'none'})")
 
     def _by_ancestor(self, process: Process, pods: Mapping[str, Pod]) -> Pod | None:
