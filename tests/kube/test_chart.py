@@ -1,5 +1,6 @@
 """The Helm chart and `kubectl apply -k deploy` make the same objects, on a real API server."""
 
+import json
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -74,7 +75,7 @@ def test_it_is_installed_and_removed(helm: Path, tmp_path: Path) -> None:
     for plane in running(tmp_path):
         kubeconfig = ("--kubeconfig", str(plane.kubeconfig("admin-token")))
         run(helm, "install", "carico", str(CHART), "--create-namespace", *kubeconfig)
-        assert '"status":"deployed"' in run(helm, "status", "carico", "-o", "json", *kubeconfig)
+        assert json.loads(run(helm, "status", "carico", "-o", "json", *kubeconfig))["info"]["status"] == "deployed"
         sets = "/apis/apps/v1/namespaces/carico/daemonsets"
         (agents,) = plane.admin.request("GET", sets)["items"]
         assert agents["spec"]["template"]["spec"]["containers"][0]["image"] == f"carico:{__version__}"
