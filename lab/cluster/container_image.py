@@ -52,7 +52,13 @@ def write_image(path: Path, tag: str, layers: Sequence[Path], config: Mapping[st
         for blob in (image, manifest):
             add_bytes(tar, f"{BLOBS}/{hashlib.sha256(blob).hexdigest()}", blob)
         for layer, digest in list(zip(layers, digests, strict=True))[left_out:]:
-            tar.add(layer, f"{BLOBS}/{digest}")
+            tar.add(layer, f"{BLOBS}/{digest}", filter=_timeless)
+
+
+def _timeless(entry: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Two builds of one image are the same bytes."""
+    entry.mtime, entry.mode, entry.uid, entry.gid, entry.uname, entry.gname = 0, 0o644, 0, 0, "", ""
+    return entry
 
 
 def _described(blob: bytes, media_type: str) -> dict[str, Any]:

@@ -1,6 +1,7 @@
 """A release: the same bytes every time, of what is pinned, and nothing that a package leaves behind."""
 
 import json
+import os
 import re
 import shutil
 import subprocess
@@ -12,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from carico_agent.cli import COMMANDS
+from lab.cluster.container_image import write_image
 from lab.release import chart, image, man
 from lab.release.__main__ import build_sdist, build_wheel
 from lab.release.debian import AFTER_INSTALL, AFTER_REMOVAL, BEFORE_REMOVAL
@@ -113,3 +115,14 @@ def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
     assert "How many more Pods" in (tmp_path / "site/index.html").read_text()
     index = json.loads((tmp_path / "site/search/search_index.json").read_text())
     assert len({entry["location"].partition("#")[0] for entry in index["docs"]}) >= 20
+
+
+def test_an_image_of_the_same_layers_is_the_same_twice(tmp_path: Path) -> None:
+    """The archive had the time at which a layer was made."""
+    layer, made = tmp_path / "layer.tar", []
+    for time_s in (1, 2_000_000):
+        layer.write_bytes(b"layer")
+        os.utime(layer, (time_s, time_s))
+        write_image(tmp_path / "image.tar", "a:1", [layer], {})
+        made.append((tmp_path / "image.tar").read_bytes())
+    assert made[0] == made[1]
