@@ -80,13 +80,24 @@ def build(dist: Path, wheel: Path, epoch: int) -> Path:
 
 
 def _compile(work: Path) -> None:
-    """With the image's Python, on the image's libraries: another Python would write other bytes."""
+    """With the image's Python, on the image's libraries: another Python would write other bytes. -B: else it keeps
+    what it imports itself, with the path of this folder."""
     root = work / "root"
     for layer in ("base", "environment"):
         with tarfile.open(work / f"{layer}.tar") as tar:
             tar.extractall(root, filter="fully_trusted")
     loader, libraries = root / "usr/lib64/ld-linux-x86-64.so.2", root / "usr/lib/x86_64-linux-gnu"
-    python = [loader, "--library-path", libraries, root / f"usr/bin/python{PYTHON}", "-s", "-m", "compileall", "-q"]
+    python = [
+        loader,
+        "--library-path",
+        libraries,
+        root / f"usr/bin/python{PYTHON}",
+        "-s",
+        "-B",
+        "-m",
+        "compileall",
+        "-q",
+    ]
     options = ["--invalidation-mode", "unchecked-hash", "-s", str(root), "-p", "/"]
     folders = [root / f"usr/lib/python{PYTHON}", root / f"{PREFIX[1:]}/lib"]
     environment = {"PYTHONHOME": str(root / "usr"), "PATH": ""}
