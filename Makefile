@@ -35,7 +35,7 @@ kube: $(VENV)/.dev ## build Kubernetes 1.36 and etcd from their Go modules into 
 	@$(BIN)/python -m lab.support.kube_build
 
 test-kube: kube ## the tests on a real Kubernetes control plane and kubelet
-	@$(BIN)/python -m lab.support.kube_build kwok
+	@$(BIN)/python -m lab.support.kube_build kwok kueue descheduler
 	@$(BIN)/python -m pytest -m kube -rs
 
 test-burst: kube ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)

@@ -47,12 +47,14 @@ class Candidates:
         """ExtenderArgs → ExtenderFilterResult, as JSON where only names travel."""
         return self.judge(arguments).answer
 
-    def judge(self, arguments: Object) -> Filtered:
-        """The same, and whether every node was refused."""
+    def judge(self, arguments: Object, note: str = "") -> Filtered:
+        """The same, and whether every node was refused. `note` follows each reason."""
         if not self._cluster.synced:
             return Filtered({"Error": "carico extender: nodes and Pods are not known yet"}, PendingPod(""))
         names, pod = names_of(arguments), self._pod(arguments)
         verdicts, nodes = self._verdicts_of(names, pod)
+        if note:
+            verdicts = [why and f"{why}{note}" for why in verdicts]
         refused = RefusedPod(pod, names) if names and None not in verdicts else None
         chosen = ""
         if nodes is not None and refused is None and not pod.holds and gang_of(arguments.get("Pod") or {}):

@@ -25,7 +25,10 @@ from carico_agent.extender.expired import ExpiredNodes
 from carico_agent.extender.explain import explained
 from carico_agent.extender.extender import Extender
 from carico_agent.extender.extender_config import ExtenderConfig
+from carico_agent.extender.full_nodes import FullNodes, TaintTimes
+from carico_agent.extender.kueue.check import KueueCheck
 from carico_agent.extender.leader_label import label_of
+from carico_agent.extender.node_metrics import node_families
 from carico_agent.extender.placement.placement import Placement
 from carico_agent.extender.train_jobs import TrainJobs
 from carico_agent.lib.kube.client import KubeClient
@@ -123,6 +126,9 @@ class ExtenderServer:
         self.expired = ExpiredNodes(self.client, self.cluster, kube.resource, kube.lease_namespace, self._may_place)
         self._lowers = bool(kube.resource and kube.lease_namespace)
         self._train_jobs = TrainJobs(self.client, self.cluster.take_train_work) if policy.reads_train_jobs else None
+        self._kueue = KueueCheck(self.client, self.cluster, kube.resource, self._may_place) if own.kueue else None
+        taint = TaintTimes(own.taint_after_s, own.taint_after_s / 2)
+        self._full = FullNodes(self.client, self.cluster, self._may_place, taint) if own.taint_full_nodes else None
         self.supervisor = Supervisor()
         self.latency: dict[str, Latency] = {}
         self._why_budget = TokenBucket(per_s=WHY_PER_S, burst=WHY_BURST)
@@ -154,6 +160,10 @@ class ExtenderServer:
             self.supervisor.start("silent nodes", self.expired.run)
         if self._train_jobs is not None:
             self.supervisor.start("TrainJobs", self._train_jobs.run)
+        if self._kueue is not None:
+            self.supervisor.start("Kueue", self._kueue.run)
+        if self._full is not None:
+            self.supervisor.start("taints", self._full.run)
         log.info("carico extender on %s, API server %s", self._settings.listen, self.client.access.server)
         try:
             await self._stopping.wait()
@@ -162,6 +172,10 @@ class ExtenderServer:
             await webhook.stop()
             if page is not None:
                 await page.stop()
+            if self._full is not None:
+                with suppress(KubeError, TimeoutError):  # then the next leader does; it leads only while all runs
+                    async with asyncio.timeout(RELEASE_S):
+                        await self._full.clear()
             await self.supervisor.stop()
             if replicas is not None:
                 with suppress(KubeError, TimeoutError):  # then the next leader waits until our Lease has expired
@@ -191,6 +205,7 @@ class ExtenderServer:
             "/readyz": {"GET": self._readyz},
             "/why/{id}": {"GET": self._why},
             "/metrics": {"GET": self._metrics},
+            "/metrics/nodes": {"GET": self._node_metrics},
         }
 
     async def _admit(self, asked: dict[str, Any]) -> Any:
@@ -255,6 +270,11 @@ class ExtenderServer:
 
     async def _metrics(self, request: web.BaseRequest) -> web.StreamResponse:
         return answer_metrics(self._families())
+
+    async def _node_metrics(self, request: web.BaseRequest) -> web.StreamResponse:
+        if not self.cluster.synced:
+            raise ApiError(503, f"nodes and Pods are not known yet: {self.cluster.health.condition}")
+        return answer_metrics(node_families(self.cluster.table.all(), boottime_s()))
 
     def _families(self) -> list[metrics.Family]:
         def gauge(name: str, help: str, value: float) -> metrics.Family:

@@ -22,8 +22,15 @@ HOLD_S = 5.0
 """For how long a member's place is held until it is bound [s]. kube-scheduler's own gangs are bound at once; those of
 Coscheduling may wait for longer, and are then decided at the binding."""
 
-GANG_LABELS = ("scheduling.x-k8s.io/pod-group", "kueue.x-k8s.io/pod-group-name")
-"""Of the Coscheduling plugin, and of Kueue."""
+GANG_LABELS = (
+    "scheduling.x-k8s.io/pod-group",
+    "pod-group.scheduling.sigs.k8s.io",
+    "kueue.x-k8s.io/pod-group-name",
+)
+"""Of the Coscheduling plugin (now, and before 2022), and of Kueue."""
+
+GANG_ANNOTATION = "scheduling.k8s.io/group-name"
+"""Of Volcano's controllers."""
 
 
 def gang_of(pod: Mapping[str, Any]) -> str:
@@ -33,11 +40,13 @@ def gang_of(pod: Mapping[str, Any]) -> str:
     'd/train'
     >>> gang_of({"metadata": {"namespace": "d", "labels": {"scheduling.x-k8s.io/pod-group": "g"}}}), gang_of({})
     ('d/g', '')
+    >>> gang_of({"metadata": {"namespace": "d", "annotations": {"scheduling.k8s.io/group-name": "v"}}})
+    'd/v'
     """
     meta = pod.get("metadata") or {}
-    labels = meta.get("labels") or {}
-    names = [((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName"), *map(labels.get, GANG_LABELS)]
-    name = next(filter(None, names), None)
+    labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
+    group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
+    name = next(filter(None, [group, *map(labels.get, GANG_LABELS), annotations.get(GANG_ANNOTATION)]), None)
     return f"{meta.get('namespace', '')}/{name}" if name else ""
 
 
@@ -59,6 +68,14 @@ class GangPlaces:
         """kube-scheduler asks about this member again: what was held for it does not stand in its way."""
         if (until_s := self._held.get(gang, {}).pop(uid, None)) is not None:
             self._give_back(uid, until_s)
+
+    def refusal_note(self, gang: str) -> str:
+        """What the event of a member that finds no node adds to each node's reason; empty: no other member has one.
+        kube-scheduler counts nodes by their reasons, so the text is the same for all of them."""
+        others = len(self._held.get(gang, {}))
+        if not others:
+            return ""
+        return f"; {others} other members of gang {gang} had room, and their slots are free again"
 
     def release_all(self, gang: str) -> None:
         """A member finds no node: the gang does not fit now."""

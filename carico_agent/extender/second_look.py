@@ -49,6 +49,8 @@ class SecondLook:
         if gang and found.chosen:
             self._gangs.hold(gang, found.pod, found.chosen)
         elif gang and found.refused is not None:
+            if note := self._gangs.refusal_note(gang):
+                found = self._candidates.judge(arguments, note)
             self._gangs.release_all(gang)
         return found.answer
 

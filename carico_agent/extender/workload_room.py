@@ -49,14 +49,11 @@ def room_for(nodes: NodeColumns, pod: PendingPod) -> WorkloadRoom | None:
     measured = ~np.isnan(nodes.left_cpu)
     if not measured.any():
         return None
-    own = nodes.cost(pod.workload)
-    here = ~(np.isnan(own[0]) & np.isnan(own[1]))
-    assumed = pod.elsewhere or (requested(pod.cpu, pod.memory) if pod.requested else (PRIOR_CORES, nan, nan, nan))
+    costs, here = taken_by(nodes, pod)
     certain = measured if pod.elsewhere is not None else measured & here
     fits, limiting = np.full(len(nodes), inf), np.zeros(len(nodes), dtype=np.intp)
     for at, left in enumerate(nodes.left()):
-        cost = np.where(here, own[at], assumed[at])
-        pods = left / np.maximum(cost, LEAST[at])
+        pods = left / costs[at]
         if at == 0:
             pods = np.where(_idle(nodes), np.maximum(pods, 1.0), pods)
         lower = pods < fits  # never where something is unknown
@@ -64,6 +61,25 @@ def room_for(nodes: NodeColumns, pod: PendingPod) -> WorkloadRoom | None:
         limiting[lower] = at
     fits[~measured | (fits == inf)] = nan
     return WorkloadRoom(fits, limiting, measured, certain)
+
+
+def taken_by(nodes: NodeColumns, pod: PendingPod) -> tuple[list[Floats], Mask]:
+    """What this Pod would take of each resource on each node, and the nodes that know that themselves. Elsewhere it is
+    what other nodes know, else what the Pod requests, else the prior."""
+    own = nodes.cost(pod.workload)
+    here = ~(np.isnan(own[0]) & np.isnan(own[1]))
+    assumed = pod.elsewhere or (requested(pod.cpu, pod.memory) if pod.requested else (PRIOR_CORES, nan, nan, nan))
+    return [np.maximum(np.where(here, own[at], assumed[at]), LEAST[at]) for at in range(len(LEAST))], here
+
+
+def pods_that_fit(nodes: NodeColumns, pod: PendingPod) -> Floats:
+    """How many more Pods like this one fit on each node: by the room where what it takes has been measured, within the
+    slots where it has not, and by the slots on nodes that publish no room. NaN where nothing is published."""
+    room = room_for(nodes, pod)
+    if room is None:
+        return nodes.available()
+    bounded = np.fmin(room.fits, nodes.places - nodes.assigned)
+    return np.where(room.measured, np.where(room.certain, room.fits, bounded), nodes.available())
 
 
 def _idle(nodes: NodeColumns) -> Mask:

@@ -98,6 +98,18 @@ class ExtenderSettings:
     and by itself looks at a part of a large cluster only. Pods with preferences of their own (preferred affinity,
     spread over a topology) get all nodes with room. 0: all nodes, always."""
 
+    kueue: bool = False
+    """Answer Kueue's admission checks with the controller name carico.dev/room: a Workload is admitted when all of its
+    Pods fit by measured room (deploy/kueue)."""
+
+    taint_full_nodes: bool = False
+    """Taint nodes without room with carico.dev/full:PreferNoSchedule, for Pods that do not ask for the resource
+    (deploy/taints)."""
+
+    taint_after_s: Annotated[float, Range(1.0, 3600.0)] = 60.0
+    """A node has been full for this long when it is tainted. It has had room for two Pods for half of this when the
+    taint goes [s]."""
+
     policy: str = "pod-capacity"
     """Which policy filters and scores nodes; `carico extender --policies` lists them with their settings. Each has its
     own table below this one: [extender.policies.NAME]."""

@@ -18,7 +18,10 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import yaml
+
 from lab.bench.extender_nodes import lease_object, name, node_object
+from lab.bench.peer_schedulers import built_peers
 from lab.support import TREE
 from lab.support.control_plane import Plane
 from lab.support.extender_process import ExtenderProcess
@@ -38,16 +41,20 @@ HEADS = (
     "review p99 [ms]",
     "requests per Pod",
     *(f"{process} [CPU ms per Pod]" for process in PROCESSES),
+    "all [CPU ms per Pod]",
 )
-STANDBY, RESOURCE, NO_BATCHES = "standby", "resource", "no batches"
+STANDBY, RESOURCE, NO_BATCHES, SCORED = "standby", "resource", "no batches", "scored"
 """Beside the verbs: another extender leads; Pods ask for `carico.dev/pods: 1`; the scheduler does not batch Pods that
-are alike (OpportunisticBatching, on since 1.35), as it does not with any extender."""
+are alike (OpportunisticBatching, on since 1.35), as it does not with any extender; it scores the resource itself, as
+deploy/scheduler/v1.yaml says."""
 CASES = {
     "none": (),
     "none, and no batches": (NO_BATCHES,),
     "none, Pods ask for the resource": (RESOURCE,),
-    "the same, and the API server asks before each binding": ("admit", RESOURCE),
+    "the same, scored by kube-scheduler": (RESOURCE, SCORED),
+    "the same, and the API server asks before each binding": ("admit", RESOURCE, SCORED),
     "the same, a replica that does not lead is asked": ("admit", RESOURCE, STANDBY),
+    "filter": ("filter",),
     "filter, prioritize": ("filter", "prioritize"),
     "filter, prioritize, bind": ("filter", "prioritize", "bind"),
 }
@@ -70,17 +77,21 @@ class Run:
 
 
 def throughput(nodes: int = 1000, pods: int = 1000, rounds: int = 3) -> list[Row]:
-    found: dict[str, list[Run]] = {title: [] for title in CASES}
+    peers, names = built_peers(), [name(number) for number in range(nodes)]
+    found: dict[str, list[Run]] = {title: [] for title in [*CASES, *peers]}
     with tempfile.TemporaryDirectory() as folder:
         plane = Plane(Path(folder))
         try:
             plane.start()
             plane.apply(TREE / "deploy/base/00-namespace.yaml", TREE / "deploy/base/10-rbac.yaml")
             with ThreadPoolExecutor(4) as pool:
-                list(pool.map(lambda n: _add_node(plane, name(n)), range(nodes)))
+                list(pool.map(lambda node: _add_node(plane, node), names))
             for _ in range(rounds):
                 for title, verbs in CASES.items():
                     found[title].append(_run(plane, pods, verbs, Path(folder)))
+                for title, (program, load) in peers.items():
+                    with load(plane, names) as config:
+                        found[title].append(_run(plane, pods, (), Path(folder), PeerScheduler(program, config)))
         finally:
             plane.stop()
     alone = [run.rate for run in found["none"]]
@@ -103,6 +114,7 @@ def _row(title: str, runs: list[Run], alone: list[float]) -> Row:
         _middle([run.review_p99_ms for run in runs if run.review_p99_ms is not None]),
         _middle([run.requests for run in runs if run.requests]),
         *(_middle([run.cpu_ms[process] for run in runs if process in run.cpu_ms]) for process in PROCESSES),
+        _middle([sum(run.cpu_ms.values()) for run in runs]),
     )
 
 
@@ -110,13 +122,23 @@ def _middle(values: list[float]) -> str:
     return f"{statistics.median(values):.1f}" if values else ""
 
 
-def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
+@dataclass(frozen=True)
+class PeerScheduler:
+    """Another scheduler in place of kube-scheduler."""
+
+    program: Path = Path("kube-scheduler")
+    config: dict[str, Any] = field(default_factory=dict)
+
+
+def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path, peer: PeerScheduler = PeerScheduler()) -> Run:
     """Pods wait until the scheduler starts."""
     asked: ExtenderProcess | Webhook | None = None
     leader = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready() if STANDBY in verbs else None
     if leader is not None:
         _wait_to_lead(leader)
-    config = {}
+    config = peer.config
+    if SCORED in verbs:
+        config = {"profiles": yaml.safe_load((TREE / "deploy/scheduler/v1.yaml").read_text())["profiles"]}
     if "filter" in verbs:
         asked = ExtenderProcess(folder, plane.kubeconfig("extender-token")).ready()
         config = {"extenders": [_extender(asked.url, verbs)]}
@@ -128,7 +150,8 @@ def _run(plane: Plane, pods: int, verbs: tuple[str, ...], folder: Path) -> Run:
         _wait_to_lead(asked)
     log = AuditLog(plane)
     before = _counters(plane, asked)
-    plane.start_scheduler(config, without=("OpportunisticBatching",) if NO_BATCHES in verbs else ())
+    without = ("OpportunisticBatching",) if NO_BATCHES in verbs else ()
+    plane.start_scheduler(config, without=without, program=peer.program)
     try:
         wait_for(lambda: log.bindings() >= pods, "all Pods are bound", 900, every_s=0.5)
         after = _counters(plane, asked)

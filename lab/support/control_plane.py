@@ -168,10 +168,15 @@ class Plane:
         self._end("kube-apiserver", signal.SIGKILL)
 
     def start_scheduler(
-        self, config: dict[str, Any] | None = None, name: str = "kube-scheduler", *, without: tuple[str, ...] = ()
+        self,
+        config: dict[str, Any] | None = None,
+        name: str = "kube-scheduler",
+        *,
+        without: tuple[str, ...] = (),
+        program: Path = Path("kube-scheduler"),
     ) -> None:
         """A kube-scheduler; `config` is merged into its KubeSchedulerConfiguration (`extenders`, `profiles`). The
-        feature gates of `without` are off."""
+        feature gates of `without` are off. `program`: another scheduler that is configured in the same way."""
         document = {
             "apiVersion": "kubescheduler.config.k8s.io/v1",
             "kind": "KubeSchedulerConfiguration",
@@ -185,7 +190,7 @@ class Plane:
         path.write_text(json.dumps(document))
         serving = self._serving(name, self.kubeconfig("scheduler-token"))
         self._run(
-            "kube-scheduler",
+            str(program),
             f"--config={path}",
             "--authentication-skip-lookup=true",
             *serving,

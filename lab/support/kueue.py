@@ -91,28 +91,34 @@ def configuration(certificates: Path, dispatcher: str) -> Object:
         "leaderElection": {"leaderElect": False},
         "internalCertManagement": {"enable": False},
         "integrations": {"frameworks": ["batch/job"]},
+        "resources": {"excludeResourcePrefixes": ["carico.dev"]},  # nodes count it, quotas do not: docs/kubernetes.md
         "multiKueue": {"gcInterval": "5s", **({"dispatcherName": dispatcher} if dispatcher else {})},
     }
 
 
-def queue(checks: list[str]) -> list[Object]:
-    """A flavor, a ClusterQueue with room for everything, and a LocalQueue in `default`."""
-    quotas = [{"name": name, "nominalQuota": "1000" if name == "cpu" else "1000Gi"} for name in ("cpu", "memory")]
-    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": "any", "resources": quotas}]}
-    strategy = {"admissionChecksStrategy": {"admissionChecks": [{"name": name} for name in checks]}} if checks else {}
+def queue(checks: list[str], name: str = QUEUE, node_labels: dict[str, str] | None = None) -> list[Object]:
+    """A flavor of nodes with these labels, a ClusterQueue with quota for everything, and a LocalQueue in `default`."""
+    quotas = [{"name": one, "nominalQuota": "1000" if one == "cpu" else "1000Gi"} for one in ("cpu", "memory")]
+    group = {"coveredResources": ["cpu", "memory"], "flavors": [{"name": name, "resources": quotas}]}
+    strategy = {"admissionChecksStrategy": {"admissionChecks": [{"name": one} for one in checks]}} if checks else {}
     return [
-        {"apiVersion": API, "kind": "ResourceFlavor", "metadata": {"name": "any"}},
+        {
+            "apiVersion": API,
+            "kind": "ResourceFlavor",
+            "metadata": {"name": name},
+            "spec": {"nodeLabels": node_labels or {}},
+        },
         {
             "apiVersion": API,
             "kind": "ClusterQueue",
-            "metadata": {"name": "all"},
+            "metadata": {"name": name},
             "spec": {"namespaceSelector": {}, "resourceGroups": [group], **strategy},
         },
         {
             "apiVersion": API,
             "kind": "LocalQueue",
-            "metadata": {"name": QUEUE, "namespace": "default"},
-            "spec": {"clusterQueue": "all"},
+            "metadata": {"name": name, "namespace": "default"},
+            "spec": {"clusterQueue": name},
         },
     ]
 

@@ -44,7 +44,10 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
         "create get patch",
         "heartbeat and offer; carico-own-lease: its own node's, for an hour at most",
     ),
-    ("carico/carico-extender", "cluster", "nodes"): ("list watch", "which nodes have room"),
+    ("carico/carico-extender", "cluster", "nodes"): (
+        "list patch watch",
+        "which nodes have room; patch only with deploy/taints, carico-own-node: the taint carico.dev/full only",
+    ),
     ("carico/carico-extender", "cluster", "pods"): ("list watch", "who holds it"),
     ("carico/carico-extender", "cluster", "pods/binding"): ("create", "the bind verb"),
     ("carico/carico-extender", "cluster", "nodes/status"): (
@@ -55,6 +58,26 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("carico/carico-extender", "cluster", "trainjobs.trainer.kubeflow.org"): (
         "list",
         "policy least-left (deploy/progress): how long they still take",
+    ),
+    ("carico/carico-extender", "cluster", "workloads.kueue.x-k8s.io"): (
+        "list watch",
+        "deploy/kueue: which Workloads wait for the check",
+    ),
+    ("carico/carico-extender", "cluster", "workloads/status.kueue.x-k8s.io"): (
+        "patch",
+        "deploy/kueue: the check's answer (RBAC cannot say: of this check)",
+    ),
+    ("carico/carico-extender", "cluster", "admissionchecks.kueue.x-k8s.io"): (
+        "list",
+        "deploy/kueue: which checks are its own",
+    ),
+    ("carico/carico-extender", "cluster", "admissionchecks/status.kueue.x-k8s.io"): (
+        "patch",
+        "deploy/kueue: says that it answers",
+    ),
+    ("carico/carico-extender", "cluster", "resourceflavors.kueue.x-k8s.io"): (
+        "list",
+        "deploy/kueue: which nodes a flavor selects",
     ),
     ("carico/carico-extender", "carico", "leases.coordination.k8s.io"): (
         "create get list patch watch",

@@ -99,6 +99,35 @@ async def test_a_gang_that_does_not_fit_holds_nothing() -> None:
     assert len(cluster.ledger) == 1
 
 
+async def test_the_event_of_a_refused_gang_says_how_many_members_had_room() -> None:
+    extender, _ = extender_of(SmallServer(), [node(2.5)])
+    assert [await passes(extender, pod(f"u{n}", "three")) for n in range(2)] == [True, True]
+    answer = await extender.second_look.filter({"Pod": pod("u2", "three"), "NodeNames": ["a"]})
+    assert isinstance(answer, bytes)
+    reason = json.loads(answer)["FailedNodes"]["a"]
+    assert reason.startswith("no room: 2.5 places, 2 Pods; 2 other members of gang d/three had room")
+    assert await passes(extender, pod("alone"))
+
+
+@pytest.mark.parametrize(
+    "meta",
+    [
+        {"labels": {"scheduling.x-k8s.io/pod-group": "g"}},
+        {"labels": {"pod-group.scheduling.sigs.k8s.io": "g"}},
+        {"labels": {"kueue.x-k8s.io/pod-group-name": "g"}},
+        {"annotations": {"scheduling.k8s.io/group-name": "g"}},
+    ],
+    ids=["Coscheduling", "Coscheduling before 2022", "Kueue", "Volcano"],
+)
+async def test_members_are_known_by_their_controllers_marks(meta: Object) -> None:
+    extender, cluster = extender_of(SmallServer(), [node(2.5)])
+    members = [pod(f"u{n}") for n in range(3)]
+    for one in members:
+        one["metadata"] |= meta
+    assert [await passes(extender, one) for one in members] == [True, True, False]
+    assert len(cluster.ledger) == 0
+
+
 async def test_a_refused_pod_that_is_bound_all_the_same_is_noticed(caplog: pytest.LogCaptureFixture) -> None:
     extender, cluster = extender_of(SmallServer(), [node(1.5)])
     for uid in ("one", "two", "three"):

@@ -120,7 +120,7 @@ def test_a_failing_webhook_stops_nobody(cluster: Plane, tmp_path: Path) -> None:
 
 def extended(*extenders: ExtenderProcess) -> dict[str, Any]:
     """The sample configuration, with the tests' addresses. Every Pod is sent to the extender."""
-    sample = yaml.safe_load((TREE / "deploy/scheduler/v1.yaml").read_text())["extenders"][0]
+    sample = yaml.safe_load((TREE / "deploy/scheduler/extender-v1.yaml").read_text())["extenders"][0]
     for key in ("tlsConfig", "managedResources"):
         del sample[key]
     return {"extenders": [{**sample, "enableHTTPS": False, "urlPrefix": one.url} for one in extenders]}

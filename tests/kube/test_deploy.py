@@ -1,5 +1,6 @@
 """Everything under deploy/ is applied to a real API server; what another version serves is refused, and looked at."""
 
+import base64
 import itertools
 import os
 import shutil
@@ -48,7 +49,7 @@ def test_policies_and_configurations_have_only_fields_that_exist() -> None:
     looked_at = [one for one in documents(*MANIFESTS) if (one["apiVersion"], one["kind"]) in SCHEMAS]
     assert len(looked_at) == 12
     assert [found for document in looked_at for found in problems(document)] == []
-    broken: Any = yaml.safe_load((DEPLOY / "scheduler/v1.yaml").read_text())
+    broken: Any = yaml.safe_load((DEPLOY / "scheduler/extender-v1.yaml").read_text())
     broken["extenders"][0] |= {"enableHttps": True, "httpTimeout": 5, "weight": 1.5}
     assert [line.partition(": ")[0] for line in problems(broken)] == [
         ".extenders[0].weight",
@@ -146,13 +147,19 @@ def test_kustomize_has_every_object() -> None:
         pytest.skip("kubectl is not here: the list of files was compared, kustomize not run")
     built = subprocess.run([kubectl, "kustomize", str(DEPLOY)], capture_output=True, text=True, check=True).stdout
     names = sorted((d["kind"], d["metadata"]["name"]) for d in yaml.safe_load_all(built))
-    wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*(DEPLOY / "base" / name for name in listed)))
+    files = [*(DEPLOY / "base" / name for name in listed), DEPLOY / "admission/add-place.yaml"]
+    wanted = sorted((d["kind"], d["metadata"]["name"]) for d in documents(*files))
     assert names == wanted
 
 
-@pytest.mark.parametrize("what", ["-k deploy", "-k deploy/federation", "-k deploy/progress", "-k deploy/plane"])
+OVERLAYS = ("-k deploy", "-k deploy/federation", "-k deploy/progress", "-k deploy/plane", "-k deploy/taints")
+
+
+@pytest.mark.parametrize("what", OVERLAYS)
 def test_kubectl_applies_it_dry_and_for_real(cluster: Plane, what: str) -> None:
     """The namespace is there (the plane's fixture made it): a dry run makes none, and what lives in one needs it."""
+    if what == "-k deploy" and cluster.version < (1, 36):
+        what = "-k deploy/base"
     kubectl = [str(cluster.bin / "kubectl"), "--kubeconfig", str(cluster.kubeconfig("admin-token"))]
     for more in (["--dry-run=server"], []):
         command = [*kubectl, "apply", *what.split(), *more]
@@ -265,7 +272,7 @@ def sample(version: str) -> Any:
 
 def test_the_packing_profile_has_the_shape_of_the_source() -> None:
     """Rising to 85 %, nothing beyond; balance twice."""
-    assert problems(sample("v1")) == problems(sample("packing-v1")) == []
+    assert problems(sample("v1")) == problems(sample("extender-v1")) == problems(sample("packing-v1")) == []
     profile = sample("packing-v1")["profiles"][0]
     shape = profile["pluginConfig"][0]["args"]["scoringStrategy"]["requestedToCapacityRatio"]["shape"]
     assert [(point["utilization"], point["score"]) for point in shape] == [(0, 1), (85, 10), (86, 0), (100, 0)]
@@ -284,6 +291,48 @@ def test_the_packing_profile_packs(cluster: Plane) -> None:
     assert list(cluster.admin.bound().values()) == [4]
 
 
+def test_the_default_profile_prefers_the_node_with_more_slots_free(cluster: Plane) -> None:
+    """Eight Pods, nodes with 3 and 12 slots and the same cores: kube-scheduler alone would give each of them four."""
+    cluster.start_scheduler({"profiles": sample("v1")["profiles"]})
+    for name, slots in (("small", "3"), ("large", "12")):
+        cluster.admin.add_node(name)
+        amount = {PLACE: slots}
+        cluster.admin.merge(f"/api/v1/nodes/{name}/status", {"status": {"capacity": amount, "allocatable": amount}})
+    for number in range(8):
+        cluster.admin.add_pod(f"p{number}", 1)
+        wait_for(lambda count=number + 1: sum(cluster.admin.bound().values()) == count, "it is bound")  # type: ignore[misc]
+    assert cluster.admin.bound()["large"] >= 6
+
+
+def test_one_script_makes_the_certificates_and_the_webhook(cluster: Plane, tmp_path: Path) -> None:
+    """Also a second time, which renews nothing; the names of the certificates are those that the webhook checks."""
+    kubectl = f"{cluster.bin}/kubectl --kubeconfig {cluster.kubeconfig('admin-token')}"
+    for _ in range(2):
+        command, environment = [str(DEPLOY / "webhook.sh")], {**os.environ, "KUBECTL": kubectl}
+        done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+    secret = cluster.admin.get("/api/v1/namespaces/carico/secrets/carico-extender-tls")["data"]
+    hooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations"
+    client = cluster.admin.get(f"{hooks}/carico-bindings")["webhooks"][0]["clientConfig"]
+    assert client["caBundle"] == secret["ca.crt"]
+    assert client["service"]["path"] == f"/admit/{base64.b64decode(secret['token']).decode().strip()}"
+    (tmp_path / "served.crt").write_bytes(base64.b64decode(secret["tls.crt"]))
+    name = f"{client['service']['name']}.{client['service']['namespace']}.svc"
+    check = ["openssl", "verify", "-CAfile", "ca.crt", "-verify_hostname", name, "served.crt"]
+    assert subprocess.run(check, cwd=tmp_path, capture_output=True, check=False).returncode == 0
+    cluster.admin.delete("/api/v1/namespaces/carico/secrets/carico-extender-tls")
+    cluster.admin.delete(f"{hooks}/carico-bindings")
+
+
+def test_the_overlays_for_kueue_and_taints_add_one_line_to_the_configuration() -> None:
+    base = config_of(DEPLOY / "base/30-extender.yaml")
+    for overlay, key in (("kueue", "kueue"), ("taints", "taint_full_nodes")):
+        found = config_of(DEPLOY / overlay / "extender-config.yaml")
+        assert found["extender"].pop(key) is True
+        assert found == base
+        parse(config_of(DEPLOY / overlay / "extender-config.yaml"))
+
+
 def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> None:
     """The sample as it is, but for paths and addresses: only Pods that ask for a place are sent, over mTLS."""
     f = cluster.folder
@@ -295,7 +344,7 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
         tls_cert=f"{f}/server.crt",
         tls_key=f"{f}/server.key",
     )
-    config = sample("v1")["extenders"][0]
+    config = sample("extender-v1")["extenders"][0]
     config |= {
         "urlPrefix": f"https://127.0.0.1:{extender.port}",
         "tlsConfig": {"certFile": str(certificate), "keyFile": str(key), "caFile": str(cluster.ca)},
@@ -305,7 +354,7 @@ def test_the_sample_works_with_mutual_tls(cluster: Plane, tmp_path: Path) -> Non
     try:
         # Before the first Pod: kube-scheduler's events of one workload for one Pod keep the words of the first.
         extender.ready(context)
-        pace = {key: sample("v1")["clientConnection"][key] for key in ("qps", "burst")}
+        pace = {key: sample("extender-v1")["clientConnection"][key] for key in ("qps", "burst")}
         connection = {"kubeconfig": str(cluster.kubeconfig("scheduler-token")), **pace}
         cluster.start_scheduler({"extenders": [config], "clientConnection": connection})
         cluster.admin.add_node("n1")

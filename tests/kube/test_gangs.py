@@ -52,6 +52,12 @@ def add_gang(plane: Plane, places: int, name: str) -> None:
         plane.admin.add_pod(f"member-{number}", places, schedulingGroup={"podGroupName": name})
 
 
+def refusals(plane: Plane) -> list[str]:
+    """What kube-scheduler's events say of the members."""
+    events = plane.admin.get("/api/v1/namespaces/default/events")["items"]
+    return [event["message"] for event in events if event["reason"] == "FailedScheduling"]
+
+
 @contextmanager
 def parts(plane: Plane, folder: Path, asks_extender: bool, webhook: bool) -> Iterator[dict[str, Any]]:
     """The extender or the webhook or both, which lead; kube-scheduler's configuration for them. With both it ignores an
@@ -104,6 +110,9 @@ async def bound_together(plane: Plane, node: FakeNode, places: int) -> None:
     for _ in range(8):  # it is tried again and again meanwhile
         await asyncio.sleep(1.0)
         assert await asyncio.to_thread(plane.admin.bound) == {}
+    if not places:  # kube-scheduler counts nothing for its members, so the extender says what keeps the gang
+        texts = await asyncio.to_thread(refusals, plane)
+        assert any("3 other members of gang default/" in text for text in texts), texts
     await asyncio.to_thread(plane.admin.add_pod, "alone", places)  # nobody waits for a gang that does not fit
     await until(lambda: len(node.publisher.mirror.pods) == 1, 20.0)
     node.slots, began_s = 5.4, time.monotonic()

@@ -33,10 +33,13 @@ def free_port() -> int:
 class Server:
     """`prometheus` with its own storage; gone when closed."""
 
-    def __init__(self, folder: Path, *flags: str, scrape: int | None = None, interval: str = "100ms") -> None:
+    def __init__(
+        self, folder: Path, *flags: str, scrape: int | None = None, interval: str = "100ms", path: str = "/metrics"
+    ) -> None:
         (binary,) = need("prometheus")
         self.url = f"http://127.0.0.1:{(port := free_port())}"
-        jobs = [{"job_name": "cadvisor", "static_configs": [{"targets": [f"127.0.0.1:{scrape}"]}]}] if scrape else []
+        job = {"job_name": "cadvisor", "metrics_path": path, "static_configs": [{"targets": [f"127.0.0.1:{scrape}"]}]}
+        jobs = [job] if scrape else []
         config = {"global": {"scrape_interval": interval, "scrape_timeout": interval}, "scrape_configs": jobs}
         (folder / "prometheus.yml").write_text(json.dumps(config))
         self._log = (folder / "prometheus.log").open("wb")

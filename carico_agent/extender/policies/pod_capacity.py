@@ -40,7 +40,7 @@ import numpy as np
 
 from carico_agent.extender.nodes import Floats, Mask, NodeColumns, PendingPod
 from carico_agent.extender.policy import TOP_SCORE, Policy, Reason
-from carico_agent.extender.workload_room import WorkloadRoom, refusals, room_for
+from carico_agent.extender.workload_room import WorkloadRoom, pods_that_fit, refusals, room_for
 from carico_agent.plugin_api.declare import Range
 
 
@@ -153,20 +153,10 @@ class PodCapacity(Policy[PodCapacitySettings]):
         return most
 
     def scores(self, nodes: NodeColumns, pod: PendingPod, now_s: float) -> list[int]:
-        room = self._room(nodes, pod)
+        room = pods_that_fit(nodes, pod)
         most = np.fmax.reduce(room, initial=0.0)
         if not most > 0:
             return [0] * len(room)
         # The roomiest gets 10, so that a difference of one Pod shows whatever the size of the nodes.
         scores: list[int] = (TOP_SCORE * np.fmax(0.0, room) / most).astype(int).tolist()
         return scores
-
-    def _room(self, nodes: NodeColumns, pod: PendingPod) -> Floats:
-        """How many more Pods like this one fit."""
-        of_workload = room_for(nodes, pod)
-        if of_workload is None:
-            return nodes.available()
-        bounded = np.fmin(of_workload.fits, nodes.places - nodes.assigned)
-        return np.where(
-            of_workload.measured, np.where(of_workload.certain, of_workload.fits, bounded), nodes.available()
-        )

@@ -2,6 +2,7 @@
 
 from carico_agent.lib.kube.client import KubeClient, Object
 from carico_agent.lib.kube.names import ANNOTATIONS, RESOURCE
+from carico_agent.lib.kube.node_taint import has_taint, set_taint
 from carico_agent.lib.kube.placement_lease import PlacementLeases
 from carico_agent.lib.kube.pods import UNFINISHED, facts
 
@@ -24,6 +25,7 @@ async def remove(client: KubeClient, node: str, resource: str = RESOURCE, lease_
         amount = {resource: str(held)}
         patch = {**patch, "status": {"capacity": amount, "allocatable": amount}}
     await client.patch(f"/api/v1/nodes/{node}/status", patch)
+    await set_taint(client, node, full=False)
     if lease_namespace:
         await PlacementLeases(client, lease_namespace).remove(node)
     return held
@@ -41,4 +43,5 @@ def _is_marked(node: Object, resource: str) -> bool:
         not annotations.keys().isdisjoint(ANNOTATIONS)
         or resource in (status.get("capacity") or {})
         or resource in (status.get("allocatable") or {})
+        or has_taint(node)
     )
