@@ -171,7 +171,8 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
 
 def objects(folder: Path = TREE / "deploy") -> list[Any]:
     """Every Kubernetes object of the manifests."""
-    found = [one for file in sorted(folder.rglob("*.yaml")) for one in yaml.safe_load_all(file.read_text()) if one]
+    files = [file for file in sorted(folder.rglob("*.yaml")) if "helm" not in file.parts]  # made from the others
+    found = [one for file in files for one in yaml.safe_load_all(file.read_text()) if one]
     return [one for one in found if isinstance(one, dict) and "metadata" in one]
 
 
