@@ -128,11 +128,14 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ),
     ("carico-burst/carico-burst", "default", "pods"): ("delete", "target: those that a kubelet refused for room"),
     ("carico-burst/carico-burst", "default", "namespaces"): ("get", "target: whether it is there"),
-    ("carico-burst/carico-burst", "default", "secrets"): ("get", "target: whether one that a Job names is there"),
+    ("carico-burst/carico-burst", "default", "secrets"): (
+        "get create patch",
+        "target: whether one that a Job names is there; deploy/burst/copy.yaml only: read at home, written beside the copy",
+    ),
     ("carico-burst/carico-burst", "default", "configmaps"): (
         "create get patch",
         "home: the ends of moved Jobs' logs (create, patch; RBAC cannot restrict them by the end of a name); target: "
-        "whether one that a Job names is there (get)",
+        "whether one that a Job names is there (get); deploy/burst/copy.yaml only: written beside the copy",
     ),
     ("carico-burst/carico-burst", "default", "pods/log"): (
         "get",
