@@ -130,8 +130,8 @@ NEEDS: dict[tuple[str, str, str], tuple[str, str]] = {
     ("carico-burst/carico-burst", "default", "namespaces"): ("get", "target: whether it is there"),
     ("carico-burst/carico-burst", "default", "secrets"): (
         "get create patch",
-        "target: whether one that a Job names is there (get); deploy/burst/copy.yaml only: read at home, written beside "
-        "the copy",
+        "target: whether one that a Job names is there (get); deploy/burst/copy.yaml only: read at home, written "
+        "beside the copy",
     ),
     ("carico-burst/carico-burst", "default", "configmaps"): (
         "create get patch",
