@@ -41,9 +41,9 @@ class StatusFilePublisher:
             if not self._path:  # it may be configured while the agent runs
                 await asyncio.sleep(CONFIGURED_S)
                 continue
-            if latest.sequence:
+            seen = latest.sequence  # of what is written: a status that comes during the write is written after it
+            if seen:
                 await self._write(Path(self._path), latest.encoded() + b"\n")
-            seen = latest.sequence
             while seen == latest.sequence:
                 await latest.changed()
 

@@ -127,6 +127,28 @@ async def test_the_status_file_follows_the_board_and_its_setting(context: Publis
     task.cancel()
 
 
+async def test_a_status_that_comes_during_a_write_is_written_after_it(
+    context: PublisherContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    settings, written = override(context.settings(), "socket", status_file=str(tmp_path / "status.json")), []
+    loop, real = asyncio.get_running_loop(), status_file.replace_file
+
+    def slow(path: Path, encoded: bytes) -> None:
+        real(path, encoded)
+        written.append(json.loads(encoded)["sequence"])
+        if len(written) == 1:  # the second status comes before the publisher knows that the first is on disk
+            loop.call_soon_threadsafe(context.latest.publish, STATUS)
+
+    monkeypatch.setattr(status_file, "replace_file", slow)
+    context.latest.publish(STATUS)
+    one = await status_file.open_publisher(replace(context, settings=lambda: settings))
+    task = asyncio.create_task(one.run())
+    async with asyncio.timeout(5.0):
+        while written != [1, 2]:
+            await asyncio.sleep(0.01)
+    task.cancel()
+
+
 async def test_systemd_gets_ready_once_and_a_sign_of_life_at_its_own_pace(
     context: PublisherContext, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
