@@ -2,7 +2,8 @@
 statuses made up a second apart.
 
 For what a test machine does not have: fourteen workloads, throttled Pods, reservations, plugins that wrote something,
-and names full of markup. `python -m lab.support.sample_node SOCKET [--hostile]` serves until it is terminated.
+and names full of markup. `python -m lab.support.sample_node SOCKET [--hostile] [--learning NUMBER LOW HIGH]` serves
+until it is terminated.
 """
 
 import asyncio
@@ -35,20 +36,27 @@ WORKLOADS = (  # name, Pods, cpu and memory of one as a share, arrivals, per_nod
     ("kube-system/kube-proxy", 1, 0.003, 0.004, 0.0, True),
     ("monitoring/node-exporter", 1, 0.002, 0.002, 0.0, True),
 )
-JOBS = (  # name, steps, steps done at the start, whether it reports
-    ("thumbnails", 5000.0, 1800.0, True),
-    ("training", 20000.0, 14500.0, True),
-    ("export", 3000.0, 900.0, False),
+JOBS = (  # name, steps, steps done at the start
+    ("thumbnails", 5000.0, 1800.0),
+    ("training", 20000.0, 14500.0),
 )
 
 
 class SampleNode:
     """Status, Pods and the rest, as functions of the time."""
 
-    def __init__(self, hostile: bool = False) -> None:
-        self.mark = HOSTILE if hostile else ""
+    def __init__(self, hostile: bool = False, learning: tuple[float, ...] = ()) -> None:
+        """`learning`: Pod-Capacity, low and high of a node that still learns."""
+        self.mark, self._learning = HOSTILE if hostile else "", learning
 
     def status(self, t: float) -> Status:
+        measured = self._measured(t)
+        if not self._learning:
+            return measured
+        capacity, low, high = self._learning
+        return replace(measured, mode="learning", pod_capacity=capacity, low=low, high=high, available=int(capacity))
+
+    def _measured(self, t: float) -> Status:
         wave = 0.12 * math.sin(t / 95.0) + 0.04 * math.sin(t / 11.0)
         workloads = [self._workload(*row, wave=wave) for row in WORKLOADS]
         host = {"cpu": 0.06 + 0.01 * math.sin(t / 7.0), "memory": 0.09}
@@ -127,21 +135,24 @@ class SampleNode:
             "usage": usage,
         }
 
-    def _job(self, t: float, name: str, total: float, start_s: float, reports: bool) -> dict[str, Any]:
+    def _job(self, t: float, name: str, total: float, start_s: float) -> dict[str, Any]:
         done = (start_s + 7 * t) % total
         left = {"left_cpu_s": round((total - done) / 7, 1), "cores": 0.8, "left_s": round((total - done) / 5, 1)}
-        reported = {"done": done, "total": total, "ratio": round(done / total, 4), "runs": 1, "age_s": 1.0}
         return {
             "name": f"{name}-5c9d{self.mark}",
             "namespace": "batch",
             "uid": name,
             "workload": f"batch/{name}",
-            "source": "cpu" if reports else "history",
-            **(reported if reports else dict.fromkeys(reported)),
+            "source": "cpu",
+            "done": done,
+            "total": total,
+            "ratio": round(done / total, 4),
+            "runs": 1,
+            "age_s": 1.0,
             "stale": False,
             **left,
             "end": None,
-            "uncertain": not reports,
+            "uncertain": False,
         }
 
     def body(self, path: str) -> dict[str, Any]:
@@ -229,8 +240,8 @@ def a_week(now_s: float) -> CapacityModel:
     return model
 
 
-async def serve(path: Path, hostile: bool) -> None:
-    node, latest, wall = SampleNode(hostile), LatestStatus(5.0), [0.0]
+async def serve(path: Path, node: SampleNode) -> None:
+    latest, wall = LatestStatus(5.0), [0.0]
     history = StatusHistory(("cpu", "memory"), clock=lambda: wall[0])
     fill(history, node, lambda t: wall.__setitem__(0, t), time.time())
 
@@ -250,4 +261,5 @@ async def serve(path: Path, hostile: bool) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Path(sys.argv[1]), "--hostile" in sys.argv))
+    learning = tuple(map(float, sys.argv[sys.argv.index("--learning") + 1 :])) if "--learning" in sys.argv else ()
+    asyncio.run(serve(Path(sys.argv[1]), SampleNode("--hostile" in sys.argv, learning)))

@@ -4,6 +4,7 @@ import { capital, clock, known, number, percent, resourceName } from "./format.j
 
 const HEIGHT = 190, LEFT = 44, RIGHT = 10, TOP = 16, BOTTOM = 22;
 const STEP_S = 1800;
+const TICK_S = 21600; // between two labels of the axis, twice as long on a phone
 const MODES = { unknown: "Nothing is known about the coming hours yet.", "first day": "No whole day was seen yet: the coming hours are a guess." };
 
 export function showHeld({ pod_capacity_held, horizon_s }) {
@@ -56,7 +57,11 @@ function draw(body, names) {
   const now = x(body.past.time_s.length ? body.past.time_s.at(-1) + STEP_S : first);
   parts.push(svg("line", { class: "cursor", x1: now, x2: now, y1: TOP, y2: HEIGHT - BOTTOM }));
   parts.push(svg("text", { x: now, y: 11, "text-anchor": "middle" }, "now"));
-  for (const t of times.filter((one) => one % 21600 === 0)) parts.push(svg("text", { x: x(t), y: HEIGHT - 5, "text-anchor": "middle" }, clock(t).slice(0, 5)));
+  const tick_s = width < 480 ? 2 * TICK_S : TICK_S;
+  for (let t = tick_s * Math.ceil(first / tick_s); t < last; t += tick_s) { // the slots begin at any time of the day
+    const edge = x(t) > width - 24 ? "end" : x(t) < 24 ? "start" : "middle";
+    parts.push(svg("text", { class: "hour", x: x(t), y: HEIGHT - 5, "text-anchor": edge }, clock(t).slice(0, 5)));
+  }
   const picture = svg("svg", { role: "img", viewBox: `0 0 ${width} ${HEIGHT}`, preserveAspectRatio: "none" });
   picture.setAttribute("aria-label", `Use of the last and the next 24 hours. ${byId("ahead-sentence").textContent} The table below has the numbers.`);
   picture.append(...parts);

@@ -50,7 +50,10 @@ function showStatus(given) {
 }
 
 function showInterval({ low, high, pod_capacity }) {
-  const end = Math.max(1, 1.15 * (known(high) ? high : pod_capacity ?? 1));
+  // An interval of 1.3 to 64.2 around 4.0 would fill the bar: beyond three times the number it is cut, and fades out.
+  const far = 3 * Math.max(1, pod_capacity ?? 1), wide = 1.15 * (known(high) ? high : pod_capacity ?? 1);
+  const end = Math.max(1, Math.min(wide, far));
+  byId("interval-range").classList.toggle("open", wide > far);
   const place = (value) => `${Math.min(100, (100 * Math.max(0, known(value) ? value : 0)) / end)}%`;
   byId("interval-range").style.left = place(low);
   byId("interval-range").style.right = `calc(100% - ${place(high)})`;

@@ -37,7 +37,7 @@ export class Chart {
     const top = ceiling(Math.max(this.least, this.#highest(points, lines)));
     this.y = (value) => TOP + (HEIGHT - TOP - BOTTOM) * (1 - Math.min(Math.max(value, 0), top) / top);
     const parts = [...this.#grid(top), ...this.#marks()];
-    if (this.band) parts.push(svg("path", { class: "band", d: this.#area(points) }));
+    if (this.band) parts.push(...this.#interval(points, top));
     lines.forEach((line, i) => parts.push(svg("path", { class: `line l-${i}`, d: this.#line(points, line.of) })));
     parts.push(...this.#cursor());
     this.svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
@@ -95,7 +95,25 @@ export class Chart {
     return path;
   }
 
-  #area(points) {
+  // Where the interval ends beyond the axis the band fades out instead of filling the chart, and its end is written there.
+  #interval(points, top) {
+    const [, high] = this.band, inside = (point) => point[high] <= top * (1 + 1e-9);
+    const closed = svg("path", { class: "band", d: this.#area(points, inside) });
+    const open = this.#area(points, (point) => !inside(point));
+    if (!open) return [closed];
+    const id = `fade-${this.svg.parentElement.id}`;
+    const fade = svg("linearGradient", { id, gradientUnits: "userSpaceOnUse", x1: 0, x2: 0, y1: this.y(0), y2: this.y(top) });
+    fade.append(svg("stop", { class: "fade", offset: "0", "stop-opacity": ".2" }), svg("stop", { class: "fade", offset: ".9", "stop-opacity": "0" }));
+    const parts = [fade, closed, svg("path", { class: "band-open", d: open, fill: `url(#${id})` })];
+    const last = points.at(-1);
+    if (known(last[high]) && !inside(last)) {
+      const text = `interval up to ${this.format(last[high], true)} ↑`;
+      parts.push(svg("text", { class: "beyond", x: this.width - RIGHT - 4, y: TOP + 12, "text-anchor": "end" }, text));
+    }
+    return parts;
+  }
+
+  #area(points, wanted) {
     const [low, high] = this.band;
     let path = "", piece = [];
     const close = () => {
@@ -106,8 +124,9 @@ export class Chart {
       piece = [];
     };
     for (const point of points) {
-      if (!known(point[low]) || !known(point[high]) || (piece.length && point.t - piece.at(-1).t > GAP_S)) close();
-      if (known(point[low]) && known(point[high])) piece.push(point);
+      const drawn = known(point[low]) && known(point[high]) && wanted(point);
+      if (!drawn || (piece.length && point.t - piece.at(-1).t > GAP_S)) close();
+      if (drawn) piece.push(point);
     }
     close();
     return path;

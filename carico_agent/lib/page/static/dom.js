@@ -25,12 +25,15 @@ export function show(node, visible) {
   node.hidden = !visible;
 }
 
+const MAX_COLUMNS = 5; // of a table that fits on a phone; the rows of a wider one become blocks there
+
 // A table with reused rows: focus, selection and scrolling survive an update a second.
 // columns: [{title, text?, sort?}], rows: [[cell, …]] with cell = string or {text, tone?, title?}.
 export function fillTable(table, columns, rows, onSort = null, sorted = null) {
   const signature = JSON.stringify([columns, sorted]);
   if (table.dataset.columns !== signature) {
     table.dataset.columns = signature;
+    table.classList.toggle("stack", columns.length > MAX_COLUMNS);
     const focused = table.contains(document.activeElement) ? document.activeElement.textContent : null;
     table.replaceChildren(el("thead", {}, heads(columns, onSort, sorted)), el("tbody"));
     for (const button of table.querySelectorAll("button")) if (button.textContent === focused) button.focus();
@@ -62,6 +65,7 @@ function fillRow(body, index, cells, columns) {
     const cell = row.cells[place] ?? row.appendChild(place === 0 ? el("th", { scope: "row" }) : el("td"));
     const { text, tone = "", title = "" } = typeof given === "string" ? { text: given } : given;
     setText(cell, text);
+    if (place && cell.dataset.label !== columns[place]?.title) cell.dataset.label = columns[place]?.title ?? "";
     const name = `${columns[place]?.text ? "text" : ""} ${tone}`.trim();
     if (cell.className !== name) cell.className = name;
     if (cell.title !== title) cell.title = title;

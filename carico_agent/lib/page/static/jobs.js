@@ -1,4 +1,4 @@
-// Jobs that report how far they are, and those whose end is known from others of their workload.
+// Jobs that report how far they are.
 import { known, percent, seconds } from "./format.js";
 import { byId, el, fillTable, setText, show } from "./dom.js";
 
@@ -26,7 +26,7 @@ function row(job) {
     seconds(job.left_cpu_s),
     seconds(job.left_s),
     job.stale ? { text: `silent for ${seconds(job.age_s)}`, tone: "warn" }
-      : job.source === "history" ? "others of its workload" : job.uncertain ? "its first reports" : "its reports",
+      : job.uncertain ? "its first reports" : "its reports",
   ];
 }
 
