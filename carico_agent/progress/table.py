@@ -84,7 +84,14 @@ class Job:
         return max(self.asked_s, median(self.gaps_s)) if self.gaps_s else FIRST_INTERVAL_S
 
     def is_stale(self, now_s: float) -> bool:
-        return self.done < self.total and now_s - self.last_s > STALE_INTERVALS * self.interval_s
+        return self.done < self.total and self._is_silent(now_s)
+
+    def is_over(self, now_s: float) -> bool:
+        """It has reported its end, and its Pod runs on: a container that never ends is no job with 0 s left."""
+        return self.done >= self.total and self._is_silent(now_s)
+
+    def _is_silent(self, now_s: float) -> bool:
+        return now_s - self.last_s > STALE_INTERVALS * self.interval_s
 
     def left(self, now_s: float) -> WorkLeft:
         return WorkLeft() if self.is_stale(now_s) else left(self.shown, self.total, now_s)

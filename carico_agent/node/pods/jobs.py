@@ -97,21 +97,24 @@ class Jobs:
         return max(self._wall() - pod.started_s, 0.0) if pod.started_s else now_s - seen_s
 
     def views(self, now_s: float) -> list[JobView]:
-        """Every Pod that reports."""
+        """Every Pod that reports, and whose job is not over. A process outside of Pods stays for a minute after its end
+        (plain_processes.py)."""
         found = []
         for key, (pod, _) in self._seen.items():
-            if (job := self.table.get(key)) is not None:
+            job = self.table.get(key)
+            if job is not None and (is_plain(key) or not job.is_over(now_s)):
                 found.append(JobView(pod, job.left(now_s), job, job.is_stale(now_s)))
         return found
 
     def _silent(self, now_s: float) -> list[WorkLeft]:
         """The work of Pods that do not report, where their workload has a history. They are no jobs for a reader: a
-        service of which three Pods were replaced has a history, too."""
-        return [
+        service of which three Pods were replaced has a history, too. One that is older than all of them is left out."""
+        found = (
             self._by_history(pod, self._age_s(pod, now_s, seen_s))
             for key, (pod, seen_s) in self._seen.items()
             if not pod.per_node and self.table.get(key) is None and self.run_times.knows(pod.workload)
-        ]
+        )
+        return [left for left in found if isfinite(left.cpu_s)]
 
     def _by_history(self, pod: Pod, age_s: float) -> WorkLeft:
         left_s, cores = self.run_times.left_s(pod.workload, age_s), self._cores.get(pod.key, nan)

@@ -254,6 +254,32 @@ def test_reports_go_before_history_and_end_with_the_pod() -> None:
     assert len(jobs.table) == 0
 
 
+def test_an_endless_container_is_no_job() -> None:
+    """Issue 36: it was listed with 0 s left. It is older than all others of its workload, and never reports."""
+    used = {"endless": 0.0}
+    jobs = Jobs(lambda one: used.get(one.key, nan), lambda: 1e9)
+    for n in range(3):
+        jobs.refresh(10.0 * n, {f"old-{n}": pod(f"old-{n}")})
+    jobs.refresh(30.0, pods := {"endless": pod("endless")})
+    for t in range(31, 100):
+        used["endless"] += 1.0
+        jobs.refresh(float(t), pods)
+    assert jobs.views(100.0) == []
+    found = jobs.summary(100.0)
+    assert (found.jobs, found.unknown, found.total_s) == (0, 0, 0.0)
+
+
+def test_a_container_that_runs_on_after_its_last_report_is_no_job() -> None:
+    jobs = Jobs(lambda one: 7.0, lambda: 1e9)
+    jobs.refresh(0.0, {"a": pod("a")})
+    for n in range(1, 6):
+        jobs.report(pod("a"), float(n), 2 * n, 10)
+    assert [view.left.end_s for view in jobs.views(6.0)] == [0.0], "it has just reported its end"
+    assert jobs.views(16.0) == [] and jobs.summary(16.0).jobs == 0
+    jobs.report(pod("a"), 17.0, 1, 10)
+    assert [view.job.runs for view in jobs.views(18.0)] == [2], "it works again"
+
+
 def test_summary() -> None:
     found = summary([WorkLeft(10.0, 1.0, 10.0, False), WorkLeft(5.0, 1.0, 5.0, True), WorkLeft()])
     assert (found.jobs, found.unknown, found.uncertain, found.total_s, found.longest_s) == (2, 1, 1, 15.0, 10.0)
