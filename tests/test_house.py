@@ -66,6 +66,40 @@ def test_every_module_of_the_lab_can_be_imported() -> None:
     assert result.returncode == 0, result.stderr
 
 
+def test_a_product_readme_names_files_that_exist() -> None:
+    named = [
+        (readme, name)
+        for readme in sorted(TREE.glob("carico_agent/*/README.md"))
+        for name in re.findall(r"`([\w/]+(?:\.py|/))`", readme.read_text())
+    ]
+    assert len(named) > 60
+    lost = [(readme.parent.name, name) for readme, name in named if not exists(readme.parent, name)]
+    assert lost == []
+
+
+def exists(product: Path, name: str) -> bool:
+    """Below the product, also without the folder that the sentence has named before, or from the root of the tree."""
+    return (TREE / name).exists() or next(product.rglob(name.rstrip("/")), None) is not None
+
+
+def test_a_comment_names_modules_that_exist() -> None:
+    """`folder/module.py` in a comment or docstring is the end of a path in the tree."""
+    modules = {str(path.relative_to(TREE)) for path in python_files("carico_agent", "plugins", "lab", "tests")}
+    foreign = {"grpc/_common.py"}
+    """Files of other projects."""
+    named = [
+        (str(path.relative_to(TREE)), name)
+        for path in python_files("carico_agent", "plugins")
+        for name in re.findall(r"(?<![\w/])\w+(?:/\w+)*/\w+\.py\b", path.read_text())
+    ]
+    assert len(named) > 40
+    assert [
+        (path, name)
+        for path, name in named
+        if name not in foreign and not any(f"/{module}".endswith(f"/{name}") for module in modules)
+    ] == []
+
+
 def test_no_package_host_is_named() -> None:
     """Packages come from where the machine itself gets them: what builds and installs names no host on the internet."""
     scripts = [

@@ -27,10 +27,11 @@ GENERATED = {"mutations.md"}
 
 
 def texts() -> dict[str, str]:
-    """Everything that a user reads, by where it stands; README.md has its own test of length and links."""
+    """Everything that a user reads, by where it stands."""
     pages = [*(TREE / "docs").rglob("*.md"), *(TREE / "carico_agent").glob("*/README.md")]
     pages += [*(TREE / "plugins").glob("*/README.md"), *(TREE / "carico_agent/lib/page/static").glob("*.html")]
-    pages += [TREE / name for name in ("CONTRIBUTING.md", "CHANGELOG.md", "deploy/README.md", "config.example.toml")]
+    pages += [TREE / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config.example.toml")]
+    pages += (TREE / "deploy").rglob("README.md")
     return {str(path.relative_to(TREE)): path.read_text() for path in pages if path.name not in GENERATED}
 
 

@@ -1,6 +1,6 @@
 """`kubectl carico fit`: how many more Pods of a workload fit on each node, by what they were measured to take.
 
-Beside it stands what requests alone would allow. The rules are the extender's (schedule/workload_room.py).
+Beside it stands what requests alone would allow. The rules are the extender's (extender/workload_room.py).
 """
 
 import time

@@ -31,7 +31,7 @@ SHOWN = 8
 
 @dataclass
 class WhyAnswer:
-    """About one Pod. `found`: nodes by reason (schedule/explain.py); None: not known."""
+    """About one Pod. `found`: nodes by reason (extender/explain.py); None: not known."""
 
     namespace: str
     name: str

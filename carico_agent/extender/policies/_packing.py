@@ -1,7 +1,7 @@
 """What the packing policies share: Pods go to nodes that are in use, so that others stay empty and can be switched off.
 
 Refusals are pod-capacity's: a packed node is never fuller than its number allows. Only the order of the nodes that are
-left differs. It is online best fit: the score of recommend/packing.py decides among nodes with Pods, and an empty node
+left differs. It is online best fit: the score of extender/packing.py decides among nodes with Pods, and an empty node
 is opened only when no other has room.
 
 What is scored: on a node that publishes its room, that room and what the Pod's workload takes of it, as measured

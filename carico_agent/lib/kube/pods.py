@@ -76,8 +76,8 @@ def facts(pod: Object, resource: str = "") -> PodFacts:
 
 
 def workload_of(meta: Object, node_name: str = "") -> str:
-    """The kind of this Pod, by the function that its node uses (core/kind_names.py). `node_name` where it is bound:
-    names of static Pods end in it.
+    """The workload of this Pod, by the function that its node uses (core/workload_names.py). `node_name` where it is
+    bound: names of static Pods end in it.
 
     >>> labels = {"pod-template-hash": "6c5d9b7f8d"}
     >>> workload_of({"namespace": "shop", "name": "web-6c5d9b7f8d-x7k2p", "labels": labels})

@@ -1,6 +1,6 @@
 """The plugin host: finds, validates, starts and stops plugins, and shows how they are doing.
 
-The agent (app/plugins.py) builds one Host. `overview`, `last_report` and `metrics` never wait and may be called on the
+The agent (node/plugins.py) builds one Host. `overview`, `last_report` and `metrics` never wait and may be called on the
 event loop; `answer` runs the plugin's own code, and `start` and `stop` wait for disks: these three are for threads. A
 plugin can neither stop the agent nor delay a sample: it has a thread of its own.
 """

@@ -1,6 +1,6 @@
 """Pods read one after the other: each tick reads its share, so that no tick reads them all.
 
-Like the node's files (`telemetry/node.py`) they are only read here: what the counters say is worked out by the part
+Like the node's files (`sampling/node.py`) they are only read here: what the counters say is worked out by the part
 that feeds the model, for many at once. In a tick, with cold caches, that took three times as long as reading them.
 
 Each Pod is read every `period_s`. 110 Pods in 5 s are two or three in a tick of 0.1 s. New Pods are read sooner, after
