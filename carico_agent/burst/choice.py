@@ -14,6 +14,8 @@ from carico_agent.burst.catalogue import Prices
 from carico_agent.burst.registry import MODEL_NAME
 
 DATA, PRODUCES, REGIONS = "carico.dev/data", "carico.dev/produces", "carico.dev/regions"
+MAX_NAMED = 32
+"""Models and data that one Job names. Burst asks for each of them, for the Jobs of all users one after another."""
 
 
 @dataclass(frozen=True)
@@ -82,13 +84,15 @@ def parse_data(text: str) -> tuple[Data, ...]:
     [('arpu', 'latest')]
     """
     found = []
-    for item in filter(None, (part.strip() for part in re.split(r"[;\s]+", text))):
+    for item in _items(DATA, text):
         name, equals, rest = item.partition("=")
         if name == "model" and "@" in rest:
             model, _, version = rest.partition("@")
             found.append(Data(_model_name(model, item), "", version=version))
             continue
         url, *more = rest.split(",")
+        if url == "latest":
+            _model_name(name, item)  # it becomes an argument of the operator's command
         if not equals or not name or not url or len(more) > 2:
             raise ValueError(f"{DATA}: {item!r} is not NAME=URL,REGION or NAME=URL,REGION,GB or model=NAME@VERSION")
         gb = float(more[1]) if len(more) == 2 else 1.0
@@ -105,12 +109,19 @@ def parse_produces(text: str) -> tuple[str, ...]:
     ('arpu', 'saved')
     """
     found = []
-    for item in filter(None, (part.strip() for part in re.split(r"[;\s]+", text))):
+    for item in _items(PRODUCES, text):
         what, equals, name = item.partition("=")
         if what != "model" or not equals:
             raise ValueError(f"{PRODUCES}: {item!r} is not model=NAME")
         found.append(_model_name(name, item))
     return tuple(found)
+
+
+def _items(annotation: str, text: str) -> list[str]:
+    items = [part for part in re.split(r"[;\s]+", text) if part]
+    if len(items) > MAX_NAMED:
+        raise ValueError(f"{annotation}: {len(items)} are named, at most {MAX_NAMED} may be")
+    return items
 
 
 def _model_name(name: str, item: str) -> str:

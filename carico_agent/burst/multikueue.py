@@ -35,6 +35,8 @@ log = logging.getLogger(__name__)
 GROUP = "/apis/kueue.x-k8s.io"
 MAX_NAMES = 10
 """Kueue takes no more."""
+MAX_PODS = 5000
+"""Of a Workload, that are placed on trial: a user may name 2 147 483 647, which no memory holds."""
 
 
 def waits(workload: Object) -> bool:
@@ -48,10 +50,11 @@ def waits(workload: Object) -> bool:
 
 
 def asked(workload: Object) -> list[Asked]:
-    """What each Pod of the Workload asks for."""
-    pods = []
+    """What each Pod of the Workload asks for, of the first MAX_PODS."""
+    pods: list[Asked] = []
     for pods_of_kind in (workload.get("spec") or {}).get("podSets") or ():
-        pods += [asked_by(pods_of_kind.get("template") or {})] * int(pods_of_kind.get("count") or 1)
+        count = min(int(pods_of_kind.get("count") or 1), MAX_PODS - len(pods))
+        pods += [asked_by(pods_of_kind.get("template") or {})] * count
     return pods
 
 

@@ -20,10 +20,12 @@ from pathlib import Path
 from typing import Protocol
 from urllib.parse import urlsplit
 
-from carico_agent.burst.s3 import S3Store, StoreError
+from carico_agent.burst.s3 import MAX_TEXT_BYTES, S3Store, StoreError
 
 MODEL_NAME = re.compile(r"[a-z0-9]([-a-z0-9.]{0,61}[a-z0-9])?")
 VERSION = re.compile(r"[0-9]{8}T[0-9]{9}Z-[0-9a-f]{8}")
+SHA256 = re.compile(r"[0-9a-f]{64}")
+"""The name of a file in a node's cache."""
 LATEST = "latest"
 
 
@@ -55,7 +57,11 @@ class FileStore:
         return sorted(str(path.relative_to(self.folder)) for path in found)
 
     def read(self, key: str) -> bytes:
-        return (self.folder / key).read_bytes()
+        place = self.folder / key
+        if not place.is_file():  # a pipe, which no process writes to, would be read without end
+            raise FileNotFoundError(f"{place} is no file")
+        with place.open("rb") as file:
+            return file.read(MAX_TEXT_BYTES)
 
     def write(self, key: str, data: bytes) -> None:
         beside = self._beside(key)
@@ -114,8 +120,8 @@ class Registry:
         elif not VERSION.fullmatch(version):
             raise ValueError(f"model {name}: {version!r} is no version")
         try:
-            record = ModelRecord(**json.loads(self.store.read(f"{self._folder(name)}/{version}.json")))
-        except (TypeError, FileNotFoundError) as error:
+            record = _record(self.store.read(f"{self._folder(name)}/{version}.json"))
+        except (TypeError, RecursionError, FileNotFoundError) as error:
             raise LookupError(f"model {name}@{version} has no record: {error}") from error
         if (record.name, record.version) != (name, version):
             raise ValueError(f"the record of {name}@{version} is of {record.name}@{record.version}")
@@ -124,6 +130,8 @@ class Registry:
     def publish(self, name: str, path: Path, job: str, scratch: Path) -> ModelRecord:
         """The model first, its record last."""
         now_s, whole = time.time(), path
+        if path.is_symlink() or not (path.is_file() or path.is_dir()):
+            raise ValueError(f"{path} is neither a file nor a folder: what a link leads to is not the Job's")
         if path.is_dir():
             whole = scratch / f"{name}.tar"
             with tarfile.open(whole, "w") as tar:
@@ -151,6 +159,22 @@ class Registry:
         if not MODEL_NAME.fullmatch(name):
             raise ValueError(f"{name!r} is no name of a model: small letters, digits, dashes and dots, at most 63")
         return "/".join(filter(None, (self.prefix, self.namespace, name)))
+
+
+def _record(text: bytes) -> ModelRecord:
+    """A Job with the registry's credentials may write anything there; raises ValueError or TypeError.
+
+    >>> _record(b'{"name": "a", "version": "1", "url": "", "sha256": "", "size_bytes": "9", "time_s": 0}')
+    Traceback (most recent call last):
+        ...
+    ValueError: its record has no size: '9'
+    """
+    record = ModelRecord(**json.loads(text))
+    if type(record.size_bytes) is not int or not 0 <= record.size_bytes < 1 << 60:
+        raise ValueError(f"its record has no size: {str(record.size_bytes)[:50]!r}")
+    if not (isinstance(record.url, str) and isinstance(record.sha256, str) and SHA256.fullmatch(record.sha256)):
+        raise ValueError("its record has no address and checksum")
+    return record
 
 
 def open_registry(url: str, namespace: str, endpoint: str = "", region: str = "") -> Registry:

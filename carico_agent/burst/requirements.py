@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from carico_agent.burst.objects import Object
+from carico_agent.lib.kube.pods import is_name
 
 KUEUE = "kueue.x-k8s.io/queue-name"
 """Kueue sets `suspend` of Jobs with this label by itself: two who hold one Job would start it behind each other."""
@@ -72,7 +73,8 @@ def needed(job: Object, namespace: str) -> list[Needed]:
 
 def _of_pod(spec: Object) -> Iterator[Needed]:
     for secret in spec.get("imagePullSecrets") or ():
-        yield Needed("secret", secret["name"])
+        if secret.get("name"):  # an API server takes one without a name, and a kubelet looks for none
+            yield Needed("secret", secret["name"])
     account = spec.get("serviceAccountName") or "default"
     if account != "default":
         yield Needed("service account", account)
@@ -102,9 +104,9 @@ def _of_volumes(spec: Object) -> Iterator[Needed]:
         for source in sources:
             secret, config = source.get("secret") or {}, source.get("configMap") or {}
             if secret and not secret.get("optional"):
-                yield Needed("secret", secret.get("secretName") or secret["name"])
+                yield Needed("secret", secret.get("secretName") or secret.get("name", ""))
             if config and not config.get("optional"):
-                yield Needed("config map", config["name"])
+                yield Needed("config map", config.get("name", ""))
         if claim := (volume.get("persistentVolumeClaim") or {}).get("claimName"):
             yield Needed("volume claim", claim)
 
@@ -122,9 +124,9 @@ def _of_containers(spec: Object) -> Iterator[Needed]:
             secret = source.get("secretRef") or source.get("secretKeyRef") or {}
             config = source.get("configMapRef") or source.get("configMapKeyRef") or {}
             if secret and not secret.get("optional"):
-                yield Needed("secret", secret["name"])
+                yield Needed("secret", secret.get("name", ""))
             if config and not config.get("optional"):
-                yield Needed("config map", config["name"])
+                yield Needed("config map", config.get("name", ""))
 
 
 def _wants_the_node(spec: Object) -> str:
@@ -156,6 +158,9 @@ def cannot_leave(job: Object, host_paths: tuple[str, ...] = ()) -> str:
         path = (volume.get("hostPath") or {}).get("path")
         if path and not any(path == known or path.startswith(known.rstrip("/") + "/") for known in host_paths):
             return f"volume {volume['name']} is hostPath {path}, which the target does not offer (host_paths)"
+    for one in needed(job, "n"):
+        if not is_name(one.name):
+            return f"{one.kind} {one.name[:100]!r} is no name"
     if why := _wants_the_node(spec):
         return why
     if job["spec"].get("manualSelector"):

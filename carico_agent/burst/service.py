@@ -192,8 +192,10 @@ class BurstService:
             copy = site.target.copies.get(key)
             if job.finished or (copy is not None and (copy.uid in bound or copy.finished)):
                 continue
+            workload, asked = workload_of_job(job.whole), asked_by(job.whole["spec"]["template"], key[0])
             for _ in range(max(1, job.ledger.parallelism if going else job.parallelism)):
-                take(rooms, workload_of_job(job.whole), asked_by(job.whole["spec"]["template"], key[0]))
+                if not take(rooms, workload, asked):
+                    break  # nothing is left to reserve; a user may have asked for 2 147 483 647 Pods
 
     def _growths(self, site: Site, now_s: float) -> list[Growth]:
         provisioner = site.provisioner

@@ -52,7 +52,8 @@ _SOURCE, _MIRROR = "kubernetes.io/config.source", "kubernetes.io/config.mirror"
 def workload_of(namespace: str, name: str, labels: Mapping[str, str], image: str = "", node_name: str = "") -> str:
     """The workload as `namespace/template`, at most 128 printable characters.
 
-    `image` only outside Kubernetes. `node_name` is needed for static Pods, whose names end in it.
+    `image` only outside Kubernetes; the labels of Compose count beside it alone: with them a Pod of one namespace would
+    name a workload of another. `node_name` is needed for static Pods, whose names end in it.
 
     >>> workload_of("shop", "web-6c5d9b7f8d-x7k2p", {"pod-template-hash": "6c5d9b7f8d"})
     'shop/web'
@@ -60,12 +61,12 @@ def workload_of(namespace: str, name: str, labels: Mapping[str, str], image: str
     ('shop/report', 'shop/kafka')
     >>> workload_of("default", "a1", {}, image="docker.io/library/nginx:1.25")
     'default/nginx'
-    >>> workload_of("default", "shop-web-1", dict(zip(_COMPOSE, ("shop", "web"), strict=True)))
+    >>> workload_of("default", "shop-web-1", dict(zip(_COMPOSE, ("shop", "web"), strict=True)), image="web")
     'shop/web'
     """
     if chosen := labels.get(WORKLOAD_LABEL, ""):
         return _bounded(namespace, chosen)
-    if all(labels.get(label) for label in _COMPOSE):
+    if image and all(labels.get(label) for label in _COMPOSE):
         return _bounded(labels[_COMPOSE[0]], labels[_COMPOSE[1]])
     shelf, repository = _repository(image)
     if repository:

@@ -32,9 +32,12 @@ GANG_LABELS = (
 GANG_ANNOTATION = "scheduling.k8s.io/group-name"
 """Of Volcano's controllers."""
 
+MAX_NAME = 253
+"""Of an object in Kubernetes. An annotation may have 256 kB, and the name of a gang is in the reason of every node."""
+
 
 def gang_of(pod: Mapping[str, Any]) -> str:
-    """The gang of a Pod object; empty: it is in none.
+    """The gang of a Pod object; empty: it is in none. A name that no object can have names no gang.
 
     >>> gang_of({"metadata": {"namespace": "d"}, "spec": {"schedulingGroup": {"podGroupName": "train"}}})
     'd/train'
@@ -47,7 +50,7 @@ def gang_of(pod: Mapping[str, Any]) -> str:
     labels, annotations = meta.get("labels") or {}, meta.get("annotations") or {}
     group = ((pod.get("spec") or {}).get("schedulingGroup") or {}).get("podGroupName")
     name = next(filter(None, [group, *map(labels.get, GANG_LABELS), annotations.get(GANG_ANNOTATION)]), None)
-    return f"{meta.get('namespace', '')}/{name}" if name else ""
+    return f"{meta.get('namespace', '')}/{name}" if name and len(name) <= MAX_NAME else ""
 
 
 class GangPlaces:

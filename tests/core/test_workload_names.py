@@ -107,6 +107,12 @@ def test_the_labels_of_compose_name_the_workload():
     assert workload_of("default", "c-1", {**labels, "com.docker.compose.service": ""}, image="team/web") == "team/web"
 
 
+def test_the_labels_of_compose_on_a_pod_name_no_workload_of_another_namespace():
+    """Who may label Pods of one namespace would teach nodes what the workload of another one costs."""
+    labels = {"com.docker.compose.project": "shop", "com.docker.compose.service": "web"}
+    assert workload_of("evil", "x", labels) == "evil/x"
+
+
 def test_no_namespace():
     assert workload_of("", "web-x7k2p", {}) == "web"
 

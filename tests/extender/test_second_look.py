@@ -109,6 +109,19 @@ async def test_the_event_of_a_refused_gang_says_how_many_members_had_room() -> N
     assert await passes(extender, pod("alone"))
 
 
+async def test_the_name_of_a_gang_is_not_repeated_without_bounds() -> None:
+    """An annotation may have 256 kB; with 1000 nodes the answer had 250 MB, and the extender 1 GB."""
+    names = [f"n{n}" for n in range(50)]
+    nodes = [PublishedNode(name, 1.5 if name == "n0" else 0.5, 0.0, 1e9, 64.0, cpu=32.0) for name in names]
+    extender, _ = extender_of(SmallServer(), nodes)
+    for uid in ("u1", "u2"):
+        one = pod(uid)
+        one["metadata"]["annotations"] = {"scheduling.k8s.io/group-name": "g" * 250_000}
+        answer = await extender.second_look.filter({"Pod": one, "NodeNames": names})
+    assert isinstance(answer, bytes)
+    assert len(answer) < 10_000
+
+
 @pytest.mark.parametrize(
     "meta",
     [
