@@ -23,11 +23,14 @@ import grpc.aio
 from google.protobuf.empty_pb2 import Empty
 from google.protobuf.message import DecodeError
 
+from carico_agent.node.pods.container_names import ContainerNames
 from carico_agent.node.pods.pods import Container, PodChange, PodTable, Ref, Snapshot, Task, TaskStatus
 from carico_agent.node.pods.proto import containers_pb2, events_pb2, payloads_pb2, tasks_pb2, types_pb2, version_pb2
 
 CALL_TIMEOUT_S = 10.0
 SECOND_LOOK_S = 1.0
+DOCKER = "moby"
+"""The namespace of Docker's containers."""
 DOUBT_PAUSE_S = 2.0
 CHANNEL_OPTIONS = [
     # a List carries the OCI spec of every container, about 15 KB each: 4 MB, grpc's default, end near 250 of them
@@ -95,7 +98,9 @@ def snapshot_of(
 class ContainerdClient:
     """The five calls we need, with plain data on this side."""
 
-    def __init__(self, socket: str) -> None:
+    def __init__(self, socket: str, names: ContainerNames | None = None) -> None:
+        """`names`: describes the containers of Docker, of which containerd has the id only."""
+        self._names = names
         self._channel = grpc.aio.insecure_channel(f"unix:{socket}", options=CHANNEL_OPTIONS)
         service = "/containerd.services."
         self._version = self._unary(f"{service}version.v1.Version/Version", version_pb2.VersionResponse)
@@ -115,7 +120,7 @@ class ContainerdClient:
         """One container's labels; None when it is gone."""
         answer = await self._get(containers_pb2.GetContainerRequest(id=ref[1]), ref[0])
         found = answer.container if answer is not None else None
-        return Container(dict(found.labels), found.image) if found is not None else None
+        return self._described(ref, Container(dict(found.labels), found.image)) if found is not None else None
 
     async def snapshot(self, namespaces: Iterable[str]) -> Snapshot:
         containers: dict[Ref, Container] = {}
@@ -124,9 +129,15 @@ class ContainerdClient:
             listed = await self._containers(containers_pb2.ListContainersRequest(), namespace)
             running = await self._tasks(tasks_pb2.ListTasksRequest(), namespace)
             found = snapshot_of(namespace, listed, running)
-            containers.update(found.containers)
+            containers.update({ref: self._described(ref, one) for ref, one in found.containers.items()})
             tasks.update(found.tasks)
         return Snapshot(containers, tasks)
+
+    def _described(self, ref: Ref, container: Container) -> Container:
+        record = self._names.recorded(ref[1]) if self._names is not None and ref[0] == DOCKER else None
+        if record is None:
+            return container
+        return Container({**record.labels, **(container.labels or {})}, container.image or record.image, record.name)
 
     async def changes(self, wanted: list[str]) -> AsyncIterator[PodChange]:
         """The event stream, until containerd goes."""

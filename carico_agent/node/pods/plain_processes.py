@@ -46,7 +46,7 @@ class PlainProcesses:
         """The entry of this process; new ones are made."""
         key = f"{PREFIX}{process.pid}-{process.started_ticks}"
         if key not in self._entries:
-            name = script_name(_arguments(process.pid, self._proc)) or "process"
+            name = script_name(arguments_of(process.pid, self._proc)) or "process"
             self._entries[key] = _Entry(
                 Pod(
                     key,
@@ -104,7 +104,8 @@ class ProcessCpu:
         self._max_s = {key: used for key, used in self._max_s.items() if key in keys}
 
 
-def _arguments(pid: int, proc: str) -> list[str]:
+def arguments_of(pid: int, proc: str) -> list[str]:
+    """Its command line; empty: it is gone."""
     try:
         data = read_once(f"{proc}/{pid}/cmdline")
     except OSError:

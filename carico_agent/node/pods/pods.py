@@ -29,6 +29,7 @@ POD_NAME = "io.kubernetes.pod.name"
 POD_NAMESPACE = "io.kubernetes.pod.namespace"
 POD_UID = "io.kubernetes.pod.uid"
 CONTAINER_NAME = "io.kubernetes.container.name"
+NERDCTL_NAME = "nerdctl/name"
 
 
 class TaskStatus(Enum):
@@ -51,6 +52,8 @@ class Container:
 
     labels: Mapping[str, str] | None = None
     image: str = ""
+    name: str = ""
+    """What its users call it, where its id is not that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -326,7 +329,8 @@ class PodTable:
         # the sandbox first: its cgroup decides where the Pod is
         order = sorted(live, key=lambda ref: (ref not in sandboxes, ref))
         labels = self._labels(order[0])
-        namespace, name = labels.get(POD_NAMESPACE) or order[0][0], labels.get(POD_NAME) or order[0][1]
+        own_name = self._containers[order[0]].name or labels.get(NERDCTL_NAME) or order[0][1]
+        namespace, name = labels.get(POD_NAMESPACE) or order[0][0], labels.get(POD_NAME) or own_name
         return Pod(
             key=key,
             name=name,

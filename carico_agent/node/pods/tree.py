@@ -21,8 +21,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 
-from carico_agent.core.workload_names import is_per_node, is_service, workload_of
+from carico_agent.core.workload_names import UNNAMED, is_per_node, is_service, workload_of
 from carico_agent.node.pods.cgroups import POD_DIRECTORY, Layout
+from carico_agent.node.pods.container_names import ContainerNames, Described
 from carico_agent.node.pods.log_names import LogNames
 from carico_agent.node.pods.pods import Pod, Selector
 
@@ -33,6 +34,7 @@ HOLDERS = re.compile(
     r"^(?:.*kubepods.*|kubelet(?:\.slice)?|burstable|besteffort|guaranteed|docker|libpod_parent|machine\.slice)$"
 )
 """Directories that are there because a runtime runs containers here."""
+NOTHING = Described()
 PASSAGES = re.compile(r"^(?:system\.slice|user\.slice|user-\d+\.slice|user@\d+\.service)$")
 """Directories that every systemd machine has, and containers may be in."""
 
@@ -63,7 +65,7 @@ class Scanner:
         knows what a Pod is called; the tree itself knows uids only."""
         self._top = str(root / layout.main) if layout.main else ""
         self._namespaces, self._selector = frozenset(namespaces), selector or Selector()
-        self._names, self._node_name = names, node_name
+        self._names, self._node_name, self._containers = names, node_name, ContainerNames(root)
         self._known: dict[str, Pod] = {}
         self.entered: list[str] = []
         """Directories that the last scan opened: Pods come and go in these."""
@@ -80,6 +82,7 @@ class Scanner:
         if self._top:
             self._enter(self._top, "", DEPTH, pods, holders)
         unnamed = self._name(pods)
+        self._name_containers(pods)
         self._known = pods
         return FoundGroup(MappingProxyType({pod.key: pod for pod in pods.values()}), tuple(holders), unnamed)
 
@@ -96,15 +99,27 @@ class Scanner:
             return ""
         return f"pods.skip_namespaces and pods.skip_names miss some Pods: {self._names.trouble}"
 
-    def _made(self, pod: Pod, namespace: str, name: str) -> Pod:
+    def _name_containers(self, pods: dict[str, Pod]) -> None:
+        """Names for those of which only an id is known."""
+        nameless = {
+            path: (found[1], f"{self._top}{path}")
+            for path, pod in pods.items()
+            if pod.workload == UNNAMED and not pod.uid and (found := CONTAINER.search(os.path.basename(path)))
+        }
+        for path, described in self._containers.find(nameless).items():
+            pods[path] = self._made(pods[path], "", described.name or pods[path].name, described)
+
+    def _made(self, pod: Pod, namespace: str, name: str, described: Described = NOTHING) -> Pod:
+        labels = described.labels
         return replace(
             pod,
+            labels=labels,
             namespace=namespace,
             name=name,
             counts=self._selector.counts(namespace, name),
-            workload=workload_of(namespace, name, {}, node_name=self._node_name),
-            per_node=is_per_node(name, {}, node_name=self._node_name),
-            service=is_service(name, {}),
+            workload=workload_of(namespace, name, labels, described.image, self._node_name),
+            per_node=is_per_node(name, labels, node_name=self._node_name),
+            service=is_service(name, labels),
         )
 
     def _enter(self, directory: str, path: str, depth: int, pods: dict[str, Pod], holders: list[str]) -> None:

@@ -27,6 +27,7 @@ from typing import Protocol
 from carico_agent.lib.supervise.backoff import Backoff
 from carico_agent.node.pods.cgroups import Locator
 from carico_agent.node.pods.container_history import ContainerReader
+from carico_agent.node.pods.container_names import ContainerNames
 from carico_agent.node.pods.events import Event, EventLog
 from carico_agent.node.pods.log_names import LogNames
 from carico_agent.node.pods.meter import Open, open_cgroups
@@ -177,7 +178,10 @@ class RuntimeWatch:
         await asyncio.to_thread(import_module, "carico_agent.node.pods.containerd")
         from carico_agent.node.pods import containerd
 
-        wanted, client = self._settings.containerd, containerd.ContainerdClient(socket)
+        wanted, client = (
+            self._settings.containerd,
+            containerd.ContainerdClient(socket, ContainerNames(self._locator.root)),
+        )
         try:
             self._version = f"containerd {await client.version()} at {socket}"
             session = containerd.Session(
