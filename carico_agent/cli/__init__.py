@@ -34,16 +34,16 @@ COMMANDS = tuple(MODULES)
 EXAMPLES = """examples:
   carico demo                           the number beside the truth, on this machine, in a minute
   carico agent                          run here, print a line a second
-  carico status                         how many more Pods fit, now
+  carico status                         how many more Pods fit now
   carico top                            the same, live
   carico page                           a page in the browser: the number, and why it is not larger
-  carico agent --record day.trace.gz    keep what was read
+  carico agent --record day.trace.gz    record all readings
   carico progress                       jobs: how far, how much work is left, when they end
   carico replay day.trace.gz            run it through the model again
-  carico install --systemd              make a hardened service of it
+  carico install --systemd              install a hardened service
   carico doctor                         what this node offers, what is missing and what to do
   carico extender --kubeconfig FILE     let kube-scheduler ask for nodes with room
-  carico plane --kubeconfig FILE        how busy the control plane is, and the one thing to do
+  carico plane --kubeconfig FILE        how busy the control plane is, and one remedy
 
 exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid), 2 wrong usage"""
 

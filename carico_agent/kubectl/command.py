@@ -2,7 +2,7 @@
 
 Works with your kubeconfig alone and writes nothing, except with --evict. It reads Nodes with carico's annotations, Pods
 and placement Leases.
-Without the right to list nodes it shows the Pods of your namespace. Numbers of nodes that have expired count as none.
+Without the right to list nodes it shows the Pods of your namespace. An expired number counts as none.
 
 `fit` says how many more of a workload (or of a manifest's Pod) fit on each node; exit code 1 when fewer than --count
 do. `why` says which nodes refuse a waiting Pod; exit code 1 while it waits.
@@ -12,8 +12,8 @@ exit code 1 when a Pod would be left over. `consolidate` says which nodes are no
 With --evict, and only then, it cordons those nodes and evicts their Pods one at a time; it stops when a Pod finds no
 room.
 
-Columns can be sorted by (--sort cpu-use, or --sort cpu-use% by per cent) and limited (--above cpu=80%, --below
-pod-capacity=1); cpu and memory alone mean measured use. Per cent are of the node, in --pods use is of the requests.
+--sort sorts by a column (--sort cpu-use, or --sort cpu-use% by per cent); --above and --below select rows (--above
+cpu=80%, --below pod-capacity=1); cpu and memory alone mean measured use. Per cent are of the node, in --pods use is of the requests.
 
 examples:
   kubectl carico

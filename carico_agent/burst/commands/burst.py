@@ -1,7 +1,7 @@
 """run Jobs that do not fit at home in another cluster, exactly once
 
-Without a verb it runs the service. Verbs that only look: `status`, `plan`, `explain JOB` (why it is where it is),
-`check JOB` (what it needs at each target, and whether that is there), `logs JOB` (what it printed elsewhere), `inject
+Without a verb it runs the service. Verbs that only read: `status`, `plan`, `explain JOB` (why it is where it is),
+`check JOB` (what it needs at each target, and whether that is there), `logs JOB` (its output at the target), `inject
 FILE` (a Job's manifest with the steps that fetch and publish its models, for home; `-`: standard input). Verbs that
 act: `move JOB --to TARGET`, `recall JOB`, and `forget JOB --fenced`, which starts a Job at home whose target is lost:
 use it only when nothing can run there any more.

@@ -1,7 +1,8 @@
-"""answer kube-scheduler's questions for nodes with room
+"""answer kube-scheduler's requests for nodes with room, and check every binding
 
-Answers filter, prioritize and bind from what the agents publish on their nodes. deploy/ has configurations of
-kube-scheduler that use it.
+Answers filter, prioritize and bind from what the agents publish on their nodes. With admission_listen it also answers
+the API server's webhook before each binding of a Pod that requests carico.dev/pods, by whichever scheduler. deploy/ has
+the manifests, and configurations of kube-scheduler that use it.
 
 examples:
   carico extender --kubeconfig ~/.kube/config --listen 127.0.0.1:7401

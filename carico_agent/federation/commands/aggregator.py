@@ -25,7 +25,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--state", metavar="FILE", help="keep the nodes' contributions here across restarts")
     parser.add_argument("--http", metavar="ADDR", help="serve /metrics and /healthz here")
     parser.add_argument("--status", action="store_true", help="print the state of a running aggregator (at --listen)")
-    parser.add_argument("--json", action="store_true", help="with --status: for machines")
+    parser.add_argument("--json", action="store_true", help="with --status: print JSON, for scripts")
 
 
 def run(given: argparse.Namespace) -> int:

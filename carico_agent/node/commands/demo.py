@@ -42,7 +42,7 @@ NEXT = (
     ("agent", "run it here; containers are found by themselves. Then, elsewhere: status, top, page"),
     ("print-config", "see [processes]: without containers, systemd units or commands count as Pods"),
     ("doctor", "what this machine offers, what is missing and which setting brings it"),
-    ("install --systemd", "make a hardened service of it (--dry-run says what it would do)"),
+    ("install --systemd", "install a hardened service (--dry-run says what it would do)"),
 )
 """What to type after `carico`, and what it brings."""
 BUSY = (

@@ -37,7 +37,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--socket", metavar="PATH", help="look here for the agent, not at the configured place")
     parser.add_argument("--kubeconfig", metavar="FILE", help="also check whether publishing to Kubernetes would work")
     parser.add_argument("--node", metavar="NAME", help="name of this node there")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def run(given: argparse.Namespace) -> int:

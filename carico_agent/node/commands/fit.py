@@ -1,8 +1,8 @@
-"""does a Pod fit here, how many more, and what limits
+"""say whether a Pod fits here, how many more fit, and which resource limits
 
 Asks the agent of this node, or with --aggregator the whole cluster. WORKLOAD is what `carico status` shows
-(namespace/name of the Deployment, StatefulSet, Job …); with -f it is found from a manifest. Exit code 1 when it does
-not fit.
+(namespace/name of the Deployment, StatefulSet, Job …); with -f the command reads it from a manifest. Exit code 1 when
+the Pods do not fit.
 
 examples:
   carico fit shop/web
@@ -43,18 +43,20 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     add_config(parser)
     add_socket(parser)
     parser.add_argument("workload", nargs="?", metavar="WORKLOAD", help="a workload, like shop/web")
-    parser.add_argument("-f", "--file", metavar="FILE", help="a manifest of a Pod or of what makes Pods; - for stdin")
-    parser.add_argument("--count", type=int, default=1, metavar="N", help="how many of them (default 1)")
+    parser.add_argument(
+        "-f", "--file", metavar="FILE", help="a manifest of a Pod, or of an object that creates Pods; - for stdin"
+    )
+    parser.add_argument("--count", type=int, default=1, metavar="N", help="how many Pods (default 1)")
     parser.add_argument(
         "--horizon",
         type=float,
         metavar="SECONDS",
-        help="for so long (default: as long as its Pods stay, a day at most)",
+        help="time for which the Pods must have room (default: their usual lifetime, at most a day)",
     )
     parser.add_argument("--aggregator", metavar="ADDR", help="ask this aggregation server about the whole cluster")
     parser.add_argument("--kubeconfig", metavar="FILE", help="also say what requests alone would allow on this node")
     parser.add_argument("--node", metavar="NAME", help="with --kubeconfig: the name of this node")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def run(given: argparse.Namespace) -> int:

@@ -18,7 +18,7 @@ from carico_agent.command import add_config, add_socket, ask, load_settings
 def arguments(parser: argparse.ArgumentParser) -> None:
     add_socket(parser)
     add_config(parser)
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def run(given: argparse.Namespace) -> int:

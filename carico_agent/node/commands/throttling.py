@@ -1,4 +1,4 @@
-"""list which Pods are throttled, why, and the one thing to do about it
+"""list which Pods are throttled, why, and which remedy helps
 
 Needs the throttling plugin: plugins.enabled = ["throttling"].
 
@@ -20,7 +20,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("pod", metavar="POD", nargs="?", help="a name, namespace/name or pattern")
     parser.add_argument("--request-ms", metavar="MS", type=float, help="CPU time of one request, for its latency")
     add_socket(parser)
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def run(given: argparse.Namespace) -> int:

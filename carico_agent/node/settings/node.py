@@ -192,7 +192,7 @@ class PodsSettings:
 
 @dataclass(frozen=True)
 class ProcessesSettings:
-    """Processes as Pods, for machines without containers. When one of these is given, containers are not looked for."""
+    """Processes as Pods, for machines without containers. With one of these, the agent ignores containers."""
 
     units: tuple[str, ...] = ()
     """systemd units that are a Pod each, running services or scopes. Globs: "nginx.service", "worker@*"."""

@@ -32,7 +32,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--availability", metavar="P", type=share, default=0.999, help="least share of requests not rejected (0.999)"
     )
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
 
 
 def number(least: float, open_: bool = False) -> Callable[[str], float]:

@@ -64,7 +64,7 @@ def arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--plot", metavar="FILE", help="a picture of the concurrency curve learned so far")
     parser.add_argument("--watch", action="store_true", help="continue, with one diagnosis per interval")
-    parser.add_argument("--json", action="store_true", help="for machines")
+    parser.add_argument("--json", action="store_true", help="print JSON, for scripts")
     parser.add_argument("--serve", action="store_true", help="run as a service")
     parser.add_argument("--seats", choices=["off", "recommend", "write"], help="with --serve: what to do with seats")
     parser.add_argument("--listen", metavar="ADDR", help="with --serve: for /metrics, on loopback")
