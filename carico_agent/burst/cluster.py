@@ -81,7 +81,7 @@ def read_node(node: Object) -> NodeSeen:
         capacity = float(annotations[POD_CAPACITY])
         until_s = parse_rfc3339(annotation["time"]) + min(float(annotation["ttl_s"]), MAX_TTL_S)
         fits = {str(workload): float(room) for workload, room in (annotation.get("fits") or {}).items()}
-    except MALFORMED:  # somebody else wrote it
+    except MALFORMED:  # another client wrote it
         return seen
     believable = all(map(isfinite, (capacity, until_s, *fits.values())))
     return replace(seen, pod_capacity=capacity, fits=fits, until_s=until_s) if believable else seen
@@ -128,7 +128,7 @@ class ClusterView:
         self.nodes: dict[str, NodeSeen] = {}
         self.pods: dict[str, PodSeen] = {}
         self.ended: deque[tuple[str, float]] = deque(maxlen=1000)
-        """UID of the Job and time it ran [s], of Pods that have ended since somebody looked."""
+        """UID of the Job and time it ran [s], of Pods that have ended since the planner last read this."""
         self._node_watch = ResourceWatch(
             client, "/api/v1/nodes", read_node, self._nodes_are, self._node_changed, health
         )

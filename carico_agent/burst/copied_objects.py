@@ -1,11 +1,12 @@
 """ConfigMaps and Secrets that a Job names, taken to its target with it, where the operator allows that (`copy`).
 
 They are written when the copy of the Job exists and before the move is committed. The copy owns them: the target's
-garbage collector deletes them with it, whoever deletes it and whatever happens to burst. An object that several copies
-name has several owners. An object that is at the target already and that burst did not bring is used as it is.
+garbage collector deletes them with it, whichever client deletes it and whatever happens to burst. An object that
+several copies name has several owners. An object that is at the target already and that burst did not bring is used
+as it is.
 
 Only the data is taken, and of Secrets only types that hold nothing but data: a service account's token is issued by
-the cluster in which a Secret of that type is created, to whoever creates it.
+the cluster in which a Secret of that type is created, to the client that creates it.
 """
 
 import json

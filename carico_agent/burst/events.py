@@ -35,7 +35,7 @@ WARNINGS = ("BurstForgotten", "BurstHeldAgain", "BurstRefused", "BurstRecallRefu
 
 
 class JobEvents:
-    """Events that wait to be sent. The oldest is dropped when nobody takes them."""
+    """Events that wait to be sent. Beyond `most` events the oldest is dropped."""
 
     def __init__(self, most: int = 1000) -> None:
         self._queue: asyncio.Queue[tuple[str, Object]] = asyncio.Queue(most)

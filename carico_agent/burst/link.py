@@ -15,7 +15,7 @@ T = TypeVar("T")
 Send = Callable[[Request], Awaitable[ServerAnswer]]
 
 WAITS = Backoff(first_s=0.2, factor=1.6, max_s=3.0)
-"""Between two looks at what somebody else must do: most Pods that have no node are gone within 0.2 s."""
+"""Between two polls while a controller or a kubelet acts: most Pods that have no node are gone within 0.2 s."""
 
 ANSWERS = {"jobs": "Job", "configmaps": "ConfigMap", "secrets": "Secret"}
 """The objects that the protocol reads and writes, by their collection."""

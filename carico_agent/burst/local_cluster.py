@@ -7,7 +7,7 @@ builds them; envtest's assets and a kwok release do as well). Pods of Jobs run f
 `carico.dev/local-work`, 5 s without one, and print what `--log` has.
 
 Speaks the contract of `provisioner`. The cluster of a target is everything below FOLDER/TARGET and the processes that
-name this folder: whoever runs the command again, after a crash as well, finds what is there and does the rest. Only one
+name this folder: the next run of the command, after a crash as well, finds what is there and does the rest. Only one
 run works at a time; others answer `working`.
 """
 

@@ -46,7 +46,7 @@ _FULFILS: dict[Intent, tuple[State, ...]] = {
 
 @dataclass
 class Mover:
-    """`run` for ever; `wish` says what shall happen to a Job."""
+    """`run` runs until it is cancelled; `wish` says what shall happen to a Job."""
 
     home: KubeClient
     targets: dict[str, Target]
@@ -163,7 +163,7 @@ class Mover:
             self._busy.add(key)
             try:
                 await self._one(key)
-            except (KubeError, ValueError) as error:  # ValueError: a ledger that somebody else wrote
+            except (KubeError, ValueError) as error:  # ValueError: a ledger that burst did not write
                 self.reasons[key] = str(error)
                 self._again(key)
             finally:

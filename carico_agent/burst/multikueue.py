@@ -101,7 +101,7 @@ def sent_to(workloads: list[Object]) -> set[str]:
 
 
 class Dispatcher:
-    """`run` for ever, writing only while this process leads."""
+    """`run` runs until it is cancelled, and writes only while this process leads."""
 
     def __init__(self, client: KubeClient, service: BurstService, lease: LeaderLease, period_s: float) -> None:
         self._client, self._service, self._lease, self._period_s = client, service, lease, period_s
@@ -155,7 +155,7 @@ class Dispatcher:
             self.nominated += 1
         except Refused as refused:
             if refused.status not in (404, 409):
-                raise  # somebody else wrote: the next round looks again
+                raise  # another client wrote: the next round reads again
 
 
 def _age(workload: Object) -> str:

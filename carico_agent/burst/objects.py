@@ -107,7 +107,7 @@ class HomeJob(JobFacts):
 
 @dataclass(frozen=True)
 class CopyJob(JobFacts):
-    """A Job elsewhere. `origin` is empty when it is nobody's copy."""
+    """A Job at a target. `origin` is empty when it is no copy of burst."""
 
     home: str = ""
     home_namespace: str = ""
@@ -184,7 +184,7 @@ def _sealed_for(job: Object) -> tuple[str, str, str]:
 
 
 def copy_job(job: Object) -> CopyJob:
-    """Read a Job elsewhere; what is not written by us is nobody's copy."""
+    """Read a Job at a target; a Job that burst did not write is no copy."""
     value = _annotation(job, ORIGIN)
     facts = _facts(job)
     try:

@@ -1,8 +1,9 @@
 """Every transition of a move, in one function without I/O.
 
-A Job is at home, held, away, recalled, returned or done; that is written on the home Job and nowhere else. Whoever
-reads it can go on where another mover stopped: `next_action` looks at the home Job and at the copy and names the one
-thing to do. Every write is a compare-and-swap, so two movers, a mover that died and one that woke up late do no harm.
+A Job is at home, held, away, recalled, returned or done; that is written on the home Job and nowhere else. Any
+mover that reads it can continue where another one stopped: `next_action` compares the home Job with the copy and names
+the next action. Every write is a compare-and-swap, so a move stays correct when two movers act, when one dies and when
+one continues after a long pause.
 
     hold ─► drained ─► copy (held) ─► away ─► release ─► mirror ─► the copy is deleted ─► the finalizer
                                        the commit point: before it only home can run the Job, after it only the copy
@@ -33,11 +34,11 @@ from enum import Enum, StrEnum, auto
 from carico_agent.burst.objects import CopyJob, CopyState, HomeJob, State
 
 RECALLED = "recalled by hand"
-"""Note in the ledger of a Job that somebody wanted back: it is not moved again by itself."""
+"""Note in the ledger of a Job that a user has recalled: burst does not move it again by itself."""
 
 
 class Intent(StrEnum):
-    """What somebody wants of a Job. STAY undoes a move that is not committed; KEEP goes on with whatever is begun."""
+    """What the planner or a user wants of a Job. STAY undoes an uncommitted move; KEEP continues one that has begun."""
 
     KEEP = "keep"
     MOVE = "move"
@@ -47,7 +48,7 @@ class Intent(StrEnum):
 
 
 class Action(Enum):
-    """The one thing to do next. READ_* only look; WAIT is for somebody else: a controller, a kubelet."""
+    """The next action. READ_* only read; WAIT waits for a controller or a kubelet."""
 
     NOTHING = auto()
     WAIT = auto()
@@ -187,7 +188,7 @@ def may_hold(home: HomeJob, pods: Pods | None, by_suspend: bool) -> str:
 def _at_home(seen: Observed, wish: Intent, by_suspend: bool, place: CopyPlace) -> Verdict:
     home = seen.home
     if home.guarded:
-        return Verdict(Action.CLEAR)  # a finalizer without a move: somebody edited the ledger
+        return Verdict(Action.CLEAR)  # a finalizer without a move: a user edited the ledger
     if wish != Intent.MOVE or home.ledger.state == State.DONE:
         return Verdict(Action.NOTHING)
     if not place:

@@ -17,7 +17,7 @@ effect of once. Nodes in `busy` run Jobs: they must stay. `pending`: the sum of 
 that every replica and command has it, and uses another one as soon as the command prints another one.
 
 A request is written into a ConfigMap before the command runs, so that neither a crash nor a hang can order twice:
-until that request is answered, whoever leads repeats it with the same id. A command that hangs is killed at its
+until that request is answered, the leading replica repeats it with the same id. A command that hangs is killed at its
 deadline, and asked `status` from then on.
 """
 
@@ -180,7 +180,7 @@ class Provisioner:
         self.trouble = ""
 
     async def load(self) -> None:
-        """What was ordered last, by whoever led then."""
+        """Read the last order, of this replica or of one that led before."""
         try:
             found = await self._client.get(f"{self._path}/{self._name}")
         except Refused as refused:

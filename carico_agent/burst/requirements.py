@@ -130,7 +130,7 @@ def _of_containers(spec: Object) -> Iterator[Needed]:
 
 
 def _wants_the_node(spec: Object) -> str:
-    """Why a Pod is no guest but rules its node. The target's owner gives that to nobody from elsewhere."""
+    """Why a Pod has access to its node. Jobs of another cluster do not get such access at a target."""
     for name in ("hostNetwork", "hostPID", "hostIPC"):
         if spec.get(name):
             return f"{name}: it wants the node itself, not room on it"

@@ -113,7 +113,7 @@ class BurstService:
                 await site.provisioner.load()
                 site.use_kubeconfig()
                 if site.looked_s < 0:
-                    site.ordered_s = now_s  # whoever ordered before us: nodes may still be on their way
+                    site.ordered_s = now_s  # an earlier leader may have ordered nodes that still boot
                 site.looked_s = now_s
             except (ProvisionerError, KubeError) as error:
                 log.warning("%s: %s", site.target.name, error)
@@ -398,7 +398,7 @@ def _created(job: HomeJob) -> tuple[str, str]:
 
 
 async def rounds(service: BurstService, leads: Callable[[], bool], period_s: float, models: Models) -> None:
-    """For ever. The command that knows the newest models is asked beside the event loop."""
+    """Runs until it is cancelled. The command that knows the newest models runs beside the event loop."""
     while True:
         await asyncio.to_thread(models.prepare, list(service.mover.jobs.values()))
         await service.round(leads())

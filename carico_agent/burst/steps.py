@@ -239,8 +239,9 @@ def _next_ledger(seen: Observed, verdict: Verdict, route: Route) -> tuple[MoveRe
 
 
 def _write_ledger(seen: Observed, verdict: Verdict, route: Route) -> Generator[Request, ServerAnswer, Observed | None]:
-    """Refused because somebody else wrote: read again, look again. A copy in hand stays: it is older, as it must be.
-    Only a recall reads it again: that it has stopped must have been written after the recall began, or be proven so."""
+    """After a conflict with another client's write: read and decide again. A copy in hand stays: it is older, as it
+    must be. Only a recall reads it again: that it has stopped must have been written after the recall began, or be
+    proven so."""
     home = seen.home
     ledger, hold, guard = _next_ledger(seen, verdict, route)
     body = objects.ledger_patch(home, ledger, hold, guard, route.seal)
@@ -351,7 +352,7 @@ def orphan(copy: CopyJob, home: HomeJob | None) -> str:
 def collect(copy: CopyJob, namespace: str, route: Route) -> Generator[Request, ServerAnswer, str]:
     """Delete a copy without an origin. `namespace`: of the Job at home. Returns why, or nothing if it has one."""
     if not copy.origin or copy.home != route.home_id:
-        return ""  # somebody else's Job
+        return ""  # no copy of this home cluster
     answer = yield Request(True, "GET", jobs_path(namespace, copy.name))
     why = orphan(copy, None if answer.status == 404 else home_job(answer.body, route.seal))
     if why and not copy.deleting:

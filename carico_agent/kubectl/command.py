@@ -13,7 +13,8 @@ With --evict, and only then, it cordons those nodes and evicts their Pods one at
 room.
 
 --sort sorts by a column (--sort cpu-use, or --sort cpu-use% by per cent); --above and --below select rows (--above
-cpu=80%, --below pod-capacity=1); cpu and memory alone mean measured use. Per cent are of the node, in --pods use is of the requests.
+cpu=80%, --below pod-capacity=1); cpu and memory alone mean measured use. Percentages refer to the node; with --pods,
+those of use refer to the requests.
 
 examples:
   kubectl carico
