@@ -44,7 +44,9 @@ from carico_agent.lib.net.times import boottime_s, rfc3339
 log = logging.getLogger(__name__)
 
 KUEUE = "/apis/kueue.x-k8s.io/v1beta2"
-ROUND_S = 0.5
+ROUND_S, IDLE_FACTOR = 0.5, 4.0
+"""Between two rounds [s], and at least so many times as long as the last one took: users decide how many Workloads
+wait, and filter, bind and the webhook answer in the same event loop."""
 CHECKS_S = 10.0
 """How often the lists of admission checks and flavors are read again [s]: both are short, and hardly change."""
 HOLD_S = 60.0
@@ -100,8 +102,10 @@ class KueueCheck:
     async def _rounds(self) -> None:
         await self._watch.synced.wait()
         await self._marks.watch.synced.wait()
+        took_s = 0.0
         while True:
-            await asyncio.sleep(ROUND_S)
+            await asyncio.sleep(max(ROUND_S, IDLE_FACTOR * took_s))
+            began_s = boottime_s()
             if not (self._leads() and self._cluster.synced and self._cluster.watches.open()):
                 continue  # an answer from an old view of the nodes may admit too much
             try:
@@ -109,6 +113,7 @@ class KueueCheck:
                 self.health.good("checks")
             except KubeError as error:
                 self.health.bad("checks", error)
+            took_s = boottime_s() - began_s
 
     async def round(self, wall_s: float) -> None:
         """Answer every check that is due. `wall_s`: now [s since 1970], as in the Workloads' status."""
@@ -121,6 +126,7 @@ class KueueCheck:
             room = self.room(check, wall_s)
             for workload in sorted(due, key=lambda one: (one.reserved_s or 0.0, one.key)):
                 await self._answer(workload, check, room, wall_s)
+                await asyncio.sleep(0)  # kube-scheduler's questions come first
 
     def is_due(self, workload: QueuedWorkload, check: str, wall_s: float) -> bool:
         """Whether Kueue waits for this check: quota is reserved, and nothing, or nothing recent, was said."""

@@ -13,6 +13,9 @@ CORDONED = "node.kubernetes.io/unschedulable"
 HINDERS = ("NoSchedule", "NoExecute")
 """Effects of taints that keep a Pod from a node; PreferNoSchedule does not."""
 EVERY_ADDRESS = "0.0.0.0"
+MAX_CONDITIONS, MAX_VALUES, MAX_TOLERATIONS = 200, 5000, 200
+"""Of one Pod that are judged, for every node: an object of 1.5 MB has room for tens of thousands. A Pod with a longer
+node affinity suits no node here, and further tolerations do not count."""
 
 Port = tuple[str, str, int]
 """Address, protocol and number on the host."""
@@ -129,8 +132,8 @@ def rules_of(pod: Object, namespace: str = "") -> PodRules:
     rules = PodRules(
         _named_node(pod, spec),
         tuple(sorted((spec.get("nodeSelector") or {}).items())),
-        node_terms_of(affinity) if affinity else None,
-        tuple(spec.get("tolerations") or ()),
+        _judged(node_terms_of(affinity)) if affinity else None,
+        tuple(spec.get("tolerations") or ())[:MAX_TOLERATIONS],
         ports_of(spec),
         neighbour_rules(spec, str(meta.get("namespace") or namespace), dict(meta.get("labels") or {})),
         _unjudged(spec),
@@ -141,6 +144,19 @@ def rules_of(pod: Object, namespace: str = "") -> PodRules:
 def node_terms_of(selector: Object) -> tuple[Object, ...]:
     """Terms of a NodeSelector: of a Pod's required node affinity or of a volume."""
     return tuple(selector.get("nodeSelectorTerms") or ())
+
+
+def _judged(terms: tuple[Object, ...]) -> tuple[Object, ...]:
+    """These terms, or none where there are too many.
+
+    >>> term = {"matchExpressions": [{"key": "zone", "operator": "In", "values": ["a"]}]}
+    >>> len(_judged((term,))), len(_judged((term,) * 300))
+    (1, 0)
+    """
+    fields = ("matchExpressions", "matchFields")
+    conditions = [one for term in terms for field_ in fields for one in term.get(field_) or ()]
+    values = sum(len(one.get("values") or ()) for one in conditions)
+    return terms if max(len(terms), len(conditions)) <= MAX_CONDITIONS and values <= MAX_VALUES else ()
 
 
 def _named_node(pod: Object, spec: Object) -> str:
