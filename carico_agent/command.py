@@ -2,7 +2,6 @@
 
 import argparse
 import codecs
-import errno
 import os
 import shutil
 import sys
@@ -36,7 +35,28 @@ PLAIN = {
     "░": ".",
 }
 """What stands for our characters in a terminal whose locale has none of them; any other character becomes `?`."""
-UNWRITABLE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
+
+
+class OutputLost(Exception):
+    """The standard output cannot be written. It is no OSError, so that no command takes it for trouble with a file."""
+
+    def __init__(self, why: OSError) -> None:
+        super().__init__(f"the output cannot be written: {why.strerror}")
+        self.reader_left = isinstance(why, BrokenPipeError)
+
+
+class _Output(TextIOWrapper):
+    def write(self, text: str, /) -> int:
+        try:
+            return super().write(text)
+        except OSError as error:
+            raise OutputLost(error) from error
+
+    def flush(self) -> None:
+        try:
+            super().flush()
+        except OSError as error:
+            raise OutputLost(error) from error
 
 
 def _plain(error: UnicodeError) -> tuple[str, int]:
@@ -50,22 +70,26 @@ def to_exit_code(run: Callable[[], int]) -> int:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, TextIOWrapper):
             stream.reconfigure(errors="carico.plain")
+    if type(sys.stdout) is TextIOWrapper:
+        own = sys.stdout
+        sys.stdout = _Output(own.buffer, own.encoding, own.errors, None, own.line_buffering, own.write_through)
     try:
-        code = run()
-        if sys.stdout is not None:  # `carico status >&-`
-            sys.stdout.flush()
+        try:
+            return run()
+        finally:  # also where argparse has printed its help and exits
+            if sys.stdout is not None:  # `carico status >&-`
+                sys.stdout.flush()
     except KeyboardInterrupt:
         return 130
-    except BrokenPipeError:  # `carico replay … | head`
+    except BrokenPipeError:  # of the standard error: `carico doctor 2>&1 | head`
         _drop_output()
         return 0
-    except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
-            raise
+    except OutputLost as lost:
         _drop_output()
-        complain(f"the output cannot be written: {error.strerror}")
+        if lost.reader_left:  # `carico replay … | head`
+            return 0
+        complain(str(lost))
         return 1
-    return code
 
 
 def _drop_output() -> None:
@@ -75,6 +99,13 @@ def _drop_output() -> None:
 
 def complain(text: str) -> None:
     print(f"carico: {text}", file=sys.stderr)
+
+
+def trouble(error: Exception) -> str:
+    """What went wrong, in the form of other tools: `FILE: No such file or directory`."""
+    if isinstance(error, OSError) and error.filename and error.strerror:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def typed() -> str:

@@ -74,7 +74,10 @@ def parser(wanted: tuple[str, ...] = COMMANDS) -> argparse.ArgumentParser:
 
 def main(argv: list[str] | None = None) -> int:
     """Run one command; returns its exit code."""
-    words = sys.argv[1:] if argv is None else argv
+    return to_exit_code(lambda: _run(sys.argv[1:] if argv is None else argv))
+
+
+def _run(words: list[str]) -> int:
     name = words[0].replace("-", "_") if words else ""
     if words and not words[0].startswith("-") and name not in COMMANDS:
         near = get_close_matches(words[0], [one.replace("_", "-") for one in COMMANDS], 1)
@@ -84,4 +87,4 @@ def main(argv: list[str] | None = None) -> int:
     given, unknown = parser((name,) if name in COMMANDS else COMMANDS).parse_known_args(words)
     if unknown:  # with the usage of the command, not of all
         given.usage.error(f"unrecognized arguments: {' '.join(unknown)}")
-    return to_exit_code(lambda: int(given.run(given)))
+    return int(given.run(given))

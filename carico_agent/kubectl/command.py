@@ -34,7 +34,7 @@ import argparse
 import asyncio
 
 from carico_agent import __version__
-from carico_agent.command import complain, to_exit_code
+from carico_agent.command import complain, to_exit_code, trouble
 from carico_agent.kubectl.tables import Threshold, threshold
 from carico_agent.lib.kube.names import RESOURCE
 from carico_agent.lib.kube.pods import is_name
@@ -97,11 +97,15 @@ def _add_table(top: argparse.ArgumentParser) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     """`kubectl-carico`, which kubectl runs as `kubectl carico`; returns the exit code."""
+    return to_exit_code(lambda: _run(argv))
+
+
+def _run(argv: list[str] | None) -> int:
     given = _usual(parser().parse_intermixed_args(argv))  # options may stand before `why`
     if problem := _problem(given):
         complain(problem)
         return 2
-    return to_exit_code(lambda: _run(given))
+    return _answer(given)
 
 
 def _usual(given: argparse.Namespace) -> argparse.Namespace:
@@ -145,7 +149,7 @@ def _drain_problem(given: argparse.Namespace) -> str:
     return ""
 
 
-def _run(given: argparse.Namespace) -> int:
+def _answer(given: argparse.Namespace) -> int:
     from carico_agent.lib.kube.errors import KubeError
 
     try:
@@ -155,7 +159,7 @@ def _run(given: argparse.Namespace) -> int:
         complain(str(error))
         return 2
     except OSError as error:
-        complain(f"{error.filename}: {error.strerror}" if error.filename else str(error))
+        complain(trouble(error))
         return 1
     except KubeError as error:
         complain(str(error))

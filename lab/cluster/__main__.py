@@ -6,7 +6,7 @@ import sys
 from pathlib import Path
 
 from lab.cluster import node_image, processes
-from lab.cluster.cluster import OneMachineCluster, kwok_binary
+from lab.cluster.cluster import OneMachineCluster, kwok_binary, stop_command
 from lab.support.control_plane import binaries
 
 
@@ -23,7 +23,7 @@ def missing() -> str:
 
 def up(folder: Path, kwok_nodes: int, real_nodes: int) -> int:
     if folder.exists() and processes.running(folder):
-        print(f"a cluster runs already: {folder} (make cluster-down ends it)")
+        print(f"a cluster runs already: {folder} ({stop_command(folder)} ends it)")
         return 1
     if why := missing():
         print(f"cluster: cannot start: {why}", file=sys.stderr)

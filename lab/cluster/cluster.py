@@ -126,7 +126,8 @@ class OneMachineCluster:
     def _summary(self, page: str) -> None:
         real = REAL if any(self.folder.glob("real-*")) else ""
         notes = "".join(f"Note: {note}\n" for note in self.notes)
-        text = SUMMARY.format(folder=self.folder, page=page, columns=COLUMNS, real=real, notes=notes)
+        stop = stop_command(self.folder)
+        text = SUMMARY.format(folder=self.folder, page=page, columns=COLUMNS, real=real, notes=notes, stop=stop)
         (self.folder / "summary").write_text(text)
         print(text, flush=True)
 
@@ -176,8 +177,14 @@ What to try next, in a shell:
   kubectl -n shop scale deployment web --replicas 60; kubectl -n shop get pods -o wide
       As many Pods run as the nodes have places; the others stay Pending.
 {real}The page of the cluster: {page}
-Stop it:                 make cluster-down
+Stop it:                 {stop}
 """
+
+
+def stop_command(folder: Path) -> str:
+    """What ends the cluster of this folder: `make cluster-down` knows the usual one only."""
+    usual = folder == node_image.cache() / "run"
+    return "make cluster-down" if usual else f"{sys.executable} -m lab.cluster down --folder {folder}"
 
 
 def kwok_binary() -> Path:

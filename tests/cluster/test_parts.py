@@ -14,8 +14,8 @@ import pytest
 
 from carico_agent.node.sampling import NodeReader, Root
 from carico_agent.node.sampling.reading import derive
-from lab.cluster import processes
-from lab.cluster.cluster import OneMachineCluster
+from lab.cluster import node_image, processes
+from lab.cluster.cluster import OneMachineCluster, stop_command
 from lab.cluster.container_image import PACKAGES, write_image, write_tree
 from lab.cluster.kubelet_proxy import address, serve
 from lab.cluster.machine import Network
@@ -162,3 +162,9 @@ def test_a_folder_that_is_no_clusters_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").touch()
     assert OneMachineCluster(tmp_path).down() == 0
     assert (tmp_path / "thesis.tex").exists()
+
+
+def test_the_summary_names_the_command_that_ends_this_cluster(tmp_path: Path) -> None:
+    """It named `make cluster-down`, which ends the cluster of the usual folder only."""
+    assert stop_command(node_image.cache() / "run") == "make cluster-down"
+    assert stop_command(tmp_path).endswith(f" -m lab.cluster down --folder {tmp_path}")

@@ -54,7 +54,13 @@ def test_a_locale_without_our_characters(start_agent: Start, monkeypatch: pytest
     assert re.search(r"Pod-Capacity \d+\.\d \[", process.log.read_text())
 
 
-@pytest.mark.parametrize("words", [("print-config",), ("doctor",), ("completion", "bash")])
+TRACE = "tests/golden/bursts.trace.gz"
+KUBECTL = "import sys; from carico_agent.kubectl.command import main; sys.exit(main())"
+
+
+@pytest.mark.parametrize(
+    "words", [("print-config",), ("doctor",), ("completion", "bash"), ("replay", TRACE), ("--help",), ("fit", "--help")]
+)
 def test_a_full_disk_is_no_traceback(words: tuple[str, ...]) -> None:
     with open("/dev/full", "w") as full:
         ended = carico(*words, capture_output=False, stdout=full, stderr=subprocess.PIPE)
@@ -62,13 +68,47 @@ def test_a_full_disk_is_no_traceback(words: tuple[str, ...]) -> None:
     assert ended.stderr == "carico: the output cannot be written: No space left on device\n"
 
 
-def test_a_reader_that_leaves_early_is_no_error() -> None:
-    command = [sys.executable, "-m", "carico_agent", "print-config"]
+def test_a_full_disk_is_no_traceback_of_the_kubectl_plugin() -> None:
+    with open("/dev/full", "w") as full:
+        command = [sys.executable, "-c", KUBECTL, "--help"]
+        ended = subprocess.run(command, cwd=TREE, text=True, timeout=60, stdout=full, stderr=subprocess.PIPE)
+    assert ended.returncode == 1
+    assert ended.stderr == "carico: the output cannot be written: No space left on device\n"
+
+
+@pytest.mark.parametrize("words", [("print-config",), ("replay", TRACE)])
+def test_a_reader_that_leaves_early_is_no_error(words: tuple[str, ...]) -> None:
+    command = [sys.executable, "-m", "carico_agent", *words]
     with subprocess.Popen(command, cwd=TREE, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
         assert process.stdout is not None and process.stderr is not None
         process.stdout.close()
         assert process.stderr.read() == b""
         assert process.wait(60) == 0
+
+
+@pytest.mark.parametrize("words", [("replay", "absent"), ("recommend", "--trace", "absent"), ("fit", "-f", "absent")])
+def test_a_file_that_is_not_there_is_named_without_an_error_number(
+    words: tuple[str, ...], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It was `[Errno 2] No such file or directory: 'absent'`."""
+    assert main(list(words)) == 1
+    assert capsys.readouterr().err == "carico: absent: No such file or directory\n"
+
+
+def test_throttling_says_how_its_plugin_is_switched_on(start_agent: Start, capsys: pytest.CaptureFixture[str]) -> None:
+    """It named a path of the API and no setting."""
+    process = start_agent()
+    process.wait(lambda agent: agent.status()["pod_capacity"] is not None)
+    assert main(["throttling", "--socket", process.socket]) == 1
+    said = 'carico: the throttling plugin is off: set plugins.enabled = ["throttling"]\n'
+    assert capsys.readouterr().err == said
+
+
+def test_a_port_that_is_taken_is_named_once(capsys: pytest.CaptureFixture[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        assert main(["page", "--no-browser", "--port", str(port)]) == 1
+    assert capsys.readouterr().err == f"carico: cannot listen on 127.0.0.1:{port}: Address already in use\n"
 
 
 def test_throttling_says_why_its_plugin_refused(

@@ -2,7 +2,7 @@
 
 Asks the agent of this node, or with --aggregator the whole cluster. WORKLOAD is what `carico status` shows
 (namespace/name of the Deployment, StatefulSet, Job …); with -f the command reads it from a manifest. Exit code 1 when
-the Pods do not fit.
+the Pods do not fit. `kubectl carico fit` asks about every node, from any machine.
 
 examples:
   carico fit shop/web
@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 from carico_agent.client import AgentClient, AgentError, AgentUnavailable
-from carico_agent.command import add_config, add_socket, ask, complain, load_settings
+from carico_agent.command import add_config, add_socket, ask, complain, load_settings, trouble
 from carico_agent.node.publish.words import duration
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
             return ask_cluster(given, settings, wanted)
         return ask_node(given, settings, wanted)
     except (AgentError, AgentUnavailable, KubeError, OSError, ValueError) as error:
-        complain(str(error))
+        complain(trouble(error))
         return 1
 
 

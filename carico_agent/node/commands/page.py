@@ -33,7 +33,7 @@ def run(given: argparse.Namespace) -> int:
     try:
         asyncio.run(serve(given))
     except OSError as error:
-        complain(f"127.0.0.1:{given.port}: {error.strerror or error}")
+        complain(error.strerror or str(error))  # it names the address
         return 1
     return 0
 

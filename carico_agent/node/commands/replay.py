@@ -13,7 +13,7 @@ import json
 import os
 from dataclasses import replace
 
-from carico_agent.command import add_config, complain, load_settings
+from carico_agent.command import add_config, complain, load_settings, trouble
 
 
 def arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,7 +54,7 @@ def run(given: argparse.Namespace) -> int:
             status = replace(status, time=clock(second.t))
             print(json.dumps({**as_json(status), "t": second.t}) if given.json else human_line(status))
     except (OSError, BadTrace) as error:
-        complain(str(error))
+        complain(trouble(error))
         return 1
     return 0
 

@@ -9,6 +9,7 @@ examples:
 
 import argparse
 import json
+from http import HTTPStatus
 from typing import Any
 from urllib.parse import urlencode
 
@@ -29,7 +30,8 @@ def run(given: argparse.Namespace) -> int:
     try:
         answer = ask(given).request("GET", f"/v1/plugins/throttling?{query}")
     except (AgentError, AgentUnavailable) as error:
-        complain(str(error))
+        off = isinstance(error, AgentError) and error.status == HTTPStatus.NOT_FOUND
+        complain('the throttling plugin is off: set plugins.enabled = ["throttling"]' if off else str(error))
         return 1
     if answer["state"] != "running":
         complain(f"the throttling plugin does not run: {answer['state']}: {answer['detail'] or 'no reason was given'}")

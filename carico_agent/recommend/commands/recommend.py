@@ -29,7 +29,7 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING
 
 from carico_agent.client import AgentError, AgentUnavailable
-from carico_agent.command import ask, complain
+from carico_agent.command import ask, complain, trouble
 from carico_agent.recommend.commands._arguments import TEMPLATES, arguments, options, read_words
 
 if TYPE_CHECKING:  # numpy is loaded only when there is something to compute
@@ -80,7 +80,7 @@ def run(given: argparse.Namespace) -> int:
             code = 1
         except (OSError, UnicodeDecodeError, BadCheckpoint) as error:
             named = given.checkpoint and not isinstance(error, OSError)
-            complain(f"{given.checkpoint}: {error}" if named else str(error))
+            complain(f"{given.checkpoint}: {error}" if named else trouble(error))
             code = 1
         finally:
             _progress_done()

@@ -101,7 +101,9 @@ def complete(found: Found, known: KnownPods, only_known: bool) -> Found:
         if (said := known.resources.get((*place, key.container))) is not None:
             made.declared[workload, key.container] = said
     if not made.histories:
-        raise NoHistory("no container that was observed belongs to a Pod with these labels")
+        if only_known:
+            raise NoHistory("no container that was observed belongs to a Pod with these labels")
+        raise NoHistory("the cluster has the observed workloads, but none of the observed containers is in them now")
     for (namespace, _), pod in known.pods.items():
         owner = OwnerObject(namespace, pod.kind, pod.name)
         made.replicas[owner] = made.replicas.get(owner, 0) + 1
