@@ -10,6 +10,8 @@ from typing import Any
 from carico_agent.lib.kube.filters.selectors import Labels, Object, is_everything, selects
 
 REQUIRED = "requiredDuringSchedulingIgnoredDuringExecution"
+MAX_NEIGHBOUR_RULES = 50
+"""Rules about other Pods that one Pod may have here, and conditions in them: an object has room for thousands."""
 PREFERRED = "preferredDuringSchedulingIgnoredDuringExecution"
 
 
@@ -88,7 +90,9 @@ class Neighbourhood:
 
 
 def neighbour_rules(spec: Object, namespace: str, labels: Labels) -> NeighbourRules | None:
-    """Of a Pod's spec; None where it does not look at others."""
+    """Of a Pod's spec; None where it does not look at others, or has too many rules to be judged."""
+    if too_long(spec):
+        return None
     near = _required(spec, "podAffinity", namespace)
     spreads = tuple(spread_of(one, labels) for one in spread_objects(spec, "DoNotSchedule"))
     return NeighbourRules(near, spreads) if near or spreads or anti_terms(spec, namespace) else None
@@ -137,7 +141,24 @@ def _merged(constraint: Object, labels: Labels) -> Object | None:
     return {**selector, "matchLabels": {**(selector.get("matchLabels") or {}), **own}}
 
 
+def too_long(spec: Object) -> bool:
+    """Whether a Pod's rules about other Pods are more than are judged here, for every node and every Pod on it.
+
+    >>> [too_long({"topologySpreadConstraints": [{}] * count}) for count in (1, MAX_NEIGHBOUR_RULES + 1)]
+    [False, True]
+    """
+    affinity = spec.get("affinity") or {}
+    rules = list(spec.get("topologySpreadConstraints") or ())
+    for side in ("podAffinity", "podAntiAffinity"):
+        rules += (affinity.get(side) or {}).get(REQUIRED) or ()
+    conditions = [one for rule in rules for one in (rule.get("labelSelector") or {}).get("matchExpressions") or ()]
+    values = sum(len(one.get("values") or ()) for one in conditions)
+    return max(len(rules), len(conditions), values // 10) > MAX_NEIGHBOUR_RULES
+
+
 def _required(spec: Object, side: str, namespace: str) -> tuple[AffinityTerm, ...]:
+    if too_long(spec):
+        return ()
     rules = (spec.get("affinity") or {}).get(side) or {}
     return tuple(affinity_term(one, namespace) for one in rules.get(REQUIRED) or ())
 

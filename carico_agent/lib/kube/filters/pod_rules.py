@@ -6,7 +6,13 @@ Pure. Rules about other Pods (affinity, spread) are in `neighbours`.
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
-from carico_agent.lib.kube.filters.neighbours import REQUIRED, NeighbourRules, neighbour_rules, neighbours_unjudged
+from carico_agent.lib.kube.filters.neighbours import (
+    REQUIRED,
+    NeighbourRules,
+    neighbour_rules,
+    neighbours_unjudged,
+    too_long,
+)
 from carico_agent.lib.kube.filters.selectors import Labels, Object, node_term
 
 CORDONED = "node.kubernetes.io/unschedulable"
@@ -15,7 +21,8 @@ HINDERS = ("NoSchedule", "NoExecute")
 EVERY_ADDRESS = "0.0.0.0"
 MAX_CONDITIONS, MAX_VALUES, MAX_TOLERATIONS = 200, 5000, 200
 """Of one Pod that are judged, for every node: an object of 1.5 MB has room for tens of thousands. A Pod with a longer
-node affinity suits no node here, and further tolerations do not count."""
+node affinity, more host ports or too many rules about other Pods suits no node here. Further
+tolerations do not count."""
 
 Port = tuple[str, str, int]
 """Address, protocol and number on the host."""
@@ -128,13 +135,14 @@ def rules_of(pod: Object, namespace: str = "") -> PodRules:
     """Of a Pod object or a template; `namespace`: where its Pods are, if the object does not say."""
     spec = pod.get("spec") or {}
     meta = pod.get("metadata") or {}
-    affinity = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED)
+    affinity, ports = ((spec.get("affinity") or {}).get("nodeAffinity") or {}).get(REQUIRED), ports_of(spec)
+    terms = _judged(node_terms_of(affinity)) if affinity else None
     rules = PodRules(
         _named_node(pod, spec),
         tuple(sorted((spec.get("nodeSelector") or {}).items())),
-        _judged(node_terms_of(affinity)) if affinity else None,
+        () if too_long(spec) or len(ports) > MAX_CONDITIONS else terms,
         tuple(spec.get("tolerations") or ())[:MAX_TOLERATIONS],
-        ports_of(spec),
+        ports[:MAX_CONDITIONS],
         neighbour_rules(spec, str(meta.get("namespace") or namespace), dict(meta.get("labels") or {})),
         _unjudged(spec),
     )
