@@ -25,6 +25,10 @@ SAVE_WITHIN_S = 5.0
 """How long the end of the agent waits for the disk [s]."""
 
 
+TUNING = frozenset({"limits", "service_limits", "forget", "settle_s", "halt_max_s"})
+"""Settings of the model under which what was learned stays true. A newer version may have other defaults."""
+
+
 def encode(model: CapacityModel) -> bytes:
     return sealed(model.state())
 
@@ -56,7 +60,8 @@ def unsealed(encoded: bytes) -> Any:
 def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> CapacityModel | None:
     """The saved model with a new clock, if it is sound and was made with the same settings on the same resources.
 
-    Only the most Pods that the node may run may differ: that caps the number, and shapes nothing that was learned.
+    The most Pods that the node may run may differ (that caps the number, and shapes nothing that was learned), and so
+    may `TUNING`.
     """
     try:
         model = decode(path.read_bytes())
@@ -72,7 +77,7 @@ def load(path: Path, resources: tuple[str, ...], config: ModelConfig) -> Capacit
     if model.resources != resources or _learned_with(model.config) != _learned_with(config):
         log.info("%s was made with other settings or resources; beginning anew", path)
         return None
-    if model.config != config:  # other limits: what was learned stays true
+    if model.config != config:  # other limits or another pace: what was learned stays true
         model = CapacityModel.from_state(model.state() | {"config": config.state()})
     model.restart_clock()
     return model
@@ -88,8 +93,8 @@ class Kept:
 
 
 def _learned_with(config: ModelConfig) -> dict[str, Any]:
-    """What decides what is learned: not where a resource counts as full."""
-    return {key: value for key, value in config.state().items() if key not in ("limits", "service_limits")}
+    """What decides what is learned: not where a resource counts as full, nor how fast old samples fade."""
+    return {key: value for key, value in config.state().items() if key not in TUNING}
 
 
 class StateFiles:

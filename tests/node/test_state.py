@@ -55,6 +55,19 @@ def test_other_limits_keep_what_was_learned(tmp_path: Path) -> None:
     assert model.local_cost == taught().local_cost
 
 
+@pytest.mark.parametrize("other", [{"forget": 0.03}, {"settle_s": 3.0}, {"halt_max_s": 9.0}])
+def test_a_version_with_another_pace_keeps_what_was_learned(tmp_path: Path, other: dict[str, float]) -> None:
+    """An upgrade over a changed default of `forget` began anew."""
+    (tmp_path / "m").write_bytes(state.encode(taught(ModelConfig(cores=4, forget=0.1))))
+    config = ModelConfig(cores=4, **{"forget": 0.1, **other})  # type: ignore[arg-type]
+    model = state.load(tmp_path / "m", RESOURCES, config)
+    assert model is not None and model.config == config
+    assert model.local_cost == taught().local_cost
+    for tick in range(20):
+        model.observe(5 + tick / 10, [0.01 + 0.125 * 3, 0.206], 3)
+    assert model.estimate().pod_capacity == pytest.approx(SCENARIOS[0].truth(3), abs=0.5)
+
+
 def test_a_state_of_before_services_were_known_is_read(tmp_path: Path) -> None:
     outer = json.loads(state.encode(taught()))
     saved = json.loads(outer["model"])
