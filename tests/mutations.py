@@ -4,7 +4,7 @@
 docs/development/mutations.md. A mutation that survives means a line that no test guards.
 
 Why a list by hand and no mutation tool: a tool changes thousands of lines, most of which do not matter, and runs for
-days; these are the lines whose loss would overfill a node, lose a value or let somebody in.
+days; these are the lines whose loss would overfill a node, lose a value or let an attacker in.
 """
 
 import os
@@ -99,7 +99,7 @@ MUTATIONS = (
         "carico_agent/node/plugin_host/restore.py",
         "if now not in entry.ours:",
         "if now in ():",
-        "a value that somebody else wrote is overwritten",
+        "a value that another program wrote is overwritten",
         "tests/node/plugin_host/test_plugin_journal.py",
     ),
     Mutation(
@@ -225,7 +225,7 @@ MUTATIONS = (
         "carico_agent/service/units.py",
         "if at_home and (options.tuning or options.containerd):",
         "if at_home and options.tuning and options.containerd:",
-        "whoever owns a home folder is as good as root",
+        "the owner of a home folder is as good as root",
         "tests/commands/test_install.py",
     ),
     Mutation(
@@ -246,14 +246,14 @@ MUTATIONS = (
         "carico_agent/lib/net/sockets.py",
         "for owner in (folder.lstat().st_uid, found.st_uid):",
         "for owner in (found.st_uid,):",
-        "whoever made a link in the temporary folder leads clients elsewhere (seen by root only)",
+        "a user who made a link in the temporary folder leads clients elsewhere (seen by root only)",
         "tests/lib/net/test_sockets.py",
     ),
     Mutation(
         "carico_agent/client.py",
         "found.st_uid == os.geteuid()",
         "found.st_uid >= 0",
-        "a client believes what somebody else put into the temporary folder (seen by root only)",
+        "a client believes what another user put into the temporary folder (seen by root only)",
         "tests/lib/net/test_sockets.py",
     ),
     Mutation(
@@ -267,7 +267,7 @@ MUTATIONS = (
         "carico_agent/lib/net/handshake.py",
         "        super().connection_lost(exc)\n        self._gone()",
         "        super().connection_lost(exc)",
-        "those who never shook hands keep their places for ever",
+        "lost connections without a handshake still count against the limit",
         "tests/lib/net/test_handshake.py",
     ),
     Mutation(
@@ -379,7 +379,7 @@ MUTATIONS = (
         "carico_agent/lib/kube/placement_lease.py",
         "        if now_s >= self.until_s:\n            return NO_OFFER\n",
         "",
-        "a node whose agent is gone stays closed for ever",
+        "a node whose agent is gone is never opened again",
         "tests/extender/test_admission.py",
     ),
     Mutation(
@@ -561,7 +561,7 @@ MUTATIONS = (
         "carico_agent/lib/net/connections.py",
         "        if not self._make_room(origin, limits.max_connections):",
         "        if not self._make_room(origin, 10 * limits.max_connections):",
-        "whoever connects last locks everybody else out",
+        "the client that connects last locks all others out",
         "tests/lib/net/test_connections.py",
     ),
     Mutation(
@@ -582,7 +582,7 @@ MUTATIONS = (
         "carico_agent/node/publish/own_lease.py",
         'is_other = record.holder not in ("", self._identity)',
         "is_other = False",
-        "two agents with one node name correct each other for ever",
+        "two agents with one node name correct each other without end",
         "tests/node/publish/publishers/test_kubernetes.py",
     ),
     Mutation(
@@ -596,7 +596,7 @@ MUTATIONS = (
         "carico_agent/core/workloads.py",
         "if x >= least else x for x, growth, least in leaks",
         "if not x < least else x for x, growth, least in leaks",
-        "what nobody measures costs nothing once a workload leaks",
+        "a resource that is not measured costs nothing once a workload leaks",
         "tests/core/test_workloads.py",
     ),
     Mutation(
@@ -707,10 +707,10 @@ def page() -> str:
         [
             "# What the tests would notice",
             "",
-            "Each row is a line changed for the worse, one at a time, in a copy of the tree, and the test that must",
-            "fail then. `make mutations` does it (minutes; not part of `make test`), `python -m tests.mutations 3`",
-            "only the third. The changes themselves stand in `tests/mutations.py`, which also prints this page",
-            "(`python -m tests.mutations --page`).",
+            "After this page you can tell which defects the tests notice, and add a row for another one. Each row is",
+            "one defect: `make mutations` puts it into a copy of the tree, and the named test must fail then (minutes;",
+            "not part of `make test`). `python -m tests.mutations 3` tries only the third. `tests/mutations.py` has",
+            "the changed lines and prints this page (`python -m tests.mutations --page`).",
             "",
             "| | line of | what would happen | noticed by |",
             "|---|---|---|---|",

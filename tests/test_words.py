@@ -22,8 +22,6 @@ KUBERNETES_KIND = {
     re.compile(r"\bknobs/kinds\.py\b"): "a module: types of cgroup files, which are no workloads",
 }
 """Where `kind` is Kubernetes' own, or part of a name, and what it is there."""
-GENERATED = {"mutations.md"}
-"""Made from tests/mutations.py, whose sentences describe defects to developers."""
 
 
 def texts() -> dict[str, str]:
@@ -32,7 +30,7 @@ def texts() -> dict[str, str]:
     pages += [*(TREE / "plugins").glob("*/README.md"), *(TREE / "carico_agent/lib/page/static").glob("*.html")]
     pages += [TREE / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "config.example.toml")]
     pages += (TREE / "deploy").rglob("README.md")
-    return {str(path.relative_to(TREE)): path.read_text() for path in pages if path.name not in GENERATED}
+    return {str(path.relative_to(TREE)): path.read_text() for path in pages}
 
 
 def helps() -> list[str]:
@@ -54,6 +52,13 @@ def test_a_page_names_its_actors_and_says_workload(name: str) -> None:
     text = texts()[name]
     assert not hidden_actors(text)
     assert not wrong_kinds(text)
+
+
+@pytest.mark.parametrize("name", sorted(name for name in texts() if name.startswith("docs/")))
+def test_a_page_opens_with_what_its_reader_can_do_after_it(name: str) -> None:
+    title, _, opening = texts()[name].splitlines()[:3]
+    assert title.startswith("# ")
+    assert opening.startswith("After this page you can ")
 
 
 @pytest.mark.parametrize("command", helps())

@@ -9,7 +9,8 @@ from carico_agent.kubectl import command as kubectl
 PAGE = Path(__file__).parents[2] / "docs/commands.md"
 HEAD = """# Every command
 
-Made from the command line itself (`python -m lab.support.commands_page`). `carico COMMAND --help` has all options.
+After this page you can choose a command and start from one of its examples. `carico COMMAND --help` lists all options.
+`python -m lab.support.commands_page` makes this page from the command line itself.
 Exit codes: 0 fine, 1 the answer is bad (missing, stale, invalid, does not fit), 2 wrong usage.
 """
 
