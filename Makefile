@@ -8,7 +8,7 @@ NPM := $(or $(CARICO_CACHE),$(HOME)/.cache/carico)/npm
 export PATH := $(CURDIR)/$(BIN):$(PATH):$(TOOLS)/usr/bin:$(TOOLS)/usr/sbin:$(TOOLS)/bin:$(TOOLS)/sbin
 export PIP_DISABLE_PIP_VERSION_CHECK = 1
 
-.PHONY: help run demo kube test test-all test-kube test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-resize lab-crowded lab-full proto tools lock dist release test-release site clean
+.PHONY: help run demo kube test test-all test-kube test-kube-sample test-burst test-plane test-node test-plugins test-service test-cluster test-daemonset test-distros test-frameworks test-frameworks-small cluster cluster-down qemu browser screenshots soak fuzz mutations check bench accuracy lab lab-quick lab-overhead lab-node lab-resize lab-crowded lab-full proto tools lock dist release test-release site clean
 
 help: ## this list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z-]+):.*## (.*)/  make \1	\2/' | expand -t 22
@@ -37,6 +37,10 @@ kube: $(VENV)/.dev ## build Kubernetes 1.36 and etcd from their Go modules into 
 test-kube: kube ## the tests on a real Kubernetes control plane and kubelet
 	@$(BIN)/python -m lab.support.kube_build kwok kueue descheduler
 	@$(BIN)/python -m pytest -m kube -rs
+
+test-kube-sample: kube ## of that, without the stories that take minutes each (in CI)
+	@$(BIN)/python -m lab.support.kube_build kwok kueue descheduler
+	@$(BIN)/python -m pytest -m "kube and not long" -rs
 
 test-burst: kube ## Jobs between two real control planes: the whole crash matrix with 90 Jobs (a quarter of an hour)
 	@CARICO_EXAMPLES=2000 CARICO_BURST_WHOLE=1 $(BIN)/python -m pytest tests/burst -rs

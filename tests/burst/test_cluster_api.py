@@ -218,6 +218,7 @@ class DataStory:
         return any('"away"' in str(job["metadata"].get("annotations")) for job in jobs)
 
 
+@pytest.mark.long
 async def test_no_cluster_then_jobs_one_with_data_then_none_again(
     planes: tuple[BurstPlane, BurstPlane], controllers: Controllers, tmp_path: Path
 ) -> None:

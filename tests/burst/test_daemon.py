@@ -61,6 +61,7 @@ async def test_killed_again_and_again(planes: Planes, tmp_path: Path, started: l
         assert {run.cluster for run in scene.runs} == {"home", "cloud"}
 
 
+@pytest.mark.long
 async def test_a_target_that_is_away_is_reported_and_nothing_is_started(
     planes: Planes, tmp_path: Path, started: list[BurstProcess]
 ) -> None:

@@ -106,6 +106,7 @@ def jobs() -> list[dict[str, Any]]:
     ]
 
 
+@pytest.mark.long
 async def test_the_documents_pipeline_over_two_clusters(
     planes: Planes, kubelets: tuple[real.Kubelet, real.Kubelet], tmp_path: Path
 ) -> None:

@@ -98,6 +98,7 @@ def has_samples(agent: AgentProcess) -> bool:
     return len(containers) == len(LOADS) and all(one["history"]["samples"] >= 100 for one in containers)
 
 
+@pytest.mark.long
 def test_requests_come_down_to_what_is_used(node: Plane, agent: AgentProcess, tmp_path: Path) -> None:
     """Three Pods whose owners guessed. The loop runs until it changes nothing more, and is then stopped."""
     for name, (guessed, command) in LOADS.items():
