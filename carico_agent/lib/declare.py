@@ -65,7 +65,7 @@ def _section(kind: type, table: Mapping[str, Any], path: str, errors: list[str])
 def suggest(key: str, known: Iterable[str]) -> str:
     """What was meant, or else all that is known; to be put behind a complaint."""
     known = list(known)
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.5)
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.7)
     return f", did you mean {close[0]}?" if close else f"; known are {', '.join(sorted(known))}"
 
 

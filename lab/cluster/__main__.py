@@ -3,6 +3,7 @@
 import argparse
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from lab.cluster import node_image, processes
@@ -12,6 +13,8 @@ from lab.support.control_plane import binaries
 
 def missing() -> str:
     """Why no cluster can run here; empty when one can."""
+    if find_spec("aiohttp") is None:
+        return f"{sys.executable} lacks the packages of the agents; use .venv/bin/python, which `make cluster` makes"
     try:
         folder = binaries()
     except LookupError as error:

@@ -19,6 +19,7 @@ from lab.cluster.cluster import OneMachineCluster, stop_command
 from lab.cluster.container_image import PACKAGES, write_image, write_tree
 from lab.cluster.kubelet_proxy import address, serve
 from lab.cluster.machine import Network
+from lab.cluster.plane import ROOT
 from lab.cluster.pretended_kernel import CORES, PODS, PretendedNode, by_node
 
 UID = "0a1b2c3d-1111-2222-3333-444455556666"
@@ -168,3 +169,14 @@ def test_the_summary_names_the_command_that_ends_this_cluster(tmp_path: Path) ->
     """It named `make cluster-down`, which ends the cluster of the usual folder only."""
     assert stop_command(node_image.cache() / "run") == "make cluster-down"
     assert stop_command(tmp_path).endswith(f" -m lab.cluster down --folder {tmp_path}")
+
+
+def test_a_python_without_the_packages_of_the_agents_is_refused_at_once(tmp_path: Path) -> None:
+    """The agents ended with ModuleNotFoundError in their logs, and `up` waited for their numbers."""
+    hide = "import sys; import lab.cluster.__main__ as cluster; cluster.find_spec = lambda name: None; "
+    words = ["up", "--folder", str(tmp_path / "run"), "--real-nodes", "0"]
+    command = [sys.executable, "-c", hide + "sys.exit(cluster.main())", *words]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60)
+    assert ended.returncode == 1
+    assert "lacks the packages of the agents; use .venv/bin/python" in ended.stderr
+    assert not (tmp_path / "run").exists()

@@ -16,6 +16,7 @@ from carico_agent.node.settings.node import METHODS
 
 ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"sampling": {"perod_s": 1}}, "sampling.perod_s: unknown key, did you mean period_s?"),
+    ({"agent": {}}, "agent: unknown key; known are "),  # it was: did you mean page?
     ({"sampling": {"period_s": "fast"}}, "sampling.period_s: a number is expected, not 'fast'"),
     ({"sampling": {"period_s": True}}, "sampling.period_s: a number is expected, not True"),
     ({"sampling": {"period_s": float("nan")}}, "sampling.period_s: a number is expected, not nan"),
