@@ -18,6 +18,8 @@ class Agent:
     """Answers as an agent does that has seen shop/web only."""
 
     def request(self, method: str, path: str) -> dict[str, Any]:
+        if path == "/v1/workloads":
+            return {"workloads": [{"workload": name} for name in ("shop/web", "ops/queue", "redis-server")]}
         return WEB if path == "/v1/workloads/shop/web" else UNKNOWN
 
 
@@ -43,6 +45,16 @@ def test_a_manifest_of_a_workload_that_has_not_run_here(tmp_path: Path, capsys: 
     assert (found["workload"], found["fit"], found["fits"], found["basis"]) == ("shop/new", False, 2.6, "requests")
     assert main(["fit", "-f", str(file)]) == 0
     assert "the answer uses its requests" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("asked", "suggested"),
+    [("shop/wbe", "shop/web"), ("web", "shop/web"), ("redis-sever", "redis-server"), ("ml/train", "")],
+)
+def test_a_near_name_is_suggested(capsys: pytest.CaptureFixture[str], asked: str, suggested: str) -> None:
+    main(["fit", asked])
+    hint = [line for line in capsys.readouterr().out.splitlines() if "did you mean" in line]
+    assert hint == ([f"  did you mean {suggested}?"] if suggested else [])
 
 
 def test_neither_or_both(tmp_path: Path) -> None:
