@@ -60,6 +60,7 @@ class TopInTerminal:
             stdin=self._terminal,
             stdout=self._terminal,
             stderr=self._terminal,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background job ignores it
         )
         self.seen = ""
 

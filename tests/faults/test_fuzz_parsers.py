@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from carico_agent import plugin_api
-from carico_agent.node.pods import cgroup, cgroups, process_counters, run_delay
+from carico_agent.node.pods import cgroup, cgroups, container_names, process_counters, run_delay
 from carico_agent.node.sampling import diskstats, link, meminfo, pressure, stat, zoneinfo
 from carico_agent.plugin_api import formats
 from carico_agent.progress import table as progress
@@ -61,6 +61,10 @@ PARSERS: dict[str, tuple[Callable[[bytes], object], bytes]] = {
     "node.pods.cgroup.parse_cpuacct_usage": (cgroup.parse_cpuacct_usage, b"2500000000\n"),
     "progress.table.parse": (report, b'{"done": 120, "total": 5000, "trainerStatus": {"progressPercentage": 45}}'),
     "node.pods.cgroup.parse_memory_limit": (cgroup.parse_memory_limit, b"1048576"),
+    "node.pods.container_names.parse_record": (
+        container_names.parse_record,
+        b'{"Name": "/web-1", "Config": {"Image": "shop/web:2", "Labels": {"a": "b"}}}',
+    ),
     "node.pods.run_delay.parse": (run_delay.parse, b"152535 4473774 2\n"),
     "node.pods.process_counters.parse_stat": (
         process_counters.parse_stat,
