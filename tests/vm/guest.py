@@ -392,7 +392,7 @@ def restores():
     sh("systemctl", "kill", "-s", "KILL", "--kill-whom=main", "carico-agent")
     check("after pip uninstall and kill -9: the zipapp has put the old values back", until(original, 60), now())
     sh("systemctl", "stop", "carico-agent", ok=False)
-    types = [json.loads(line)["kind"] for line in JOURNAL.read_text().splitlines()]
+    types = [json.loads(line)["event"] for line in JOURNAL.read_text().splitlines()]
     check("the journal has every step", {"intent", "applied", "closed"} <= set(types), f"{len(types)} lines")
     remove("cache-keep", "keep-pinned")
 
