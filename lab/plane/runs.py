@@ -1,6 +1,5 @@
 """Which runs of lab/plane there are to make, in which order, and the rows of those that were made."""
 
-import hashlib
 import json
 import random
 from collections.abc import Iterable, Sequence
@@ -8,6 +7,8 @@ from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from lab.support.code_hash import bytes_hash, files_of
 
 SEED = 19
 CODE = ("carico_agent/plane", "lab/plane", "plugins/control_plane")
@@ -85,11 +86,6 @@ class Rows:
         self._path.write_text(json.dumps([*self.of_setup(), made], indent=1) + "\n")
 
 
-def code_hash(tree: Path = Path(__file__).parents[2]) -> str:
+def code_hash() -> str:
     """Of everything that a row depends on, beside Kubernetes; the report only reads rows."""
-    digest = hashlib.sha256()
-    for folder in CODE:
-        for path in sorted((tree / folder).rglob("*.py")):
-            if path.name != "report.py":
-                digest.update(path.read_bytes())
-    return digest.hexdigest()[:12]
+    return bytes_hash(files_of(CODE, skip=("report.py",)))

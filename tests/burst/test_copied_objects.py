@@ -84,21 +84,9 @@ def test_killed_after_every_request(n: int, wish: Intent, lost: bool) -> None:
         moved(world)
     left = n
     for _ in range(8):
-        mover = world.mover(KEY, wish)
-        while mover is not None and mover.request is not None:
-            if left == 0:
-                left = -1
-                if lost:
-                    world.apply(mover.request)
-                break
-            left -= 1
-            mover.answer(world.apply(mover.request))
+        left = world.run_or_die(KEY, wish, left, lost)
         complete_when_released(world)
-        for cluster in world.clusters:
-            for name in list(cluster.pods):
-                cluster.kubelet(name)
-            for uid in list(cluster.history):
-                cluster.sync(uid, 1000)
+        world.work_on()
         world.check()
     world.run_until_quiet()
     world.check_end({KEY: 1})

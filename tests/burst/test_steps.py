@@ -65,20 +65,8 @@ def test_killed_after_every_request(n: int, wish: Intent, lost: bool, suspends: 
         moved(world)
     left = n
     for _ in range(8):  # the mover is called again and again; once, after n requests in all, it dies
-        mover = world.mover(KEY, wish)
-        while mover is not None and mover.request is not None:
-            if left == 0:
-                left = -1
-                if lost:
-                    world.apply(mover.request)
-                break
-            left -= 1
-            mover.answer(world.apply(mover.request))
-        for cluster in world.clusters:
-            for name in list(cluster.pods):
-                cluster.kubelet(name)
-            for uid in list(cluster.history):
-                cluster.sync(uid, 1000)
+        left = world.run_or_die(KEY, wish, left, lost)
+        world.work_on()
         world.check()
     world.run_until_quiet()
     world.check_end({KEY: 3})

@@ -74,6 +74,29 @@ class World:
             known = copy_job(copies[max(-len(copies), copy_version)])
         return Mover(reconcile(home_job(past[max(-len(past), version)], SEAL), wish, self.route, known))
 
+    def run_or_die(self, key: str, wish: Intent, left: int, lost: bool) -> int:
+        """One call of the mover, which dies when it has sent `left` requests. `lost`: its next request is applied
+        and the answer never seen; else it is never sent. Returns how many are left; -1: it died.
+        """
+        mover = self.mover(key, wish)
+        while mover is not None and mover.request is not None:
+            if left == 0:
+                left = -1
+                if lost:
+                    self.apply(mover.request)
+                break
+            left -= 1
+            mover.answer(self.apply(mover.request))
+        return left
+
+    def work_on(self) -> None:
+        """Every kubelet and controller, once."""
+        for cluster in self.clusters:
+            for name in list(cluster.pods):
+                cluster.kubelet(name)
+            for uid in list(cluster.history):
+                cluster.sync(uid, 1000)
+
     def collector(self, key: str) -> Mover | None:
         job = self.cloud.jobs.get(key)
         if job is None or not copy_job(job).origin:
